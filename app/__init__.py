@@ -1,0 +1,54 @@
+"""The ticket server: unique ids from two or more ticket databases.
+
+The way of a ticket
+===================
+
+    ticket_endpoint   reads the request: a sequence, a count. Plain ASGI, ahead of FastAPI, because every write of our
+                      users waits for it; all the rest of HTTP is in http_api.
+    issuer            takes the sequence's turn from the ring, asks one lane after the other until one has tickets.
+    ring              the ticket databases in turn order and their state; no I/O.
+    lane              one sequence on one database: the requests that wait, the one statement under way, the fence.
+                      While a statement runs, requests queue; the next statement draws for all of them at once.
+    databases/mysql   puts the draws of several lanes on few connections, reads each id from the OK packet of its own
+    databases/sqlite  REPLACE; or does the same on the embedded pair.
+    fence             holds what came back against offset, floor and ceiling; what breaks a rule is dropped.
+    ledger            makes sure the mark above the ticket is committed on every other database that is up.
+
+Then the lane hands the tickets out, first come, first served. A request that has gone away leaves a gap.
+
+A lane opens before its first draw under an incarnation of its database: it reads the table's position, compares it
+with the marks that the other databases keep, and where the database may have gone back it is moved above them, one
+draw is checked and dropped, and the marks' token is renewed. How that holds is written in `ledger`.
+
+The states of a database
+========================
+
+    down          at the start, and after any error that is not one sequence's own. Nothing is drawn. `health` probes it
+                  at once and then every TICKETS_PROBE_INTERVAL: a write to a table of the server's own, committed.
+    up            a probe succeeded, and every other database has been asked for its marks (or has failed one attempt).
+    quarantined   it answers, but is not what it should be: offset, increment, identity, version, TLS, or an id of the
+                  wrong residue. Ends when a new connection (and for a residue, a new draw) finds it right.
+
+One sequence on one database (a lane) can be closed, open, suspended (table locked, damaged, gone back; the probe loop
+tries it again and drops what it draws) or exhausted. That says nothing about the database.
+
+Who owns which connection
+=========================
+
+A `MySQLDatabase` owns all its connections: one for probes and the ledger's and catalog's questions, and as many for
+draws as statements are in flight, up to a limit. They are opened outside any lock, prepared once (session variables,
+checks), and dropped at any exception, timeout or cancellation: a connection whose state is in doubt is never used
+again. A statement runs in a task of its own, so that a client that goes away cancels nothing. Every wait has a
+deadline: TICKETS_DATABASE_TIMEOUT for one attempt on one database, TICKETS_REQUEST_TIMEOUT for the request.
+
+The rooms
+=========
+
+    settings, log, errors, metrics, sequences       know nothing of the rest
+    databases/                                      the protocol and its engines; the only place that imports a driver
+    ring, fence                                     decisions without I/O; the clock is passed in
+    ledger, lane, issuer, catalog, health           the domain: marks, tickets, sequences, probes
+    problems, ticket_endpoint, http_api, api_description   HTTP
+    service                                         the composition root: builds everything, owns the order of start and stop
+    server, cli, doctor                             the process, the commands, the check-up
+"""

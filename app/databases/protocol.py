@@ -1,0 +1,148 @@
+"""What the ticket server asks of a ticket database, whatever its engine.
+
+Two engines stand behind it: `app.databases.mysql` and `app.databases.sqlite`. Every method raises a
+`TicketDatabaseError` and nothing else, and ends within the database's timeout.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from app.sequences import Width
+
+
+class Draw(NamedTuple):
+    """Tickets that one database has committed for one sequence: `first + i * step` for i in 0 .. count-1."""
+
+    first: int
+    step: int
+    count: int
+
+    @property
+    def last(self) -> int:
+        return self.first + self.step * (self.count - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A sequence's table as it stands in one ticket database.
+
+    `created` changes when the table is made anew. `rows_per_statement` is how many distinct stubs the table can hold,
+    and so how many tickets one plain REPLACE draws. `repeats_ceiling`: the column may give its largest id again and
+    again. `warnings`: what is served but should be mended, in words.
+    """
+
+    sequence: str
+    width: Width
+    ceiling: int
+    rows_per_statement: int
+    created: str
+    repeats_ceiling: bool
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a table's counter stands: `next_id` is its live AUTO_INCREMENT, `largest` the largest id in a row or 0.
+
+    The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back.
+    """
+
+    next_id: int
+    largest: int
+    created: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a probe found: a committed write, and who the database is.
+
+    `incarnation` changes whenever the database may have gone back in time: with a restart, with another server in its
+    place. `identity` names the server itself, so that two URLs of one server are seen. `now` is the database's clock
+    in seconds since the epoch, `latency` what the probe's write took, in seconds. `warnings` is what is served but
+    should be mended (durability settings that are off).
+    """
+
+    incarnation: str
+    identity: str
+    version: str
+    now: float
+    latency: float
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One row of the high-water ledger: what the database of `offset` and `increment` may have issued in `sequence`.
+
+    No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token` is
+    `<incarnation of that database>:<nonce>`: whoever moves the sequence up after a rewind renews it, and a reservation
+    under an older token is refused.
+    """
+
+    sequence: str
+    offset: int
+    increment: int
+    mark: int
+    issued: int
+    token: str
+
+
+class TicketDatabase(Protocol):
+    """One ticket database: odd or even, or one of more."""
+
+    @property
+    def name(self) -> str:
+        """host:port, or the embedded database's file name; never a secret."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def increment(self) -> int: ...
+
+    @property
+    def largest_block(self) -> int:
+        """The most tickets that one draw can take."""
+
+    async def look(self) -> Look:
+        """Connect if need be, write and commit a row of the server's own, hold the settings against what is expected.
+
+        Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where an operator has to act. Draws after it
+        are made only on connections that found the same incarnation.
+        """
+
+    async def draw(self, table: Table, count: int, after: int) -> Draw:
+        """Draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0 if none.
+
+        All of them or none. Raises ColumnExhausted where so many do not fit any more.
+        """
+
+    async def names(self) -> set[str]:
+        """The sequences whose tables this database has."""
+
+    async def tables(self, names: Iterable[str]) -> dict[str, Table]:
+        """The tables of these sequences as they stand; one that is missing or no sequence's is left out."""
+
+    async def position(self, table: Table) -> Position:
+        """Where the table's counter stands now. Raises SequenceMissing."""
+
+    async def make(self, sequence: str, width: Width, start: int) -> None:
+        """Make the sequence's table where it is missing, so that its first ticket is at least `start`."""
+
+    async def raise_above(self, table: Table, above: int) -> None:
+        """Make every later ticket of the table larger than `above`; a smaller number changes nothing. Committed."""
+
+    async def marks(self) -> list[Mark]:
+        """Every mark that this database keeps for the others."""
+
+    async def reserve(self, marks: Iterable[Mark]) -> Mapping[tuple[str, int], Mark]:
+        """Keep these marks: a row with the same token (or none yet) takes the larger `mark` and `issued`; a row with
+        another token stays as it is. Returns the rows as they stand after the commit, by sequence and offset."""
+
+    async def renew(self, old: Mark, new: Mark) -> Mark:
+        """Replace `old` by `new` if the row still has old's token and its mark is not above new's; commit. Returns the
+        row as it stands after."""
+
+    async def close(self) -> None:
+        """Say good-bye to the database; no method is called after it."""

@@ -1,0 +1,3 @@
+"""The version of the ticket server."""
+
+VERSION = "0.1.0"
