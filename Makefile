@@ -1,0 +1,97 @@
+# `make` alone prints what there is. Everything that is installed goes into .venv; the tools that the tests drive come
+# from Debian's packages, where this machine lets us.
+
+VENV := .venv
+BIN := $(VENV)/bin
+HOST := $(or $(TICKETS_HOST),127.0.0.1)
+PORT := $(or $(TICKETS_PORT),8000)
+
+# What the tests drive that PyPI does not have, as command:package (a,b: either will do; a path is looked for as it is).
+# mariadb-install-db of mariadb-server-core calls my_print_defaults, which lies in mariadb-client-core.
+DATABASE_TOOLS := mysqld,mariadbd:mariadb-server-core my_print_defaults:mariadb-client-core
+DEBIAN_TOOLS := \
+	haproxy:haproxy \
+	promtool:prometheus \
+	systemd-analyze:systemd \
+	chromium:chromium \
+	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core
+
+# Debian keeps servers in sbin, which is not on every user's path.
+export PATH := $(PATH):/usr/sbin:/sbin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help run test check fix bench torture lock clean tools
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1 \t\2/p' Makefile | expand -t 18
+
+run: $(VENV)/.run  ## set up what is needed and serve tickets from an embedded pair on 127.0.0.1:8000
+	@echo
+	@echo "Tickets on http://$(HOST):$(PORT) - three lines worth trying in another terminal:"
+	@echo
+	@echo "  curl http://$(HOST):$(PORT)/ticket/photos"
+	@echo "  curl -H 'Accept: text/plain' 'http://$(HOST):$(PORT)/ticket/photos?count=5'"
+	@echo "  curl 'http://$(HOST):$(PORT)/block/photos?size=500'"
+	@echo
+	@TICKETS_DRAIN_SECONDS=$${TICKETS_DRAIN_SECONDS:-0} exec $(BIN)/ticketd serve  # no load balancer has to notice a Ctrl-C
+
+test: $(VENV)/.test tools  ## set up what is needed, a MySQL-compatible server included, and run every test (ARGS=...)
+	$(BIN)/python -m pytest $(ARGS)
+
+# Goes on where something is missing and may not be installed: the tests that need it fail and say so.
+tools:
+	@-.ci/debian-packages $(if $(TICKETS_TEST_MYSQLD),,$(DATABASE_TOOLS)) $(DEBIAN_TOOLS)
+
+check: $(VENV)/.test  ## lint, formatting, types; writes nothing
+	$(BIN)/ruff check --cache-dir $(VENV)/.cache/ruff .
+	$(BIN)/ruff format --check --cache-dir $(VENV)/.cache/ruff .
+	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests $(wildcard bench)
+
+fix: $(VENV)/.test  ## mend what ruff can mend
+	$(BIN)/ruff check --fix --cache-dir $(VENV)/.cache/ruff .
+	$(BIN)/ruff format --cache-dir $(VENV)/.cache/ruff .
+
+bench: $(VENV)/.test  ## compare with what else there is, side by side; writes bench/results/
+	$(BIN)/python -m bench $(ARGS)
+
+torture: $(VENV)/.test tools  ## faults at random for TORTURE_SECONDS (120), then count duplicates
+	$(BIN)/python -m tests.torture $(ARGS)
+
+# One file serves every Python and platform we support: the resolution is universal, with environment markers. It asks
+# the public index alone, whatever this machine's pip is told, so that no hash in it is of a file only we have.
+lock: $(VENV)/.lock  ## write the hash-locked requirements anew (UPGRADE=1: with the newest versions)
+	$(call compile,requirements.txt)
+	$(call compile,requirements-test.txt,--extra test --extra check --constraints requirements.txt)
+
+# setuptools is locked as well: it builds the project, and an isolated build would fetch one that no hash vouches for.
+compile = @echo 'setuptools>=68' | $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 \
+	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links --strip-extras $(if $(UPGRADE),--upgrade) \
+	pyproject.toml - --extra tracing $(2) --output-file $(1) && \
+	sed -i '1i \# Written by `make lock` from pyproject.toml: exact versions, and the hash of every file they may come as.' $(1)
+
+clean:  ## remove what the other targets made, but no ticket data
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: a second run has nothing to do until a file that it was made from changes.
+$(VENV)/.made:
+	@.ci/make-venv $(VENV)
+	@touch $@
+
+install = $(BIN)/pip install -qq --require-hashes -r $(1) && \
+	$(BIN)/pip install -qq --no-deps --no-build-isolation --no-index --editable .
+
+$(VENV)/.run: $(VENV)/.made requirements.txt pyproject.toml
+	@echo "Installing into $(VENV) ..."
+	@$(call install,requirements.txt)
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.made requirements-test.txt pyproject.toml
+	@echo "Installing into $(VENV), what the tests and checks need as well ..."
+	@$(call install,requirements-test.txt)
+	@touch $(VENV)/.run $@
+
+$(VENV)/.lock: $(VENV)/.made
+	@$(BIN)/pip install -qq uv
+	@touch $@
