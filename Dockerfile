@@ -1,0 +1,34 @@
+# The ticket server. The first stage has pip and the build backend; the second has neither, nor the source tree.
+
+FROM python:3.13-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/ticketd
+WORKDIR /build
+# The requirements in a layer of their own: a change to the code does not install them again.
+COPY requirements.txt ./
+RUN /opt/ticketd/bin/pip install --require-hashes -r requirements.txt
+COPY pyproject.toml README.md ./
+COPY app ./app
+# No build isolation: it would fetch a build backend that no hash vouches for. Both tools go when they have done their work.
+RUN /opt/ticketd/bin/pip install --no-deps --no-build-isolation . \
+ && /opt/ticketd/bin/pip uninstall --yes setuptools pip
+
+
+FROM python:3.13-slim
+COPY --from=build /opt/ticketd /opt/ticketd
+# TICKETS_HOST: a container's loopback is reached by nobody else; what is published is the orchestrator's decision.
+# LOGNAME: aiomysql asks for the user's name when it is imported, and a number has none here (OSError from Python 3.13).
+# No folder is made for an embedded pair: it would go with the container, and its tickets would be issued again. Whoever
+# wants one mounts a volume that 10001 may write to, and names it in TICKETS_DATA_DIR.
+ENV PATH=/opt/ticketd/bin:$PATH \
+    LOGNAME=ticketd \
+    PYTHONUNBUFFERED=1 \
+    TICKETS_HOST=0.0.0.0
+# Numeric, so that an orchestrator can see that it is not root.
+USER 10001:10001
+EXPOSE 8000
+# Alive, not ready: a server without databases is not cured by a restart. No proxy is asked about the own process.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open(f\"http://127.0.0.1:{os.environ.get('TICKETS_PORT', '8000')}/livez\", timeout=2)"]
+# Exec form: the process gets its SIGTERM itself, and drains.
+CMD ["ticketd", "serve"]
