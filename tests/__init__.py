@@ -1,0 +1,1 @@
+"""Everything that tests the ticket server: `unit` without I/O, `system` on real servers, `harness` what they stand on."""

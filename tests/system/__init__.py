@@ -1,0 +1,1 @@
+"""Tests of the real program on real servers; nothing here may import `app`."""
