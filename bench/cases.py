@@ -1,0 +1,153 @@
+"""What is measured, in the order in which every round goes through it: what is compared stands close together."""
+
+from collections.abc import Callable
+
+from bench import direct, web_client, wrk
+from bench.databases import FLICKR_INNODB, FLICKR_MYISAM, SEQUENCES, STUB_FIRST, sequences
+from bench.model import Case, CaseFailed, Sample
+from bench.stage import Stage
+
+DIRECT = "Direct: an application on the two databases in turn"
+SERVER = "The ticket server on the same two databases"
+GROWTH = "Many sequences, used at random, 64 connections"
+YARDSTICK = "Yardsticks: the same uvicorn, no ticket at all, 64 connections"
+INSTEAD = "What else one could use, durable, 64 connections"
+
+Run = Callable[[Stage, float], Sample]
+
+
+def _direct(table: str, connections: int, *, select: bool = True) -> Run:
+    return lambda stage, seconds: direct.measure(stage.databases, [table], connections, select, seconds)
+
+
+def _tables(stage: Stage, seconds: float) -> Sample:
+    return direct.measure(stage.databases, sequences(), 64, False, seconds)
+
+
+def _server(path: str, connections: int, *, tickets: int = 1, two: bool = False) -> Run:
+    def run(stage: Stage, seconds: float) -> Sample:
+        ports = [stage.server.port]
+        if two:
+            ports.append(stage.second_server.port)
+        before = sum(database.counter("photos") for database in stage.databases)
+        sample = wrk.measure(ports, path, connections, seconds, tickets=tickets)
+        drawn = (sum(database.counter("photos") for database in stage.databases) - before) / len(stage.databases)
+        if drawn < 0.99 * sample.rate * seconds:
+            raise CaseFailed(f"{sample.rate * seconds:.0f} tickets were answered, but {drawn:.0f} drawn")
+        return sample
+
+    return run
+
+
+def _latency(connections: int) -> Run:
+    return lambda stage, seconds: web_client.measure(stage.server.port, "/ticket/photos", connections, seconds)
+
+
+def _random(count: int) -> Run:
+    return lambda stage, seconds: wrk.measure([stage.server.port], "", 64, seconds, sequences=count)
+
+
+def _yardstick(which: str) -> Run:
+    return lambda stage, seconds: wrk.measure([stage.yardstick(which).port], "/ticket/photos", 64, seconds)
+
+
+def _embedded(stage: Stage, seconds: float) -> Sample:
+    return wrk.measure([stage.embedded.port], "/ticket/photos", 64, seconds)
+
+
+_OWN_LOOP = "asked by our own loop, as the direct cases are"
+
+_LAYOUTS = (
+    ("flickr", FLICKR_INNODB, "Flickr's keys, InnoDB", ""),
+    ("myisam", FLICKR_MYISAM, "Flickr's keys, MyISAM", "not crash-safe: a power cut loses tickets"),
+    ("stub", STUB_FIRST, "stub as primary key, InnoDB", ""),
+)
+
+
+def _plural(connections: int) -> str:
+    return f"{connections} connection{'s' if connections > 1 else ''}"
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        "direct-replace-1",
+        DIRECT,
+        "REPLACE alone, stub as primary key, 1 connection",
+        _direct(STUB_FIRST, 1, select=False),
+        "the id from the OK packet, one round trip",
+    ),
+    Case("server-latency-1", SERVER, "single tickets, 1 connection, latency", _latency(1), _OWN_LOOP),
+    Case("server-1", SERVER, "single tickets, 1 connection", _server("/ticket/photos", 1)),
+    *(
+        Case(
+            f"direct-{key}-{connections}",
+            DIRECT,
+            f"REPLACE, SELECT: {layout}, {_plural(connections)}",
+            _direct(table, connections),
+            note,
+        )
+        for key, table, layout, note in _LAYOUTS[:2]
+        for connections in (1, 8, 64)
+    ),
+    Case("server-16", SERVER, "single tickets, 16 connections", _server("/ticket/photos", 16)),
+    *(
+        Case(
+            f"direct-stub-{connections}",
+            DIRECT,
+            f"REPLACE, SELECT: {_LAYOUTS[2][2]}, {_plural(connections)}",
+            _direct(STUB_FIRST, connections),
+        )
+        for connections in (1, 8, 64)
+    ),
+    Case("server-64", SERVER, "single tickets, 64 connections", _server("/ticket/photos", 64)),
+    Case("yardstick-fastapi", YARDSTICK, "constant FastAPI route", _yardstick("fastapi")),
+    Case("yardstick-asgi", YARDSTICK, "bare ASGI, the ceiling", _yardstick("asgi")),
+    Case(
+        "two-servers-64",
+        SERVER,
+        "single tickets, 64 connections, two servers",
+        _server("/ticket/photos", 64, two=True),
+        "32 connections each",
+    ),
+    Case("server-256", SERVER, "single tickets, 256 connections", _server("/ticket/photos", 256)),
+    Case("server-latency-256", SERVER, "single tickets, 256 connections, latency", _latency(256), _OWN_LOOP),
+    Case(
+        "count-100",
+        SERVER,
+        "count=100, 16 connections",
+        _server("/ticket/photos?count=100", 16, tickets=100),
+    ),
+    Case(
+        "block-10000",
+        SERVER,
+        "blocks of 10,000, 1 connection",
+        _server("/block/photos?size=10000", 1, tickets=10_000),
+    ),
+    Case(
+        "redis",
+        INSTEAD,
+        "Redis INCR, appendfsync always, unpipelined",
+        lambda stage, seconds: stage.redis.measure(64, seconds),
+    ),
+    Case("postgresql", INSTEAD, "PostgreSQL nextval", lambda stage, seconds: stage.postgresql.measure(64, seconds)),
+    Case(
+        "direct-tables-1000",
+        GROWTH,
+        "direct: REPLACE alone on 1,000 tables",
+        _tables,
+        "the id from the OK packet, one round trip",
+    ),
+    *(
+        Case(f"sequences-{count}", GROWTH, f"the server: {count:,} sequence{'s' if count > 1 else ''}", _random(count))
+        for count in (SEQUENCES, 100, 1)
+    ),
+    Case(
+        "embedded-64",
+        SERVER,
+        "single tickets, 64 connections, embedded pair",
+        _embedded,
+        "SQLite, no database server",
+    ),
+)
+
+GROUPS = (SERVER, DIRECT, GROWTH, YARDSTICK, INSTEAD)

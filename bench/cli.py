@@ -1,0 +1,110 @@
+"""The command line of the benchmark."""
+
+import argparse
+import datetime
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from bench import machine, memory, plot, report, runner
+from bench.cases import CASES
+from bench.claims import judge
+from bench.model import Case, CaseFailed, Missing
+from bench.run_facts import Facts
+from bench.stage import Stage
+
+RESULTS = Path(__file__).parent / "results"
+_NAMES = [*(case.name for case in CASES), memory.NAME]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is chosen; 0 where everything that was asked for could be measured."""
+    options = _options(arguments)
+    chosen = [case for case in CASES if not options.only or case.name in options.only]
+    with_memory = not options.only or memory.NAME in options.only
+    signal.signal(signal.SIGTERM, _stop)
+    progress = runner.Progress()
+    stage = Stage(progress.say)
+    try:
+        return _run(stage, options, chosen, with_memory, progress)
+    except KeyboardInterrupt:
+        progress.say("interrupted; nothing is written")
+        return 130
+    except Missing as error:
+        progress.say(str(error))
+        return 1
+    finally:
+        stage.close()
+
+
+def _run(
+    stage: Stage, options: argparse.Namespace, chosen: Sequence[Case], with_memory: bool, progress: runner.Progress
+) -> int:
+    million = 100_000 if options.quick else 1_000_000
+    engine = stage.engine
+    facts = Facts(
+        engine=f"{'MariaDB' if engine.is_mariadb else 'MySQL'} {engine.version}",
+        command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
+        date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        rounds=options.rounds,
+        seconds=options.seconds,
+        hardware=machine.hardware(stage.directory),
+        versions=machine.versions(),
+    )
+    took = (len(chosen) * (options.seconds * options.rounds + 1) + (60 if with_memory else 0)) * 1.15
+    progress.say(f"{facts.engine}; {len(chosen)} cases, about {max(1, round(took / 60))} min")
+    rows = runner.run(stage, chosen, options.seconds, options.rounds, progress)
+    readings = []
+    if with_memory:
+        try:
+            readings = memory.measure(stage, options.seconds, million, progress.say)
+        except (Missing, CaseFailed, OSError, RuntimeError, TimeoutError) as error:
+            progress.say(f"memory was not measured: {error}")
+    for name in ("redis", "postgresql"):
+        if name in rows and rows[name].samples:
+            facts.versions[name] = getattr(stage, name).version
+    claims = judge(rows, readings, million)
+    name = re.sub(r"[^a-z0-9.]+", "-", re.sub(r"[-+].*", "", facts.engine).lower())
+    if options.only or options.quick:
+        name += "-partial"  # beside the whole one, and not to be committed
+    RESULTS.mkdir(exist_ok=True)
+    report.write(RESULTS / f"{name}.svg", plot.svg(facts, rows, claims))
+    report.write(RESULTS / f"{name}.json", report.as_json(facts, rows, claims, readings))
+    text = report.markdown(facts, rows, claims, readings, f"{name}.svg")
+    report.write(RESULTS / f"{name}.md", text)
+    print(text)
+    progress.say(f"written: bench/results/{name}.md, .json, .svg")
+    return 1 if any(row.trouble for row in rows.values()) or (with_memory and not readings) else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measures the ticket server beside what else one could use. Everything is started here, on "
+        "127.0.0.1, and ended again; nothing is installed. Results go to bench/results/.",
+        epilog="cases: " + " ".join(_NAMES) + ". The database server is TICKETS_BENCH_MYSQLD, else "
+        "TICKETS_TEST_MYSQLD, else mysqld or mariadbd on the path.",
+    )
+    parser.add_argument("--seconds", type=_positive, metavar="N", help="per case and round (default 4)")
+    parser.add_argument("--rounds", type=_positive, metavar="N", help="after one that warms up (default 5)")
+    parser.add_argument("--only", nargs="+", metavar="CASE", choices=_NAMES, help="these cases alone")
+    parser.add_argument("--quick", action="store_true", help="one second, one round: does everything work here?")
+    options = parser.parse_args(arguments)
+    options.seconds = options.seconds or (1 if options.quick else 4)
+    options.rounds = options.rounds or (1 if options.quick else 5)
+    return options
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 600:
+        raise argparse.ArgumentTypeError("wanted: 1 to 600")
+    return number
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,121 @@
+"""The two ticket databases: servers of our own, durable, on their own data directories."""
+
+import contextlib
+import os
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+
+from bench.model import CaseFailed, Missing
+from tests.harness.engine import Engine, NoEngine, find_engine
+from tests.harness.mysqld import TicketMySQL
+from tests.harness.schema import PASSWORD, SCHEMA, USER, flickrs_table, run
+
+SEQUENCES = 1000
+DIRECT = "direct"
+"""The schema of the tables that only applications use."""
+FLICKR_INNODB, FLICKR_MYISAM, STUB_FIRST = (f"{DIRECT}.{name}" for name in ("flickr_innodb", "flickr_myisam", "stub"))
+
+SETTINGS = {
+    "mysql": ("--innodb-redo-log-capacity=100M",),
+    "mariadb": ("--innodb-log-file-size=96M", "--table-definition-cache=2000", "--table-open-cache=4000"),
+}
+"""What the harness makes smaller than the server comes with. And for 1,000 tables MariaDB gets the caches that MySQL
+has from the start: with its own 400 definitions every other draw opens a table anew, and takes 5 ms."""
+_MORE = ("--innodb-buffer-pool-size=128M", "--max-connections=1000")
+DESCRIPTION = (
+    "innodb_flush_log_at_trx_commit=1 (every commit is flushed to the disk), no binary log, "
+    "auto_increment_increment=2, buffer pool 128 MiB, max_connections=1000, no TLS on the loopback; "
+    "everything else as the server comes"
+)
+
+
+def engine() -> Engine:
+    """TICKETS_BENCH_MYSQLD, else what the tests take: TICKETS_TEST_MYSQLD, mysqld, mariadbd."""
+    named = os.environ.get("TICKETS_BENCH_MYSQLD")
+    if named:
+        os.environ["TICKETS_TEST_MYSQLD"] = named
+    try:
+        return find_engine()
+    except NoEngine as error:
+        raise Missing(str(error)) from error
+
+
+class Database:
+    """One ticket database with every table that is measured."""
+
+    def __init__(self, program: Engine, offset: int, count: int, directory: Path) -> None:
+        directory.mkdir()
+        self.offset = offset
+        self._server = TicketMySQL(
+            program, offset=offset, increment=count, flags=(*SETTINGS[program.kind], *_MORE), directory=directory
+        )
+        try:
+            self._server.start()
+            self._server.wait_ready()
+            self._fill()
+        except BaseException:
+            self._server.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    @property
+    def url(self) -> str:
+        """For TICKETS_DATABASES."""
+        return self._server.url_of(SCHEMA, query="?ssl-mode=DISABLED")
+
+    def counter(self, table: str) -> int:
+        """The table's live AUTO_INCREMENT; `table` may name its schema.
+
+        The row says less: it may hold the lower of two ids that were drawn at once.
+        """
+        schema, _, name = table.rpartition(".")
+        answer = self._server.execute(f"SHOW CREATE TABLE `{name}`", database=schema or SCHEMA)
+        found = re.search(r"AUTO_INCREMENT=(\d+)", answer[0][1])
+        return int(found[1]) if found else 1
+
+    @contextlib.contextmanager
+    def raw_connection(self) -> Iterator[socket.socket]:
+        """A socket behind the handshake, to be spoken to in packets."""
+        driver = pymysql.connect(
+            host="127.0.0.1",
+            port=self._server.port,
+            user=USER,
+            password=PASSWORD,
+            database=SCHEMA,
+            autocommit=True,
+            connect_timeout=10,
+            ssl_disabled=True,
+        )
+        with contextlib.closing(driver):
+            raw = driver._sock
+            if not isinstance(raw, socket.socket) or isinstance(raw, ssl.SSLSocket):
+                raise CaseFailed("the driver's connection is not a plain socket")
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            yield raw
+
+    def stop(self) -> None:
+        """End it as an operator would, and forget it."""
+        self._server.stop()
+        self._server.close()
+
+    def _fill(self) -> None:
+        self._server.make_schema(DIRECT)
+        with contextlib.closing(self._server.connect(read_timeout=60)) as connection:
+            for name in (STUB_FIRST, *sequences()):
+                run(connection, f"CREATE TABLE {name} LIKE Tickets64")
+            run(connection, f"USE {DIRECT}")
+            for table, storage in ((FLICKR_INNODB, "InnoDB"), (FLICKR_MYISAM, "MyISAM")):
+                run(connection, flickrs_table(table.rpartition(".")[2], storage))
+
+
+def sequences() -> list[str]:
+    """The thousand sequences that are used at random."""
+    return [f"s{number:04}" for number in range(SEQUENCES)]

@@ -1,0 +1,98 @@
+"""What the figures were measured on, and with what."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+from importlib import metadata
+from pathlib import Path
+
+_PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "aiomysql", "pymysql", "pydantic")
+
+
+def hardware(directory: Path) -> dict[str, str]:
+    """The machine; `directory` is where the databases' data lie."""
+    return {
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "memory": _memory(),
+        "data on": filesystem(directory),
+        "one fdatasync of 512 bytes": f"{_flush(directory) * 1000:.2f} ms (median of 200)",
+        "load average at the start": f"{os.getloadavg()[0]:.1f}",
+        "system": f"{_distribution()}, Linux {platform.release()}",
+    }
+
+
+def versions() -> dict[str, str]:
+    """The programs and packages at work."""
+    found = {"Python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    if wrk := _said("wrk", "-v"):
+        found["wrk"] = wrk.split()[1].removeprefix("debian/")
+    if commit := _said("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"):
+        found["this project"] = commit.strip()
+    return found
+
+
+def filesystem(path: Path) -> str:
+    """The kind of file system that a directory lies on."""
+    best, kind = "", "unknown"
+    try:
+        mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return kind
+    for line in mounts.splitlines():
+        _device, where, what = line.split()[:3]
+        if (path == Path(where) or Path(where) in path.parents) and len(where) >= len(best):
+            best, kind = where, what
+    return kind
+
+
+def _processor() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else platform.machine()
+
+
+def _memory() -> str:
+    found = re.search(r"^MemTotal:\s*(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    return f"{int(found[1]) / 1024**2:.0f} GiB" if found else "unknown"
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.system()
+
+
+def _flush(directory: Path) -> float:
+    """What every durable commit waits for at least, in seconds."""
+    took = []
+    path = directory / "flush"
+    with path.open("wb", buffering=0) as file:
+        for _ in range(200):
+            file.write(b"\0" * 512)
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            took.append(time.perf_counter() - began)
+    path.unlink()
+    return sorted(took)[100]
+
+
+def _said(*command: str) -> str:
+    """The first line that a program says, or nothing where it is missing or fails to say any."""
+    if shutil.which(command[0]) is None:
+        return ""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=10, check=False)
+    if command[0] == "git" and done.returncode != 0:
+        return ""
+    return done.stdout.partition("\n")[0]

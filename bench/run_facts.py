@@ -1,0 +1,16 @@
+"""What is known of a run besides its figures."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """When, how, on what."""
+
+    engine: str
+    command: str
+    date: str
+    rounds: int
+    seconds: int
+    hardware: dict[str, str]
+    versions: dict[str, str]

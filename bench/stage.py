@@ -1,0 +1,155 @@
+"""Everything that is compared, started when a case first asks for it and ended with the run."""
+
+import os
+import resource
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+
+from bench import servers
+from bench.databases import Database, engine
+from bench.instead import PostgreSQL, Redis
+from bench.machine import filesystem
+from bench.model import CaseFailed, Missing
+from bench.servers import WebServer
+from tests.harness.engine import Engine
+from tests.harness.processes import new_directory, remove_directory
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class _Actor(Protocol):
+    @property
+    def pid(self) -> int: ...
+
+    def stop(self) -> None: ...
+
+
+_A = TypeVar("_A", bound=_Actor)
+
+
+class Stage:
+    """What is on it runs until the run is over; idle, it costs next to nothing."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.directory = _directory()
+        self._say = say
+        self._actors: dict[str, tuple[str, _Actor]] = {}
+        self._refusals: dict[str, Exception] = {}
+
+    @property
+    def engine(self) -> Engine:
+        """The database server's program."""
+        return engine()
+
+    @property
+    def databases(self) -> list[Database]:
+        """The two ticket databases."""
+        return [self._one_of(number) for number in (1, 2)]
+
+    @property
+    def server(self) -> WebServer:
+        """The ticket server on the two databases."""
+        return self._ticket_server("server")
+
+    @property
+    def second_server(self) -> WebServer:
+        """Another one on the same databases."""
+        return self._ticket_server("second-server")
+
+    @property
+    def embedded(self) -> WebServer:
+        """A ticket server on its embedded pair."""
+        return self._start(
+            "embedded", "server", lambda: servers.ticket_server("embedded", self.directory / "embedded", [])
+        )
+
+    @property
+    def redis(self) -> Redis:
+        """Redis, appendfsync always."""
+        return self._start("redis", "redis", lambda: Redis(self.directory / "redis"))
+
+    @property
+    def postgresql(self) -> PostgreSQL:
+        """PostgreSQL."""
+        return self._start("postgresql", "postgresql", lambda: PostgreSQL(self.directory / "postgresql"))
+
+    def yardstick(self, which: str) -> WebServer:
+        """The constant FastAPI route, or bare ASGI."""
+        return self._start(which, "server", lambda: servers.yardstick(which, self.directory / which))
+
+    @contextmanager
+    def fresh_server(self) -> Iterator[WebServer]:
+        """A ticket server of one's own on the two databases."""
+        urls = [database.url for database in self.databases]
+        server = servers.ticket_server("fresh", self.directory / "fresh", urls)
+        try:
+            yield server
+        finally:
+            server.stop()
+            shutil.rmtree(self.directory / "fresh", ignore_errors=True)
+
+    def processor_seconds(self) -> Mapping[str, float]:
+        """What each part, with its children that have ended, has used of the processors; what asks is `client`."""
+        used: dict[str, float] = {}
+        for part, actor in self._actors.values():
+            try:
+                stat = Path(f"/proc/{actor.pid}/stat").read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            fields = stat.rpartition(")")[2].split()
+            used[part] = used.get(part, 0.0) + sum(int(field) for field in fields[11:15]) / _TICK
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+            usage = resource.getrusage(who)
+            used["client"] = used.get("client", 0.0) + usage.ru_utime + usage.ru_stime
+        return used
+
+    def close(self) -> None:
+        """End everything, the databases last, and remove the data."""
+        for name, (_part, actor) in reversed(self._actors.items()):
+            try:
+                actor.stop()
+            except (OSError, TimeoutError) as error:
+                self._say(f"{name} did not end by itself: {error}")
+        self._actors.clear()
+        remove_directory(self.directory)
+
+    def _one_of(self, number: int) -> Database:
+        return self._start(
+            f"database-{number}",
+            "databases",
+            lambda: Database(self.engine, number, 2, self.directory / f"database-{number}"),
+        )
+
+    def _ticket_server(self, name: str) -> WebServer:
+        urls = [database.url for database in self.databases]
+        return self._start(name, "server", lambda: servers.ticket_server(name, self.directory / name, urls))
+
+    def _start(self, name: str, part: str, make: Callable[[], _A]) -> _A:
+        """Start it, once; what could not be started is not tried again."""
+        if name in self._refusals:
+            raise self._refusals[name]
+        if name not in self._actors:
+            self._say(f"starting {name}")
+            try:
+                self._actors[name] = (part, make())
+            except (Missing, CaseFailed) as error:
+                self._refusals[name] = error
+                raise
+            except (OSError, RuntimeError, TimeoutError) as error:
+                self._refusals[name] = CaseFailed(f"{name} could not be started: {error}")
+                raise self._refusals[name] from error
+        return cast(_A, self._actors[name][1])
+
+
+def _directory() -> Path:
+    """A temporary directory on a disk: in memory, a flush would cost nothing."""
+    directory = new_directory("ticket-bench-")
+    if filesystem(directory) == "tmpfs" and filesystem(Path("/var/tmp")) != "tmpfs":
+        remove_directory(directory)
+        directory = Path(tempfile.mkdtemp(prefix="ticket-bench-", dir="/var/tmp"))
+    directory.chmod(0o711)  # PostgreSQL runs as somebody else and has to pass through
+    return directory
