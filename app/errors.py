@@ -70,6 +70,10 @@ class TicketDatabaseUnavailable(TicketDatabaseError):
     """The ticket database does not work; it is down until a probe succeeds."""
 
 
+class TicketDatabaseHung(TicketDatabaseUnavailable):
+    """The ticket database did not answer a statement in time, nor any other since it was sent."""
+
+
 class TicketDatabaseMisconfigured(TicketDatabaseError):
     """The ticket database is not what it should be; it is quarantined until that is put right."""
 

@@ -12,15 +12,15 @@ from app.sequences import Width
 
 
 class Draw(NamedTuple):
-    """Tickets that one database has committed for one sequence: `first + i * step` for i in 0 .. count-1."""
+    """Tickets that one database has committed for one sequence: `first + i * step` for i in 0 .. size-1."""
 
     first: int
     step: int
-    count: int
+    size: int
 
     @property
     def last(self) -> int:
-        return self.first + self.step * (self.count - 1)
+        return self.first + self.step * (self.size - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class Table:
 class Position:
     """Where a table's counter stands: `next_id` is its live AUTO_INCREMENT, `largest` the largest id in a row or 0.
 
-    The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back.
+    The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back. `created` changes when the
+    table is made anew.
     """
 
     next_id: int
@@ -76,8 +77,8 @@ class Mark:
     """One row of the high-water ledger: what the database of `offset` and `increment` may have issued in `sequence`.
 
     No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token` is
-    `<incarnation of that database>:<nonce>`: whoever moves the sequence up after a rewind renews it, and a reservation
-    under an older token is refused.
+    `<life>:<nonce>`, a life being the incarnation of that database and of its table: whoever moves the sequence up after
+    a rewind renews it, and a reservation under an older token is refused.
     """
 
     sequence: str
@@ -105,6 +106,10 @@ class TicketDatabase(Protocol):
     def largest_block(self) -> int:
         """The most tickets that one draw can take."""
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+
     async def look(self) -> Look:
         """Connect if need be, write and commit a row of the server's own, hold the settings against what is expected.
 
@@ -121,6 +126,9 @@ class TicketDatabase(Protocol):
     async def names(self) -> set[str]:
         """The sequences whose tables this database has."""
 
+    async def counters(self) -> dict[str, tuple[int, str]]:
+        """The live AUTO_INCREMENT of every sequence's table, and when the table was made."""
+
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """The tables of these sequences as they stand; one that is missing or no sequence's is left out."""
 
@@ -134,15 +142,18 @@ class TicketDatabase(Protocol):
         """Make every later ticket of the table larger than `above`; a smaller number changes nothing. Committed."""
 
     async def marks(self) -> list[Mark]:
-        """Every mark that this database keeps for the others."""
+        """Every mark that this database keeps for the others; works on one that is not in the ring, too."""
 
     async def reserve(self, marks: Iterable[Mark]) -> Mapping[tuple[str, int], Mark]:
         """Keep these marks: a row with the same token (or none yet) takes the larger `mark` and `issued`; a row with
         another token stays as it is. Returns the rows as they stand after the commit, by sequence and offset."""
 
     async def renew(self, old: Mark, new: Mark) -> Mark:
-        """Replace `old` by `new` if the row still has old's token and its mark is not above new's; commit. Returns the
+        """Replace `old` by `new` if the row still has old's token and its mark is not above old's; commit. Returns the
         row as it stands after."""
+
+    def forget_connections(self) -> None:
+        """Use new connections from now on; something was wrong on those there are."""
 
     async def close(self) -> None:
         """Say good-bye to the database; no method is called after it."""

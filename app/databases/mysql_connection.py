@@ -1,0 +1,244 @@
+"""One connection to one MySQL or MariaDB server, prepared for drawing. The only module that imports the driver.
+
+A connection belongs to whoever opened it until it is handed on. Anything that goes wrong on it, a cancellation
+included, drops it; only an error that leaves it as it was (see `mysql_errors`) does not.
+"""
+
+import asyncio
+import hashlib
+import re
+import ssl
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import aiomysql
+import pymysql.err
+
+from app.databases import mysql_statements as sql
+from app.databases.mysql_errors import KEEPS_CONNECTION, translated
+from app.databases.url import DatabaseURL
+from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
+
+OLDEST_MYSQL = (8, 0)
+OLDEST_MARIADB = (10, 6)
+
+_NONSENSE = (struct.error, IndexError, KeyError, ValueError, AssertionError, TypeError, AttributeError, RuntimeError)
+"""What the driver raises on an answer that is not MySQL's protocol."""
+
+_DRIVER_ERRORS = (pymysql.err.MySQLError, OSError, EOFError, ssl.SSLError, *_NONSENSE)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server says of itself."""
+
+    mariadb: bool
+    version: str
+    identity: str
+    incarnation: str
+    autoinc_lock_mode: int
+    durability: tuple[str, ...]
+    now: float
+    tls: bool
+
+
+def translate(error: BaseException) -> TicketDatabaseError:
+    """Our error for what the driver, or the network under it, raised."""
+    if isinstance(error, TicketDatabaseError):
+        return error
+    if isinstance(error, TimeoutError):
+        return TicketDatabaseUnavailable("did not answer in time")
+    cause = error.__cause__ or error.__context__
+    if isinstance(error, ssl.SSLError) or isinstance(cause, ssl.SSLError):
+        return TicketDatabaseUnavailable("could not agree on TLS: the certificate or protocol does not fit")
+    if isinstance(error, pymysql.err.MySQLError):
+        if error.args and isinstance(error.args[0], int):
+            return translated(error.args[0])
+        return TicketDatabaseUnavailable("broke the connection off")
+    if isinstance(error, OSError | EOFError):
+        return TicketDatabaseUnavailable("broke the connection off")
+    return TicketDatabaseUnavailable("answered nonsense")
+
+
+class MySQLConnection:
+    """A prepared connection. `run` sends one statement or several and yields what each reported."""
+
+    def __init__(self, url: DatabaseURL, increment: int, offset: int, context: ssl.SSLContext | None) -> None:
+        self._url = url
+        self._increment = increment
+        self._offset = offset
+        # Not aiomysql.connect(): when that is cancelled in the handshake nobody is left who could close the socket.
+        self._driver = aiomysql.Connection(
+            host=url.host,
+            port=url.port,
+            user=url.user,
+            password=url.password or "",
+            db=url.database,
+            charset="utf8mb4",
+            autocommit=None,
+            ssl=context,
+            program_name="ticketd",
+        )
+        self._open = False
+        self.mariadb = False
+        self.facts: ServerFacts | None = None
+        self.last_used = 0.0
+
+    async def open(self) -> ServerFacts:
+        """Connect, log in, prepare the session and check the server, all within the caller's deadline.
+
+        Raises TicketDatabaseUnavailable or TicketDatabaseMisconfigured.
+        """
+        try:
+            await self._driver._connect()
+            self._open = True
+            self.mariadb = "mariadb" in self._driver.get_server_info().lower()
+            await self._driver.query(
+                "SET SESSION autocommit = 1; " + sql.prepare(self._increment, self._offset, mariadb=self.mariadb)
+            )
+            await self._driver.next_result()
+            self.facts = await self.check()
+        except BaseException as error:
+            self.drop()
+            if isinstance(error, _DRIVER_ERRORS):
+                raise translate(error) from error
+            raise
+        return self.facts
+
+    @property
+    def usable(self) -> bool:
+        """Whether nothing is known against it; a server that has hung up since its last use is seen here."""
+        if not self._open or self._driver.closed:
+            return False
+        reader = self._driver._reader
+        return not (reader is None or reader.at_eof() or reader.exception())
+
+    def drop(self) -> None:
+        """Close it without a word."""
+        self._open = False
+        self._driver.close()
+
+    async def say_goodbye(self) -> None:
+        """Close it as the protocol wants, so that the server logs no aborted client."""
+        self._open = False
+        try:
+            await self._driver.ensure_closed()
+        except _DRIVER_ERRORS:
+            self._driver.close()
+
+    async def start(self, statements: str) -> None:
+        """Send the statements and receive the first one's result."""
+        try:
+            await self._driver.query(statements)
+        except BaseException as error:
+            self._fail(error)
+
+    async def next(self) -> None:
+        """Receive the next statement's result."""
+        try:
+            await self._driver.next_result()
+        except BaseException as error:
+            self._fail(error)
+
+    @property
+    def insert_id(self) -> int:
+        """The id in the OK packet of the result received last; 0 where it drew nothing."""
+        return int(self._driver.insert_id() or 0)
+
+    @property
+    def affected_rows(self) -> int:
+        return int(self._driver.affected_rows())
+
+    @property
+    def rows(self) -> tuple[tuple[Any, ...], ...]:
+        """The rows of the result received last."""
+        result = self._driver._result
+        return tuple(result.rows or ()) if result is not None else ()
+
+    async def execute(self, statement: str) -> tuple[tuple[Any, ...], ...]:
+        """One statement; its rows, if any."""
+        await self.start(statement)
+        return self.rows
+
+    def _fail(self, error: BaseException) -> None:
+        """Translate and raise; a connection whose state is in doubt is dropped."""
+        if isinstance(error, pymysql.err.MySQLError) and error.args and error.args[0] in KEEPS_CONNECTION:
+            raise translate(error) from error
+        self.drop()
+        if isinstance(error, _DRIVER_ERRORS):
+            raise translate(error) from error
+        raise error
+
+    async def check(self) -> ServerFacts:
+        """Hold version, increment, offset and TLS against what is expected; raises TicketDatabaseMisconfigured."""
+        _check_version(self._driver.get_server_info(), mariadb=self.mariadb)
+        clock = sql.clock(mariadb=self.mariadb)
+        await self._driver.query(f"{sql.SHOW_VARIABLES}; {sql.SHOW_CIPHER}; {clock}")
+        variables = {str(name).lower(): str(value) for name, value in self.rows}
+        await self._driver.next_result()
+        tls = any(value for _, value in self.rows)
+        await self._driver.next_result()
+        now, started = self.rows[0]
+        if self._url.wants_tls and not tls:
+            raise TicketDatabaseMisconfigured(f"does not use TLS, which ssl-mode={self._url.ssl_mode} asks for")
+        self._check_increment(variables)
+        identity = "|".join(variables.get(k, "") for k in ("server_uuid", "server_id", "hostname", "port", "datadir"))
+        life = f"{identity}|{int(started)}"
+        return ServerFacts(
+            mariadb=self.mariadb,
+            version=variables.get("version", ""),
+            identity=life,
+            incarnation=hashlib.sha256(f"{life}|{self._url.database}".encode()).hexdigest()[:24],
+            autoinc_lock_mode=int(variables.get("innodb_autoinc_lock_mode", "1")),
+            durability=tuple(_durability(variables)),
+            now=float(now),
+            tls=tls,
+        )
+
+    def _check_increment(self, variables: dict[str, str]) -> None:
+        wanted = {"auto_increment_increment": self._increment, "auto_increment_offset": self._offset}
+        for name, value in wanted.items():
+            if variables.get(name) != str(value):
+                raise TicketDatabaseMisconfigured(f"has {name}={variables.get(name)}, wanted {value}")
+
+
+def _durability(variables: dict[str, str]) -> list[str]:
+    """What could lose a committed ticket in a crash, in words."""
+    found = []
+    flush = variables.get("innodb_flush_log_at_trx_commit", "1")
+    if flush != "1":
+        found.append(f"innodb_flush_log_at_trx_commit={flush} loses tickets in a crash, wanted 1")
+    if variables.get("log_bin", "OFF") == "ON" and variables.get("sync_binlog") != "1":
+        found.append(
+            f"sync_binlog={variables.get('sync_binlog')} with the binary log on loses tickets in a crash, wanted 1"
+        )
+    return found
+
+
+def _check_version(version: str, *, mariadb: bool) -> None:
+    """Raise TicketDatabaseMisconfigured for a server older than those whose counters survive a crash."""
+    # MariaDB may put "5.5.5-" before its version, for old replicas' sake
+    found = re.search(r"(\d+)\.(\d+)\.\d+-mariadb" if mariadb else r"^(\d+)\.(\d+)", version.lower())
+    number = (int(found[1]), int(found[2])) if found else (0, 0)
+    oldest = OLDEST_MARIADB if mariadb else OLDEST_MYSQL
+    if number < oldest:
+        engine = "MariaDB" if mariadb else "MySQL"
+        raise TicketDatabaseMisconfigured(
+            f"is {engine} {number[0]}.{number[1]}, wanted {oldest[0]}.{oldest[1]} or later: "
+            "an older one forgets its counters in a crash"
+        )
+
+
+async def opened(
+    url: DatabaseURL, increment: int, offset: int, context: ssl.SSLContext | None, timeout: float
+) -> MySQLConnection:
+    """A new prepared connection, within `timeout` seconds from the first packet to the last check."""
+    connection = MySQLConnection(url, increment, offset, context)
+    try:
+        async with asyncio.timeout(timeout):
+            await connection.open()
+    except TimeoutError as error:
+        connection.drop()
+        raise TicketDatabaseUnavailable("did not answer a new connection in time") from error
+    return connection

@@ -1,0 +1,206 @@
+"""Every SQL statement that goes to MySQL or MariaDB, by name.
+
+Identifiers come from `app.sequences.validated` names, or from `names()` of the database filtered by the same rule; all
+else is a number or passes through the driver's escaping.
+"""
+
+import string
+from functools import lru_cache
+
+from app.sequences import Width
+
+STUBS = string.ascii_lowercase + string.digits + string.ascii_uppercase + "+-"
+"""The stubs that draws use, always in this order: two statements that name them in different orders deadlock."""
+CASE_BLIND_STUBS = 36
+"""How many of them stay distinct under a collation that holds 'a' and 'A' to be the same."""
+RAISE_STUB = "!"
+"""The stub that no draw uses, for moving a sequence up."""
+
+LAYOUT_VERSION = 1
+"""Version of the server's own tables; a database that says a higher one was prepared by a newer server."""
+
+OWN_TABLES = (
+    "CREATE TABLE IF NOT EXISTS _probe (id INT NOT NULL PRIMARY KEY, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _layout (id INT NOT NULL PRIMARY KEY, version INT NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _high_water ("
+    "sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "offset_of INT NOT NULL, increment_of INT NOT NULL, "
+    "mark BIGINT NOT NULL, issued BIGINT NOT NULL, "
+    "token VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "PRIMARY KEY (sequence, offset_of, increment_of)) ENGINE=InnoDB",
+    f"INSERT IGNORE INTO _layout (id, version) VALUES (1, {LAYOUT_VERSION})",
+)
+LAYOUT = "SELECT version FROM _layout WHERE id = 1"
+PROBE = "REPLACE INTO _probe (id, at) VALUES (1, UTC_TIMESTAMP(6))"
+
+VARIABLES = (
+    "auto_increment_increment",
+    "auto_increment_offset",
+    "datadir",
+    "hostname",
+    "innodb_autoinc_lock_mode",
+    "innodb_flush_log_at_trx_commit",
+    "log_bin",
+    "port",
+    "server_id",
+    "server_uuid",
+    "sync_binlog",
+    "version",
+)
+_NAMES = ", ".join(f"'{name}'" for name in VARIABLES)
+SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_NAMES})"
+SHOW_CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
+
+
+def clock(*, mariadb: bool) -> str:
+    """The server's clock, and the second it started in: both from one statement, so that the difference is exact."""
+    schema = "information_schema" if mariadb else "performance_schema"
+    return (
+        "SELECT UNIX_TIMESTAMP(NOW(6)), UNIX_TIMESTAMP() - VARIABLE_VALUE "
+        f"FROM {schema}.global_status WHERE VARIABLE_NAME = 'UPTIME'"
+    )
+
+
+def prepare(increment: int, offset: int, *, mariadb: bool) -> str:
+    """The session: its own increment and offset whatever the server's are, errors instead of clipping, and no lock
+    waited for longer than a second (the servers' defaults are a day and a year)."""
+    statement = (
+        f"SET SESSION auto_increment_increment = {increment}, auto_increment_offset = {offset}, "
+        "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', lock_wait_timeout = 1, innodb_lock_wait_timeout = 1, "
+        "time_zone = '+00:00'"
+    )
+    return statement if mariadb else statement + ", information_schema_stats_expiry = 0"
+
+
+@lru_cache(maxsize=128)
+def _values(rows: int) -> str:
+    return ",".join(f"('{stub}')" for stub in STUBS[:rows])
+
+
+def draw(table: str, rows: int) -> str:
+    """Draws `rows` consecutive ids; the OK packet carries the first."""
+    return f"REPLACE INTO `{table}` (stub) VALUES {_values(rows)}"  # noqa: S608 - a validated name
+
+
+def draw_block(table: str, size: int, after: int, increment: int, offset: int) -> str:
+    """Draws a block of `size` ids and then one ordinary id above it, in one transaction.
+
+    Under an increment of `size * increment` one REPLACE moves the counter past the whole block, but puts only its
+    first id on disk; the second REPLACE puts an id above the block there. The session's offset makes the block begin
+    right after `after`, the last id seen, where nobody else drew in between. Six results; the third and the fifth
+    carry the ids.
+    """
+    wide = size * increment
+    start = (after + increment if after else offset) % wide or wide
+    return (
+        f"SET SESSION auto_increment_increment = {wide}, auto_increment_offset = {start};"
+        f"BEGIN;{draw(table, 1)};"
+        f"SET SESSION auto_increment_increment = {increment}, auto_increment_offset = {offset};"
+        f"{draw(table, 1)};COMMIT"
+    )
+
+
+def draw_ends(table: str, size: int, after: int, increment: int, offset: int) -> str:
+    """Draws the first and the last id of a block of `size` in one statement, which puts both on disk, and leaves a gap as
+    large as the block: for `innodb_autoinc_lock_mode = 0`, under which `draw_block` deadlocks. Three results."""
+    wide = (size - 1) * increment
+    start = (after + increment if after else offset) % wide or wide
+    return (
+        f"SET SESSION auto_increment_increment = {wide}, auto_increment_offset = {start};"
+        f"{draw(table, 2)};"
+        f"SET SESSION auto_increment_increment = {increment}, auto_increment_offset = {offset}"
+    )
+
+
+def make(table: str, width: Width, start: int) -> str:
+    """A new sequence's table. `stub` is the primary key, so that REPLACE updates the row in place: on Flickr's keys it
+    deletes and inserts under gap locks and deadlocks at any concurrency."""
+    return (
+        f"CREATE TABLE IF NOT EXISTS `{table}` (id {width.name} UNSIGNED NOT NULL AUTO_INCREMENT, "
+        "stub CHAR(1) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '', PRIMARY KEY (stub), KEY id (id)) "
+        f"ENGINE=InnoDB AUTO_INCREMENT={start}"
+    )
+
+
+def raise_above(table: str, above: int) -> str:
+    """Moves the counter above `above`; a lower number is harmless."""
+    return f"REPLACE INTO `{table}` (id, stub) VALUES ({above}, '{RAISE_STUB}')"  # noqa: S608 - a validated name
+
+
+NAMES = (
+    "SELECT i.TABLE_NAME FROM information_schema.COLUMNS i JOIN information_schema.COLUMNS s "
+    "ON s.TABLE_SCHEMA = i.TABLE_SCHEMA AND s.TABLE_NAME = i.TABLE_NAME AND s.COLUMN_NAME = 'stub' "
+    "AND s.COLUMN_KEY IN ('PRI', 'UNI') "
+    "WHERE i.TABLE_SCHEMA = DATABASE() AND i.COLUMN_NAME = 'id' AND i.EXTRA LIKE '%auto_increment%'"
+)
+
+COUNTERS = (
+    "SELECT TABLE_NAME, AUTO_INCREMENT, UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.TABLES "
+    "WHERE TABLE_SCHEMA = DATABASE() AND AUTO_INCREMENT IS NOT NULL"
+)
+
+
+def tables(names: list[str]) -> str:
+    """Everything that `Table` is made from, for these names."""
+    wanted = ", ".join(f"'{name}'" for name in names)
+    return (
+        "SELECT t.TABLE_NAME, t.ENGINE, UNIX_TIMESTAMP(t.CREATE_TIME), i.DATA_TYPE, i.COLUMN_TYPE, i.COLUMN_KEY, "  # noqa: S608 - names
+        "s.CHARACTER_MAXIMUM_LENGTH, s.COLLATION_NAME, s.COLUMN_KEY "
+        "FROM information_schema.TABLES t "
+        "JOIN information_schema.COLUMNS i ON i.TABLE_SCHEMA = t.TABLE_SCHEMA AND i.TABLE_NAME = t.TABLE_NAME "
+        "AND i.COLUMN_NAME = 'id' AND i.EXTRA LIKE '%auto_increment%' "
+        "JOIN information_schema.COLUMNS s ON s.TABLE_SCHEMA = t.TABLE_SCHEMA AND s.TABLE_NAME = t.TABLE_NAME "
+        "AND s.COLUMN_NAME = 'stub' AND s.COLUMN_KEY IN ('PRI', 'UNI') "
+        f"WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME IN ({wanted})"
+    )
+
+
+def position(table: str) -> tuple[str, str]:
+    """The largest id in a row; then the live counter and when the table was made.
+
+    In this order, and two statements: the other way round a draw in between looks like a counter that has gone back,
+    and on MySQL the counter reads one too low until something has opened the table.
+    """
+    return (
+        f"SELECT COALESCE(MAX(id), 0) FROM `{table}`",  # noqa: S608 - a validated name
+        "SELECT COALESCE(AUTO_INCREMENT, 1), UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.TABLES "  # noqa: S608
+        f"WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}'",
+    )
+
+
+MARKS = "SELECT sequence, offset_of, increment_of, mark, issued, token FROM _high_water"
+
+
+def _row(mark: tuple[str, int, int, int, int, str]) -> str:
+    sequence, offset, increment, high, issued, token = mark
+    return f"('{sequence}', {offset}, {increment}, {high}, {issued}, '{token}')"
+
+
+def reserve(marks: list[tuple[str, int, int, int, int, str]]) -> str:
+    """Takes the larger mark where the token is the same or there is no row yet, then reads the rows back.
+
+    `mark` and `issued` are assigned before anything they depend on changes; `token` is never assigned.
+    """
+    rows = ",".join(_row(mark) for mark in marks)
+    return (
+        "INSERT INTO _high_water (sequence, offset_of, increment_of, mark, issued, token) VALUES "  # noqa: S608
+        f"{rows} ON DUPLICATE KEY UPDATE "
+        "mark = IF(token = VALUES(token), GREATEST(mark, VALUES(mark)), mark), "
+        "issued = IF(token = VALUES(token), GREATEST(issued, VALUES(issued)), issued)"
+    )
+
+
+def read_back(keys: list[tuple[str, int, int]]) -> str:
+    """The rows of these sequences, offsets and increments."""
+    wanted = ", ".join(f"('{sequence}', {offset}, {increment})" for sequence, offset, increment in keys)
+    return f"{MARKS} WHERE (sequence, offset_of, increment_of) IN ({wanted})"
+
+
+def renew(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, int], issued: int) -> str:
+    """Replaces token and mark, unless somebody has renewed the row or reserved above the old mark meanwhile."""
+    sequence, offset, increment = key
+    return (
+        f"UPDATE _high_water SET token = '{new[0]}', issued = GREATEST(issued, {issued}), mark = {new[1]} "  # noqa: S608
+        f"WHERE sequence = '{sequence}' AND offset_of = {offset} AND increment_of = {increment} "
+        f"AND token = '{old[0]}' AND mark <= {old[1]}"
+    )

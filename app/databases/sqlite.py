@@ -1,0 +1,353 @@
+"""A ticket database of the embedded pair: one SQLite file.
+
+WAL with full synchronisation: a committed draw survives a power cut. All sequences stand in one table, because SQLite
+holds `Photos` and `photos` to be one. The draw itself is an UPDATE of the sequence's row; every draw, move and read of
+this file comes from that row. One thread owns the connection; what waits while it works is done in one transaction.
+"""
+
+import asyncio
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from app.databases.protocol import Draw, Look, Mark, Position, Table
+from app.errors import (
+    ColumnExhausted,
+    SequenceMissing,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
+from app.sequences import Width, ceiling_of
+
+T = TypeVar("T")
+
+LAYOUT_VERSION = 1
+LARGEST_BLOCK = 32_767
+"""As large as a pair of MySQL servers gives."""
+
+FIRST_SEQUENCES = {
+    "Tickets64": Width.BIGINT,
+    "Tickets32": Width.INT,
+    "photos": Width.BIGINT,
+    "accounts": Width.BIGINT,
+    "groups": Width.BIGINT,
+    "offline_tasks": Width.BIGINT,
+}
+"""What a new file starts with, as mysql_init/ does for MySQL."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS _database (
+    id INTEGER PRIMARY KEY CHECK (id = 1), life TEXT NOT NULL, offset INTEGER NOT NULL, increment INTEGER NOT NULL,
+    probed REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS _sequences (
+    name TEXT NOT NULL PRIMARY KEY, bits INTEGER NOT NULL, last INTEGER NOT NULL, created TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS _high_water (
+    sequence TEXT NOT NULL, offset_of INTEGER NOT NULL, increment_of INTEGER NOT NULL, mark INTEGER NOT NULL,
+    issued INTEGER NOT NULL, token TEXT NOT NULL, PRIMARY KEY (sequence, offset_of, increment_of));
+"""
+
+
+class SQLiteDatabase:
+    """One file of the embedded pair. Several server processes may use it at once."""
+
+    def __init__(self, path: Path, offset: int, increment: int, timeout: float) -> None:
+        self.name = path.name
+        self.offset = offset
+        self.increment = increment
+        self.largest_block = LARGEST_BLOCK
+        self._path = path
+        self._timeout = timeout
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=path.stem)
+        self._waiting: list[tuple[Table, int, asyncio.Future[Draw]]] = []
+        self._working: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<SQLiteDatabase {self.name} offset {self.offset}>"
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return int(self._connection is not None)
+
+    # --- the thread ------------------------------------------------------------------------------------------------
+
+    async def _in_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in one transaction of its own and commit it; raises TicketDatabaseError only."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await loop.run_in_executor(self._thread, self._transaction, work)
+        except TimeoutError as error:
+            raise TicketDatabaseUnavailable("did not answer in time") from error
+        except RuntimeError as error:  # the executor has been shut down
+            raise TicketDatabaseUnavailable("is being left") from error
+
+    def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection = self._same_file() or self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        return result
+
+    def _same_file(self) -> sqlite3.Connection | None:
+        """The open connection, while the path still names the file that it was opened to."""
+        if self._connection is not None:
+            try:
+                inode = self._path.stat().st_ino
+            except OSError:
+                inode = 0
+            if inode != self._inode:
+                self._drop()
+                raise TicketDatabaseUnavailable("is another file than before")
+        return self._connection
+
+    def _translated(self, error: sqlite3.Error) -> TicketDatabaseError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return TicketDatabaseBusy("is locked by another process")
+        self._drop()
+        words = {
+            sqlite3.SQLITE_FULL: "has a full disk",
+            sqlite3.SQLITE_READONLY: "is read-only",
+            sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+            sqlite3.SQLITE_CORRUPT: "is damaged",
+            sqlite3.SQLITE_NOTADB: "is not a database",
+            sqlite3.SQLITE_IOERR: "cannot be read or written",
+        }
+        return TicketDatabaseUnavailable(words.get(code, "cannot be used"))
+
+    def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            if version > LAYOUT_VERSION:
+                raise TicketDatabaseMisconfigured(f"has layout version {version}, newer than {LAYOUT_VERSION}")
+            if version == 0:
+                connection.execute("BEGIN IMMEDIATE")
+                for statement in _SCHEMA.split(";")[:-1]:
+                    connection.execute(statement)
+                connection.execute(
+                    "INSERT OR IGNORE INTO _database VALUES (1, ?, ?, ?, 0)",
+                    (uuid.uuid4().hex, self.offset, self.increment),
+                )
+                for name, width in FIRST_SEQUENCES.items():
+                    row = (name, int(width), self._last_below(1), uuid.uuid4().hex[:12])
+                    connection.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row)
+                connection.execute(f"PRAGMA user_version = {LAYOUT_VERSION}")
+                connection.execute("COMMIT")
+            found = connection.execute("SELECT offset, increment FROM _database").fetchone()
+            if found != (self.offset, self.increment):
+                raise TicketDatabaseMisconfigured(
+                    f"was made for offset {found[0]} of increment {found[1]}, wanted {self.offset} of {self.increment}"
+                )
+        except BaseException:
+            connection.close()
+            raise
+        self._inode = self._path.stat().st_ino
+        self._connection = connection
+        return connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # --- probes and draws ------------------------------------------------------------------------------------------
+
+    async def look(self) -> Look:
+        """See TicketDatabase.look. The incarnation is the file's own name for its life, and its inode."""
+        began = time.monotonic()
+        life = await self._in_thread(self._probe)
+        return Look(
+            incarnation=life,
+            identity=f"{self._path.resolve()}",
+            version=f"SQLite {sqlite3.sqlite_version}",
+            now=time.time(),
+            latency=time.monotonic() - began,
+        )
+
+    def _probe(self, connection: sqlite3.Connection) -> str:
+        connection.execute("UPDATE _database SET probed = ?", (time.time(),))
+        (life,) = connection.execute("SELECT life FROM _database").fetchone()
+        return f"{life[:16]}-{self._inode}"
+
+    async def draw(self, table: Table, count: int, after: int) -> Draw:
+        """See TicketDatabase.draw."""
+        future: asyncio.Future[Draw] = asyncio.get_running_loop().create_future()
+        self._waiting.append((table, count, future))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
+        return await future
+
+    async def _work(self) -> None:
+        """Draw all that waits in one transaction, again and again until nothing waits."""
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                wanted = [(table, count) for table, count, _ in batch]
+                try:
+                    drawn = await self._in_thread(lambda c, w=wanted: self._draw_all(c, w))  # type: ignore[misc]
+                except TicketDatabaseError as error:
+                    drawn = [error] * len(batch)
+                for (_, _, future), result in zip(batch, drawn, strict=True):
+                    if future.done():
+                        continue
+                    if isinstance(result, Draw):
+                        future.set_result(result)
+                    else:
+                        future.set_exception(result)
+        finally:
+            self._working = None
+
+    def _draw_all(
+        self, connection: sqlite3.Connection, wanted: list[tuple[Table, int]]
+    ) -> list[Draw | TicketDatabaseError]:
+        return [self._draw_one(connection, table, count) for table, count in wanted]
+
+    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int) -> Draw | TicketDatabaseError:
+        row = connection.execute(
+            "UPDATE _sequences SET last = last + ? WHERE name = ? AND last <= ? - ? RETURNING last",
+            (self.increment * count, table.sequence, table.ceiling, self.increment * count),
+        ).fetchone()
+        if row is not None:
+            return Draw(row[0] - self.increment * (count - 1), self.increment, count)
+        if connection.execute("SELECT 1 FROM _sequences WHERE name = ?", (table.sequence,)).fetchone():
+            return ColumnExhausted("holds no further id for it")
+        return SequenceMissing("has no such sequence")
+
+    # --- tables ----------------------------------------------------------------------------------------------------
+
+    async def names(self) -> set[str]:
+        """See TicketDatabase.names."""
+        return await self._in_thread(lambda c: {str(name) for (name,) in c.execute("SELECT name FROM _sequences")})
+
+    async def counters(self) -> dict[str, tuple[int, str]]:
+        """See TicketDatabase.counters."""
+        query = "SELECT name, last, created FROM _sequences"
+        return await self._in_thread(lambda c: {name: (last + 1, created) for name, last, created in c.execute(query)})
+
+    async def tables(self, names: Iterable[str]) -> dict[str, Table]:
+        """See TicketDatabase.tables."""
+        wanted = set(names)
+
+        def read(connection: sqlite3.Connection) -> dict[str, Table]:
+            rows = connection.execute("SELECT name, bits, created FROM _sequences").fetchall()
+            return {name: self._table(name, Width(bits), created) for name, bits, created in rows if name in wanted}
+
+        return await self._in_thread(read)
+
+    def _table(self, name: str, width: Width, created: str) -> Table:
+        return Table(
+            sequence=name,
+            width=width,
+            ceiling=ceiling_of(width, unsigned=True),
+            rows_per_statement=self.largest_block,
+            created=created,
+            repeats_ceiling=False,
+        )
+
+    async def position(self, table: Table) -> Position:
+        """See TicketDatabase.position."""
+
+        def read(connection: sqlite3.Connection) -> Position:
+            row = connection.execute(
+                "SELECT last, created FROM _sequences WHERE name = ?", (table.sequence,)
+            ).fetchone()
+            if row is None:
+                raise SequenceMissing("has no such sequence")
+            return Position(next_id=row[0] + 1, largest=max(0, row[0]), created=row[1])
+
+        return await self._in_thread(read)
+
+    def _last_below(self, number: int) -> int:
+        """The largest id of this database's residue below `number`."""
+        return number - 1 - (number - 1 - self.offset) % self.increment
+
+    async def make(self, sequence: str, width: Width, start: int) -> None:
+        """See TicketDatabase.make."""
+        last = self._last_below(start)
+        await self._in_thread(
+            lambda c: c.execute(
+                "INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)",
+                (sequence, int(width), last, uuid.uuid4().hex[:12]),
+            )
+        )
+
+    async def raise_above(self, table: Table, above: int) -> None:
+        """See TicketDatabase.raise_above."""
+        last = self._last_below(above + 1)
+        await self._in_thread(
+            lambda c: c.execute("UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?", (last, table.sequence))
+        )
+
+    # --- the ledger ------------------------------------------------------------------------------------------------
+
+    async def marks(self) -> list[Mark]:
+        """See TicketDatabase.marks."""
+        return await self._in_thread(lambda c: [Mark(*row) for row in c.execute("SELECT * FROM _high_water")])
+
+    async def reserve(self, marks: Iterable[Mark]) -> Mapping[tuple[str, int], Mark]:
+        """See TicketDatabase.reserve."""
+        wanted = list(marks)
+
+        def write(connection: sqlite3.Connection) -> dict[tuple[str, int], Mark]:
+            for m in wanted:
+                connection.execute(
+                    "INSERT INTO _high_water VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                    "mark = MAX(mark, excluded.mark), issued = MAX(issued, excluded.issued) WHERE token = excluded.token",
+                    (m.sequence, m.offset, m.increment, m.mark, m.issued, m.token),
+                )
+            return {(m.sequence, m.offset): self._mark(connection, m) for m in wanted}
+
+        return await self._in_thread(write)
+
+    async def renew(self, old: Mark, new: Mark) -> Mark:
+        """See TicketDatabase.renew."""
+
+        def write(connection: sqlite3.Connection) -> Mark:
+            connection.execute(
+                "UPDATE _high_water SET token = ?, mark = ?, issued = MAX(issued, ?) "
+                "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
+                (new.token, new.mark, new.issued, old.sequence, old.offset, old.increment, old.token, old.mark),
+            )
+            return self._mark(connection, old)
+
+        return await self._in_thread(write)
+
+    def _mark(self, connection: sqlite3.Connection, key: Mark) -> Mark:
+        row = connection.execute(
+            "SELECT * FROM _high_water WHERE sequence = ? AND offset_of = ? AND increment_of = ?",
+            (key.sequence, key.offset, key.increment),
+        ).fetchone()
+        if row is None:
+            raise TicketDatabaseUnavailable("lost a row of its ledger")
+        return Mark(*row)
+
+    def forget_connections(self) -> None:
+        """See TicketDatabase.forget_connections. The file is held against its path before every use anyway."""
+
+    async def close(self) -> None:
+        """See TicketDatabase.close."""
+        if self._working is not None:
+            await asyncio.gather(self._working, return_exceptions=True)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._drop)
+        self._thread.shutdown(wait=False)

@@ -1,0 +1,79 @@
+"""The issuer: takes a sequence's turn, asks one lane after the other, and gives the tickets of the first that has some."""
+
+import asyncio
+
+from app.catalog import Catalog, Entry
+from app.errors import NoTicketDatabase, OutOfTime, SequenceExhausted
+from app.lane import LaneState, Tickets
+from app.ring import Ring
+
+EXPIRY_SECONDS = 0.02
+"""How often requests whose time on a database is over are looked for: one timer for all, instead of one for each."""
+FIRST_PAUSE = 0.005
+"""Seconds before every database is asked once more, doubled each time."""
+
+
+class TicketIssuer:
+    """Issues tickets. `attempt`: seconds for one attempt on one database; `timeout`: for the whole request."""
+
+    def __init__(self, ring: Ring, catalog: Catalog, *, attempt: float, timeout: float, increment: int) -> None:
+        self._ring = ring
+        self._catalog = catalog
+        self._attempt = attempt
+        self._timeout = timeout
+        self.increment = increment
+        self._expiry: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look for requests whose time is over."""
+        self._expiry = asyncio.create_task(self._expire())
+
+    async def stop(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            await asyncio.gather(self._expiry, return_exceptions=True)
+
+    async def issue(self, name: str, count: int, *, whole: bool = False) -> Tickets:
+        """`count` tickets of the sequence, increasing, all from one database; as a range if `whole` or `count` is 1.
+
+        Raises InvalidRequest or UnknownSequence for the name, SequenceExhausted, NoTicketDatabase, OutOfTime.
+        """
+        entry = self._catalog.entries.get(name) or await self._catalog.find(name)
+        now = asyncio.get_running_loop().time
+        time = now()
+        deadline = time + self._timeout
+        pause = FIRST_PAUSE
+        while True:
+            for lane in self._ring.take_turn(entry.rotation):
+                if not (lane.can_be_asked and lane.member.up):
+                    continue
+                tickets = await lane.ask(count, whole, min(time + self._attempt, deadline))
+                if tickets is not None:
+                    return tickets
+                time = now()
+                if time >= deadline:
+                    raise OutOfTime
+            self._raise_if_exhausted(entry)
+            if not self._ring.take_turn(entry.rotation):
+                if not await self._ring.wait_for_change(deadline - time):
+                    raise NoTicketDatabase(f"no ticket database can draw for {name} now")
+            else:
+                await asyncio.sleep(pause)
+                pause *= 2
+            time = now()
+            if time >= deadline:
+                raise OutOfTime
+
+    def _raise_if_exhausted(self, entry: Entry) -> None:
+        lanes = entry.rotation.lanes
+        if all(lane.state is LaneState.EXHAUSTED and lane.member.up for lane in lanes):
+            raise SequenceExhausted(f"{entry.name} is exhausted: every id up to {entry.ceiling} has been used")
+
+    async def _expire(self) -> None:
+        now = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(EXPIRY_SECONDS)
+            time = now()
+            for lane in self._catalog.lanes.values():
+                if lane.waiting:
+                    lane.expire(time)

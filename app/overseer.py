@@ -1,0 +1,245 @@
+"""What operators see and do: the health report, the sequences, making and bumping one, the metrics' state."""
+
+import datetime
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client.core import Metric
+
+from app.catalog import Catalog, Entry
+from app.errors import (
+    AboveCeiling,
+    ForceWanted,
+    MarkRefused,
+    NoTicketDatabase,
+    TicketDatabaseError,
+)
+from app.issuer import TicketIssuer
+from app.lane import Lane, LaneState
+from app.ledger import Ledger
+from app.log import event
+from app.metrics import Exposition, Metrics, counter, gauge
+from app.ring import Member, Ring, Status
+from app.sequences import Width
+from app.version import VERSION
+
+log = logging.getLogger(__name__)
+
+FORCE_SHARE = 0.9
+"""A bump that uses up more of the sequence wants force; a sequence used up so far is warned of."""
+
+
+class Overseer:
+    """The operators' view of the server."""
+
+    def __init__(self, ring: Ring, catalog: Catalog, ledger: Ledger, issuer: TicketIssuer, metrics: Metrics) -> None:
+        self._ring = ring
+        self._catalog = catalog
+        self._ledger = ledger
+        self._issuer = issuer
+        self._exposition = Exposition(metrics, self._state_metrics)
+        self.draining = False
+
+    # --- health ----------------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether a load balancer should send requests here."""
+        return not self.draining and self._ring.any_up
+
+    @property
+    def why_not_ready(self) -> str:
+        return "this server is draining" if self.draining else "no ticket database can draw"
+
+    def health(self) -> dict[str, Any]:
+        """The report of /healthz, from what the background knows."""
+        warnings = list(self._warnings())
+        all_up = all(member.up for member in self._ring.members)
+        status = "fail" if not self.ready else "pass" if all_up and not warnings else "warn"
+        return {
+            "status": status,
+            "version": VERSION,
+            "databases": [_database(member) for member in self._ring.members],
+            "warnings": warnings,
+        }
+
+    def _warnings(self) -> Iterable[dict[str, Any]]:
+        for member in self._ring.members:
+            if member.up and not self._ring.keepers(member):
+                yield _warning(None, member, "unprotected: no other database can keep its high-water marks")
+            if member.marks_trouble is not None:
+                yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
+            for reason in member.look.warnings if member.look is not None else ():
+                yield _warning(None, member, reason)
+        for entry in self._catalog.entries.values():
+            if entry.differs:
+                yield {"sequence": entry.name, "database": None, "reason": "its columns differ between the databases"}
+            for member, table in entry.tables.items():
+                for reason in table.warnings:
+                    yield _warning(entry.name, member, reason)
+            for lane in entry.rotation.lanes:
+                yield from self._lane_warnings(entry, lane)
+
+    def _lane_warnings(self, entry: Entry, lane: Lane) -> Iterable[dict[str, Any]]:
+        if lane.state is LaneState.SUSPENDED:
+            yield _warning(entry.name, lane.member, f"suspended: {lane.reason}")
+        elif lane.state is LaneState.EXHAUSTED:
+            yield _warning(entry.name, lane.member, "exhausted: every id has been used")
+        else:
+            last = self._last(entry, lane)
+            if last > FORCE_SHARE * entry.ceiling:
+                yield _warning(entry.name, lane.member, f"{last / entry.ceiling:.0%} of its ids are used up")
+
+    def _last(self, entry: Entry, lane: Lane) -> int:
+        """The last id that is known drawn, from what the background knows."""
+        counted = self._catalog.counters.get(lane.member, {}).get(entry.name, 1) - 1
+        return max(lane.fence.highest, counted)
+
+    # --- sequences -------------------------------------------------------------------------------------------------
+
+    async def sequences(self) -> list[dict[str, Any]]:
+        """Every sequence, by name."""
+        return [self._describe(entry) for _, entry in sorted(self._catalog.entries.items())]
+
+    async def sequence(self, name: str) -> dict[str, Any]:
+        """One sequence, as its databases have it now. Raises UnknownSequence."""
+        entry = await self._catalog.find(name)
+        for member, table in list(entry.tables.items()):
+            if member.up:
+                try:
+                    position = await member.database.position(table)
+                except TicketDatabaseError as error:
+                    event(log, logging.DEBUG, "could not read a position", database=member.name, reason=error)
+                else:
+                    self._catalog.counters.setdefault(member, {})[name] = position.next_id
+        return self._describe(entry)
+
+    def _describe(self, entry: Entry) -> dict[str, Any]:
+        databases = []
+        for lane in entry.rotation.lanes:
+            fence = lane.fence
+            table = entry.tables.get(lane.member)
+            if table is not None:
+                fence.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
+            last = self._last(entry, lane)
+            step = lane.member.database.increment
+            last -= (last - lane.member.database.offset) % step
+            known = last if last > 0 and table is not None else None
+            first_free = fence.next_after(max(last, 0))
+            headroom = None if table is None else max(0, (fence.last_allowed - first_free) // step + 1)
+            if lane.state is LaneState.EXHAUSTED:
+                headroom = 0
+            databases.append(
+                {
+                    "name": lane.member.name,
+                    "offset": lane.member.database.offset,
+                    "status": str(lane.member.status),
+                    "last": known,
+                    "last_str": None if known is None else str(known),
+                    "headroom": headroom,
+                    "headroom_str": None if headroom is None else str(headroom),
+                }
+            )
+        return {
+            "sequence": entry.name,
+            "bits": int(entry.width),
+            "ceiling": entry.ceiling,
+            "ceiling_str": str(entry.ceiling),
+            "exhausted": all(lane.state is LaneState.EXHAUSTED for lane in entry.rotation.lanes),
+            "databases": databases,
+        }
+
+    async def make(self, name: str, width: Width | None, start: int | None, by: str) -> tuple[bool, dict[str, Any]]:
+        """Make the sequence; whether it was made, and what it is now."""
+        entry, made = await self._catalog.create(name, width, start)
+        if made:
+            event(log, logging.INFO, "made", sequence=name, bits=int(entry.width), start=start or 1, token=by)
+        return made, await self.sequence(name)
+
+    async def bump(self, name: str, above: int, *, force: bool, by: str) -> dict[str, Any]:
+        """Move the sequence above a number on every database.
+
+        Raises UnknownSequence, AboveCeiling, ForceWanted; NoTicketDatabase while a database is not up or fails.
+        """
+        entry = await self._catalog.find(name)
+        if above >= entry.ceiling:
+            raise AboveCeiling(f"above has to be below {entry.ceiling}, the end of {name}")
+        if above > FORCE_SHARE * entry.ceiling and not force:
+            raise ForceWanted(f'that uses up more than {FORCE_SHARE:.0%} of {name}; say "force": true if it is meant')
+        for member in self._ring.members:
+            if not member.up or member not in entry.tables:
+                raise NoTicketDatabase(f"every ticket database has to be up for a bump, and {member.name} is not")
+        for lane in entry.rotation.lanes:
+            await self._bump(lane, above)
+        event(log, logging.INFO, "bumped", sequence=name, above=above, force=force, token=by)
+        found = await self.sequence(name)
+        return {"sequence": name, "above": above, "above_str": str(above), "databases": found["databases"]}
+
+    async def _bump(self, lane: Lane, above: int) -> None:
+        for _ in range(3):
+            try:
+                await self._ledger.bump(lane, above)
+            except MarkRefused:
+                lane.close()
+            except TicketDatabaseError as error:
+                raise NoTicketDatabase(f"{lane.member.name} {error}; ask again: a bump may be repeated") from error
+            else:
+                return
+        raise NoTicketDatabase(f"{lane.member.name} was moved by others meanwhile; ask again")
+
+    # --- metrics ---------------------------------------------------------------------------------------------------
+
+    def metrics_text(self) -> bytes:
+        """Prometheus' text."""
+        return self._exposition.text()
+
+    def _state_metrics(self) -> Iterable[Metric]:
+        members = self._ring.members
+        keys = {member: (member.name, str(member.database.offset)) for member in members}
+        yield gauge("tickets_build_info", ["version"], {(VERSION,): 1})
+        yield gauge("tickets_ready", [], {(): int(self.ready)})
+        yield gauge("tickets_database_up", ["database", "offset"], {keys[m]: int(m.up) for m in members})
+        quarantined = {keys[m]: int(m.status is Status.QUARANTINED) for m in members}
+        yield gauge("tickets_database_quarantined", ["database", "offset"], quarantined)
+        unprotected = {(m.name,): int(m.up and not self._ring.keepers(m)) for m in members}
+        yield gauge("tickets_database_unprotected", ["database"], unprotected)
+        yield gauge("tickets_connections", ["database"], {(m.name,): m.database.connections for m in members})
+        yield counter("tickets_failovers", ["database"], {(m.name,): m.failovers for m in members})
+        yield counter("tickets_quarantines", ["database"], {(m.name,): m.quarantines for m in members})
+        yield from self._sequence_metrics()
+
+    def _sequence_metrics(self) -> Iterable[Metric]:
+        issued: dict[tuple[str, ...], int] = {}
+        drift: dict[tuple[str, ...], float] = {}
+        headroom: dict[tuple[str, ...], float] = {}
+        ratio: dict[tuple[str, ...], float] = {}
+        for entry in self._catalog.entries.values():
+            issued[entry.name,] = sum(lane.issued for lane in entry.rotation.lanes)
+            lasts = [self._last(entry, lane) for lane in entry.rotation.lanes if lane.member in entry.tables]
+            drift[entry.name,] = max(lasts, default=0) - min(lasts, default=0)
+            for lane in entry.rotation.lanes:
+                if lane.member in entry.tables:
+                    left = max(0, entry.ceiling - self._last(entry, lane))
+                    headroom[entry.name, lane.member.name] = left // lane.member.database.increment
+                    ratio[entry.name, lane.member.name] = left / entry.ceiling
+        yield counter("tickets_issued", ["sequence"], issued)
+        yield gauge("tickets_drift", ["sequence"], drift)
+        yield gauge("tickets_headroom", ["sequence", "database"], headroom)
+        yield gauge("tickets_headroom_ratio", ["sequence", "database"], ratio)
+
+
+def _database(member: Member) -> dict[str, Any]:
+    since = datetime.datetime.fromtimestamp(member.since, datetime.UTC).isoformat(timespec="seconds")
+    return {
+        "name": member.name,
+        "offset": member.database.offset,
+        "status": str(member.status),
+        "since": since.replace("+00:00", "Z"),
+        "latency_ms": round(member.look.latency * 1000, 3) if member.look is not None else None,
+        "last_error": member.last_error,
+    }
+
+
+def _warning(sequence: str | None, member: Member, reason: str) -> dict[str, Any]:
+    return {"sequence": sequence, "database": member.name, "reason": reason}

@@ -1,0 +1,76 @@
+"""Errors as RFC 9457 problem details: the one table from exception to status."""
+
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from app import errors
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 1
+
+STATUS: dict[type[errors.TicketError], int] = {
+    errors.InvalidRequest: 422,
+    errors.UnknownSequence: 404,
+    errors.SequenceConflict: 409,
+    errors.AboveCeiling: 409,
+    errors.ForceWanted: 409,
+    errors.SequenceExhausted: 410,
+    errors.Unavailable: 503,
+}
+OUTCOME: dict[type[errors.TicketError], str] = {
+    errors.InvalidRequest: "invalid",
+    errors.UnknownSequence: "unknown",
+    errors.SequenceExhausted: "exhausted",
+    errors.OutOfTime: "timeout",
+    errors.Draining: "draining",
+    errors.NoTicketDatabase: "unavailable",
+}
+"""What each counts as in tickets_requests_total."""
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An answer that says what went wrong: status, a sentence, and the headers beside it."""
+
+    status: int
+    detail: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def body(self) -> bytes:
+        """The problem details as JSON."""
+        title = HTTPStatus(self.status).phrase
+        return json.dumps(
+            {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}, ensure_ascii=False
+        ).encode()
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """Every header of the answer."""
+        always = {"content-type": MEDIA_TYPE, "cache-control": "no-store"}
+        if self.status == 503:
+            always["retry-after"] = str(RETRY_AFTER_SECONDS)
+        return always | dict(self.headers)
+
+
+def problem_of(error: errors.TicketError) -> Problem:
+    """The problem that a client is told of for one of our errors."""
+    for kind in type(error).__mro__:
+        status = STATUS.get(kind)
+        if status is not None:
+            return Problem(status, str(error))
+    return Problem(503, "the ticket databases could not do it now")
+
+
+def method_not_allowed(*allowed: str) -> Problem:
+    """405, and what is allowed."""
+    methods = ", ".join(allowed)
+    return Problem(405, f"this method is not allowed here; allowed: {methods}", (("allow", methods),))
+
+
+def outcome_of(error: errors.TicketError) -> str:
+    """The word in the metrics for one of our errors."""
+    return next((OUTCOME[kind] for kind in type(error).__mro__ if kind in OUTCOME), "unavailable")

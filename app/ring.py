@@ -1,0 +1,180 @@
+"""The ring: the ticket databases in turn order, and the state of each. No I/O; the clock is passed in.
+
+`take_turn` is on the way of every ticket, so the lanes that can be asked are worked out once for each change of any
+state (`generation`), not once for each request.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from app.databases.protocol import Look, TicketDatabase
+
+
+class Status(StrEnum):
+    """What a ticket database can be."""
+
+    UP = "up"
+    DOWN = "down"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(eq=False)
+class Member:
+    """One ticket database of the ring and what is known of it.
+
+    `since`: seconds since the epoch of the last change of status. `last_error`: in this server's words. `incarnation`:
+    of the last admission. `settled`: false from the moment it goes down until the first probe after that has
+    concluded; requests that find no database wait for that. `residue_of`: the sequence whose id had a wrong residue.
+    `marks_trouble`: why it cannot keep marks for the others, though it draws.
+    """
+
+    database: TicketDatabase
+    since: float
+    status: Status = Status.DOWN
+    last_error: str | None = "not looked at yet"
+    look: Look | None = None
+    incarnation: str = ""
+    settled: bool = False
+    residue_of: str | None = None
+    marks_trouble: str | None = None
+    failovers: int = 0
+    quarantines: int = 0
+    wake: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.database.name
+
+    @property
+    def up(self) -> bool:
+        return self.status is Status.UP
+
+
+class TurnTaker(Protocol):
+    """A lane, as far as the ring looks at it."""
+
+    @property
+    def member(self) -> Member: ...
+
+    @property
+    def can_be_asked(self) -> bool: ...
+
+
+L = TypeVar("L", bound=TurnTaker)
+
+
+@dataclass(slots=True, eq=False)
+class Rotation(Generic[L]):
+    """One sequence's place in the ring: its lanes in offset order, and whose turn is next."""
+
+    lanes: tuple[L, ...]
+    turn: int = 0
+    generation: int = -1
+    orders: tuple[tuple[L, ...], ...] = ()
+
+
+class Ring:
+    """The ticket databases in offset order."""
+
+    def __init__(self, databases: Sequence[TicketDatabase], now: Callable[[], float]) -> None:
+        self._now = now
+        self.members = tuple(Member(database, since=now()) for database in databases)
+        self.generation = 0
+        self._changed = asyncio.Event()
+        self.on_change: Callable[[Member], None] = lambda _: None
+
+    def __repr__(self) -> str:
+        return "<Ring " + ", ".join(f"{m.name} {m.status}" for m in self.members) + ">"
+
+    def take_turn(self, rotation: Rotation[L]) -> tuple[L, ...]:
+        """The lanes that can be asked, the one whose turn it is first; empty if there is none."""
+        if rotation.generation != self.generation:
+            lanes = tuple(lane for lane in rotation.lanes if lane.member.status is Status.UP and lane.can_be_asked)
+            rotation.orders = tuple(lanes[i:] + lanes[:i] for i in range(len(lanes)))
+            rotation.generation = self.generation
+        orders = rotation.orders
+        if not orders:
+            return ()
+        rotation.turn = turn = (rotation.turn + 1) % len(orders)
+        return orders[turn - 1]
+
+    def keepers(self, member: Member) -> list[Member]:
+        """Every other database that is up and keeps marks for `member`."""
+        return [m for m in self.members if m is not member and m.status is Status.UP and m.marks_trouble is None]
+
+    def keeps_no_marks(self, member: Member, reason: str) -> None:
+        """It draws, but cannot keep marks: the others are protected by the rest of the ring, if there is any."""
+        if member.marks_trouble is None:
+            member.marks_trouble = reason
+            self.on_change(member)
+        member.wake.set()
+
+    @property
+    def any_up(self) -> bool:
+        return any(member.up for member in self.members)
+
+    def lanes_changed(self) -> None:
+        """A lane can be asked now that could not, or the other way round."""
+        self.generation += 1
+        self._wake_waiters()
+
+    def mark_up(self, member: Member, look: Look) -> None:
+        member.look, member.incarnation, member.residue_of = look, look.incarnation, None
+        self._set(member, Status.UP, None)
+
+    def mark_down(self, member: Member, reason: str) -> None:
+        """Take it out of the ring and have it probed at once."""
+        if member.up:
+            member.settled = False
+            member.wake.set()
+        if member.status is not Status.QUARANTINED:
+            self._set(member, Status.DOWN, reason)
+
+    def quarantine(self, member: Member, reason: str, *, residue_of: str | None = None) -> None:
+        """Take it out until what is wrong has been put right; `residue_of` names the sequence a bad id was drawn in."""
+        member.residue_of = residue_of or member.residue_of
+        if member.status is not Status.QUARANTINED:
+            member.quarantines += 1
+        self._set(member, Status.QUARANTINED, reason)
+
+    def unreachable(self, member: Member, reason: str) -> None:
+        """A probe got no answer: down, unless it is in quarantine for a bad id, which ends by a right draw only."""
+        if member.residue_of is None:
+            self._set(member, Status.DOWN, reason)
+
+    def settle(self, member: Member) -> None:
+        """A probe has concluded: whoever waits for it can go on."""
+        if not member.settled:
+            member.settled = True
+            self._wake_waiters()
+
+    async def wait_for_change(self, timeout: float) -> bool:
+        """Wait until a state changes, or `timeout` seconds; false if no database is about to be looked at."""
+        if all(member.settled or member.up for member in self.members):
+            return False
+        try:
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _set(self, member: Member, status: Status, reason: str | None) -> None:
+        if reason is not None or status is not Status.UP:
+            changed = member.status is not status or member.last_error != reason
+            member.last_error = reason
+        else:
+            changed = member.status is not status
+        if member.status is not status:
+            member.status, member.since = status, self._now()
+        if changed:
+            self.generation += 1
+            self.on_change(member)
+            self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

@@ -1,0 +1,110 @@
+"""The composition root: builds everything from the settings, and owns the order of start and stop."""
+
+import asyncio
+import logging
+import time
+
+from starlette.types import ASGIApp
+
+from app.access import Access
+from app.catalog import Catalog
+from app.databases.mysql import MySQLDatabase
+from app.databases.protocol import TicketDatabase
+from app.databases.sqlite import SQLiteDatabase
+from app.health import Health
+from app.http_api import make_api
+from app.issuer import TicketIssuer
+from app.lane import Lane
+from app.ledger import Ledger
+from app.log import event
+from app.metrics import Metrics
+from app.overseer import Overseer
+from app.ring import Member, Ring
+from app.settings import Settings
+from app.ticket_endpoint import TicketEndpoint
+
+log = logging.getLogger(__name__)
+
+EMBEDDED_FILES = ("odd.sqlite3", "even.sqlite3")
+
+
+def make_databases(settings: Settings, metrics: Metrics) -> list[TicketDatabase]:
+    """The ticket databases that the settings name, in offset order."""
+    increment, timeout = settings.effective_increment, settings.database_timeout
+    if settings.embedded:
+        return [
+            SQLiteDatabase(settings.data_dir / name, offset, increment, timeout)
+            for offset, name in enumerate(EMBEDDED_FILES, start=1)
+        ]
+    return [
+        MySQLDatabase(
+            url,
+            offset,
+            increment,
+            timeout,
+            on_retry=lambda cause, name=url.name: metrics.retries.update([(name, cause)]),  # type: ignore[misc]
+        )
+        for offset, url in enumerate(settings.urls, start=1)
+    ]
+
+
+class Service:
+    """The ticket server without its HTTP server."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.metrics = Metrics()
+        self._databases = make_databases(settings, self.metrics)
+        self.ring = Ring(self._databases, now=time.time)
+        self.ring.on_change = _log_change
+        self.ledger = Ledger(
+            self.ring,
+            refuse_unverified=settings.unverified == "refuse",
+            patience=settings.database_timeout / 2,
+            forgets_after=3 * settings.probe_interval + settings.database_timeout,
+            clock=time.monotonic,
+        )
+        self.catalog = Catalog(self.ring, self._make_lane)
+        self.issuer = TicketIssuer(
+            self.ring,
+            self.catalog,
+            attempt=settings.database_timeout,
+            timeout=settings.request_timeout,
+            increment=settings.effective_increment,
+        )
+        self.health = Health(self.ring, self.ledger, self.catalog, settings.probe_interval)
+        self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.issuer, self.metrics)
+        access = Access(settings.tokens, settings.admin_tokens)
+        largest_block = min(database.largest_block for database in self._databases)
+        self.endpoint = TicketEndpoint(
+            make_api(self.overseer, access), self.issuer, access, self.metrics, largest_block
+        )
+
+    @property
+    def app(self) -> ASGIApp:
+        return self.endpoint
+
+    def _make_lane(self, sequence: str, member: Member) -> Lane:
+        return Lane(sequence, member, self.ring, self.ledger, self.metrics)
+
+    async def start(self) -> None:
+        """Look at every database and take in those that work; then the server may listen."""
+        await self.health.start()
+        self.issuer.start()
+
+    async def stop(self) -> None:
+        """Probes end and the last marks are written; then whatever still draws; then the connections."""
+        await self.health.stop()
+        await self.ledger.close()
+        await self.catalog.close()
+        await self.issuer.stop()
+        await asyncio.gather(*(database.close() for database in self._databases))
+
+
+def _log_change(member: Member) -> None:
+    level = logging.INFO if member.up else logging.WARNING
+    fields: dict[str, object] = {"name": member.name, "offset": member.database.offset}
+    if not member.up:
+        fields["reason"] = member.last_error or ""
+    elif member.marks_trouble is not None:
+        fields["keeps_no_marks"] = member.marks_trouble
+    event(log, level, f"database {member.status}", **fields)

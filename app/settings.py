@@ -1,0 +1,203 @@
+"""The settings: read once, from the environment, from the files that TICKETS_…_FILE name, and from flags."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from app.databases.mysql import LARGEST_INCREMENT
+from app.databases.url import WANTED, DatabaseURL
+from app.errors import SettingsError
+
+PREFIX = "TICKETS_"
+OTHERS = frozenset(
+    {"TICKETS_TEST_MYSQLD", "TICKETS_TEST_DATABASES", "TICKETS_TEST_MYSQL_IMAGE", "TICKETS_BENCH_MYSQLD"}
+)
+"""Variables that begin alike and belong to the tests and the benchmark."""
+
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+
+
+def _field(default: Any, wanted: str, meaning: str, **more: Any) -> Any:
+    """A setting: what is wanted, for errors, and what it means, for --help."""
+    return Field(default, description=meaning, json_schema_extra={"wanted": wanted}, **more)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Frozen; its `repr` holds no secret."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True)
+
+    databases: Annotated[tuple[DatabaseURL, ...], NoDecode] = _field(
+        (),
+        f"URLs like {WANTED}, in offset order",
+        "URLs of the ticket databases in offset order; unset: two embedded ones",
+    )
+    database_password: SecretStr | None = _field(None, "a password", "for URLs that name a user without a password")
+    data_dir: Path = _field(Path("ticket-data"), "a folder", "where the embedded pair lives")
+    increment: int | None = _field(
+        None, "a whole number, at least the number of databases", "auto_increment_increment of the databases", ge=1
+    )
+    host: str = _field("127.0.0.1", "an address", "address to listen on", min_length=1)
+    port: int = _field(8000, "a port, 0 to 65535", "port to listen on", ge=0, le=65535)
+    request_timeout: Seconds = _field(2.0, "seconds, above 0", "seconds after which a request is answered 503")
+    database_timeout: Seconds = _field(0.5, "seconds, above 0", "seconds for one attempt on one database")
+    probe_interval: Seconds = _field(1.0, "seconds, above 0", "seconds between looks at each database")
+    drain_seconds: float = _field(
+        5.0, "seconds, 0 or more", "after SIGTERM: not ready, still serving, for so long", ge=0, le=3600
+    )
+    unverified: Literal["serve", "refuse"] = _field(
+        "serve", "serve or refuse", "whether a database may draw while no other can be asked for its high-water marks"
+    )
+    tokens: Annotated[tuple[SecretStr, ...], NoDecode] = _field(
+        (), "tokens separated by spaces", "bearer tokens; unset: no authentication"
+    )
+    admin_tokens: Annotated[tuple[SecretStr, ...], NoDecode] = _field(
+        (), "tokens separated by spaces", "bearer tokens that may do everything"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _field(
+        "info", "debug, info, warning or error", "what is logged"
+    )
+    log_format: Literal["text", "json"] = _field("text", "text or json", "one line an event, key=value or JSON")
+    access_log: bool = _field(False, "true or false", "log every request")
+
+    @field_validator("database_password", mode="before")
+    @classmethod
+    def _strip(cls, value: Any) -> Any:
+        return value.rstrip("\r\n") if isinstance(value, str) else value
+
+    @field_validator("databases", mode="before")
+    @classmethod
+    def _read_urls(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        return tuple(DatabaseURL.parse(text) for text in value.replace(",", " ").split())
+
+    @field_validator("tokens", "admin_tokens", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return tuple(value.split()) if isinstance(value, str) else value
+
+    @field_validator("log_level", "unverified", "log_format", mode="before")
+    @classmethod
+    def _lower(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+    @field_validator("increment")
+    @classmethod
+    def _at_least_the_databases(cls, value: int | None, info: ValidationInfo) -> int | None:
+        count = len(info.data.get("databases") or (0, 0))
+        if value is not None and not count <= value <= LARGEST_INCREMENT:
+            raise ValueError("out of range")
+        return value
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the ticket databases are the embedded pair."""
+        return not self.databases
+
+    @property
+    def effective_increment(self) -> int:
+        """The increment: as set, or the number of databases."""
+        return self.increment or len(self.databases) or 2
+
+    @property
+    def urls(self) -> tuple[DatabaseURL, ...]:
+        """The databases, each with its password."""
+        if self.database_password is None:
+            return self.databases
+        password = self.database_password.get_secret_value()
+        return tuple(
+            DatabaseURL(
+                url.host, url.port, url.user, url.database,
+                password if url.password is None else url.password,
+                url.ssl_mode, url.ssl_ca, url.ssl_cert, url.ssl_key,
+            )
+            for url in self.databases
+        )  # fmt: skip
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `load` hands over: it has read environment, files and flags, and named each in its errors."""
+        return (init_settings,)
+
+
+class Flag(BaseModel):
+    """A value from the command line, and the flag that gave it."""
+
+    model_config = ConfigDict(frozen=True)
+    flag: str
+    value: str
+
+
+SECRETS = frozenset({"databases", "database_password", "tokens", "admin_tokens"})
+"""Settings that hold a secret, or may: never shown, and on the command line only as a file."""
+
+
+def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None) -> Settings:
+    """The settings from this environment; a flag wins over the environment.
+
+    Raises SettingsError: one line that names the variable, what was given (never a secret) and what is wanted.
+    """
+    given: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for name in Settings.model_fields:
+        variable = PREFIX + name.upper()
+        flag = (flags or {}).get(name)
+        if flag is not None:
+            named[name] = flag.flag
+            given[name] = _contents(flag.flag, flag.value) if name in SECRETS else flag.value
+            continue
+        direct, file = environment.get(variable) or None, environment.get(variable + "_FILE") or None
+        if direct is not None and file is not None:
+            raise SettingsError(f"{variable} and {variable}_FILE are both set: set one of them")
+        named[name] = variable if file is None else variable + "_FILE"
+        value = direct if file is None else _contents(variable + "_FILE", file)
+        if value:
+            given[name] = value
+    try:
+        settings = Settings(**given)
+        _ = [url.ssl_context() for url in settings.urls]
+    except SettingsError as error:
+        raise SettingsError(f"{named['databases']}: {error}; wanted {_wanted('databases')}") from None
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        shown = "a secret" if name in SECRETS else repr(given.get(name, ""))
+        hint = "; a Kubernetes Service called tickets sets it: enableServiceLinks: false" if "tcp://" in shown else ""
+        raise SettingsError(f"{named[name]}: {shown} cannot be used; wanted {_wanted(name)}{hint}") from None
+    if settings.unverified == "refuse" and len(settings.databases) == 1:
+        raise SettingsError(
+            f"{named['unverified']}: 'refuse' needs another database to ask; wanted two databases or serve"
+        )
+    return settings
+
+
+def unknown_names(environment: Mapping[str, str]) -> list[str]:
+    """Names that begin like ours and are none: misspelt, most likely."""
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    known |= {name + "_FILE" for name in known} | OTHERS
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+
+
+def _wanted(name: str) -> str:
+    extra = Settings.model_fields[name].json_schema_extra
+    return str(extra["wanted"]) if isinstance(extra, dict) else ""
+
+
+def _contents(variable: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise SettingsError(
+            f"{variable}: the file {path} cannot be read ({reason}); wanted a file with the value"
+        ) from error
