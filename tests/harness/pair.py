@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tests.harness.engine import Engine
@@ -103,8 +104,8 @@ class MySQLPair:
 
     def make_schema(self, name: str) -> "Schema":
         """A schema of this name on each database, with the tables of mysql_init/."""
-        for database in self.databases:
-            database.make_schema(name)
+        with ThreadPoolExecutor() as workers:
+            list(workers.map(lambda database: database.make_schema(name), self.databases))
         return Schema(name, self)
 
     def all_largest_ids(self, table: str, schema: str = SCHEMA) -> list[int]:
