@@ -49,6 +49,6 @@ The rooms
     ring, fence                                     decisions without I/O; the clock is passed in
     ledger, lane, issuer, catalog, health           the domain: marks, tickets, sequences, probes
     problems, ticket_endpoint, http_api, api_description   HTTP
-    service                                         the composition root: builds everything, owns the order of start, stop
+    service                                         the composition root: builds everything, owns start and stop
     server, cli, doctor                             the process, the commands, the check-up
 """

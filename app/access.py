@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from app.problems import Problem
 
-_REALM = (("www-authenticate", 'Bearer realm="tickets"'),)
+_REALM = 'Bearer realm="tickets"'
 
 
 class Access:
@@ -54,12 +54,11 @@ def _token(authorization: bytes | None) -> bytes:
 def _is_one_of(authorization: bytes | None, tokens: list[bytes]) -> bool:
     given = _token(authorization)
     # every token is compared, so that the time says nothing about which one it was
-    return bool(given) and any([secrets.compare_digest(given, token) for token in tokens])
+    matches = [secrets.compare_digest(given, token) for token in tokens]
+    return bool(given) and any(matches)
 
 
 def _unknown(authorization: bytes | None) -> Problem:
     if _token(authorization):
-        return Problem(
-            401, "this token is not known", (("www-authenticate", 'Bearer realm="tickets", error="invalid_token"'),)
-        )
-    return Problem(401, "a bearer token is wanted: Authorization: Bearer …", _REALM)
+        return Problem(401, "this token is not known", (("www-authenticate", f'{_REALM}, error="invalid_token"'),))
+    return Problem(401, "a bearer token is wanted: Authorization: Bearer …", (("www-authenticate", _REALM),))

@@ -229,8 +229,7 @@ class Catalog:
                 if member.up and member not in entry.tables and member in self._names:
                     start = await self._start_above_others(entry, member)
                     if start is not None:
-                        where = {"sequence": entry.name, "database": member.name}
-                        event(log, logging.INFO, "making a missing table", **where, start=start)
+                        event(log, logging.INFO, "making it", sequence=entry.name, database=member.name, start=start)
                         await self._make_on(member, entry.name, entry.width, start)
                         self.lanes[entry.name, member.database.offset].must_rise = True
 

@@ -54,9 +54,8 @@ class Fence:
         if first <= 0:
             raise TicketDatabaseUnavailable("answered a draw without an id")
         if first % self._increment != self._residue or draw.step % self._increment:
-            raise WrongResidue(
-                f"gave id {first}, whose residue modulo {self._increment} is {first % self._increment}, not {self._residue}"
-            )
+            residue = first % self._increment
+            raise WrongResidue(f"gave id {first}: {residue} modulo {self._increment}, not {self._residue}")
         if first <= highest_when_sent:
             raise SequenceWentBack(f"gave id {first} after {highest_when_sent} had been issued")
         if last > self.last_allowed:

@@ -1,4 +1,4 @@
-"""The issuer: takes a sequence's turn, asks one lane after the other, and gives the tickets of the first that has some."""
+"""The issuer: takes a sequence's turn, and asks one lane after the other until one has tickets."""
 
 import asyncio
 

@@ -73,8 +73,8 @@ class _Waiter:
 class Lane:
     """One sequence on one database: queue, statement under way, fence, and what the ledger holds for it.
 
-    `token`, `mark`, `read_at` and the steps belong to the ledger. `must_rise`: the database may have gone back in this sequence, whatever
-    its incarnation says. `reason`: why the lane is suspended, in words.
+    `token`, `mark`, `read_at` and the steps belong to the ledger. `must_rise`: the database may have gone back in this
+    sequence, whatever its incarnation says. `reason`: why the lane is suspended, in words.
     """
 
     def __init__(self, sequence: str, member: Member, ring: Ring, keeper: LaneKeeper, metrics: Metrics) -> None:

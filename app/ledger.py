@@ -110,7 +110,7 @@ class Ledger:
         self._seen: dict[tuple[str, int], Mark] = {}
 
     def check(self, lane: Lane) -> None:
-        """Before a draw: close a lane that has lost touch; raise TicketDatabaseBusy where the settings forbid to draw."""
+        """Before a draw: close a lane that has lost touch; raise TicketDatabaseBusy where it may not draw."""
         if not self._ring.keepers(lane.member):
             if self._refuse:
                 raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
@@ -275,7 +275,7 @@ class Ledger:
             self._reserving.discard(lane)
 
     def _step(self, lane: Lane, last: int) -> int:
-        """How far ahead of `last` the next mark is, in ids: doubled while steps go by quickly, small near the ceiling."""
+        """How far ahead of `last` the next mark is, in ids: more while steps go by quickly, less near the ceiling."""
         now = self._clock()
         increment = lane.member.database.increment
         span = now - lane.stepped_at
@@ -323,8 +323,10 @@ class Ledger:
     def _account_for(
         self, best: dict[tuple[str, int], Mark], other: Member, sequence: str, last: int, created: str
     ) -> None:
-        """Lift the mark about `other` to where it stands now. A row of another life keeps its token: whether `other` has
-        gone back is for the lane to find out."""
+        """Lift the mark about `other` to where it stands now.
+
+        A row of another life keeps its token: whether `other` has gone back is for the lane to find out.
+        """
         key = (sequence, other.database.offset)
         row = best.get(key)
         if row is None:
@@ -347,7 +349,10 @@ class Ledger:
     # --- with every probe ------------------------------------------------------------------------------------------
 
     async def refresh(self, holder: Member, lanes: Mapping[tuple[str, int], Lane]) -> None:
-        """Read every floor that `holder` keeps, and tell it what this server knows issued. Raises TicketDatabaseError."""
+        """Read every floor that `holder` keeps, and tell it what this server knows issued.
+
+        Raises TicketDatabaseError.
+        """
         read_at = self._clock()
         stale: list[Mark] = []
         rows = {(m.sequence, m.offset): m for m in await holder.database.marks()}

@@ -7,7 +7,7 @@ import time
 
 
 def event(
-    logger: logging.Logger, level: int, message: str, *, exc_info: BaseException | None = None, **fields: object
+    logger: logging.Logger, level: int, message: str, exc_info: BaseException | None = None, **fields: object
 ) -> None:
     """Log one event: a few words, and the fields that say what it is about."""
     logger.log(level, message, exc_info=exc_info, extra={"fields": fields})
@@ -21,9 +21,8 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 class TextFormatter(logging.Formatter):
     """`2026-01-01T12:00:00Z INFO message key=value …`"""
 
-    converter = time.gmtime
-
     def __init__(self) -> None:
+        self.converter = time.gmtime
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
 
     def formatMessage(self, record: logging.LogRecord) -> str:

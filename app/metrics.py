@@ -5,7 +5,8 @@ Labels are bounded: sequences that exist, ticket databases, and the fixed words 
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -109,7 +110,7 @@ class Exposition:
         self._metrics = metrics
         self._state = state
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)  # type: ignore[arg-type]
+        self._registry.register(self)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
@@ -132,7 +133,7 @@ class Exposition:
         yield from self._state()
 
 
-def counter(name: str, labels: list[str], values: dict[tuple[str, ...], int]) -> Metric:
+def counter(name: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
     """A declared counter with these values by label values."""
     family = CounterMetricFamily(name, COUNTERS[name], labels=labels)
     for key, value in sorted(values.items()):
@@ -140,7 +141,7 @@ def counter(name: str, labels: list[str], values: dict[tuple[str, ...], int]) ->
     return family
 
 
-def gauge(name: str, labels: list[str], values: dict[tuple[str, ...], float]) -> Metric:
+def gauge(name: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
     """A declared gauge with these values by label values."""
     family = GaugeMetricFamily(name, GAUGES[name], labels=labels)
     for key, value in sorted(values.items()):
@@ -148,7 +149,7 @@ def gauge(name: str, labels: list[str], values: dict[tuple[str, ...], float]) ->
     return family
 
 
-def histogram(name: str, labels: list[str], values: dict[tuple[str, ...], Histogram]) -> Metric:
+def histogram(name: str, labels: list[str], values: Mapping[Any, Histogram]) -> Metric:
     """A declared histogram with these values by label values."""
     family = HistogramMetricFamily(name, HISTOGRAMS[name], labels=labels)
     for key, value in sorted(values.items()):

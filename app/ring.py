@@ -12,6 +12,8 @@ from typing import Generic, Protocol, TypeVar
 
 from app.databases.protocol import Look, TicketDatabase
 
+NEVER = "not looked at yet"
+
 
 class Status(StrEnum):
     """What a ticket database can be."""
@@ -34,7 +36,7 @@ class Member:
     database: TicketDatabase
     since: float
     status: Status = Status.DOWN
-    last_error: str | None = "not looked at yet"
+    last_error: str | None = NEVER
     look: Look | None = None
     incarnation: str = ""
     settled: bool = False
@@ -123,6 +125,8 @@ class Ring:
 
     def mark_up(self, member: Member, look: Look) -> None:
         member.look, member.incarnation, member.residue_of = look, look.incarnation, None
+        if member.last_error == NEVER:
+            member.last_error = None
         self._set(member, Status.UP, None)
 
     def mark_down(self, member: Member, reason: str) -> None:
@@ -151,23 +155,21 @@ class Ring:
             member.settled = True
             self._wake_waiters()
 
-    async def wait_for_change(self, timeout: float) -> bool:
-        """Wait until a state changes, or `timeout` seconds; false if no database is about to be looked at."""
+    async def wait_for_change(self, seconds: float) -> bool:
+        """Wait until a state changes, or so many seconds; false if no database is about to be looked at."""
         if all(member.settled or member.up for member in self.members):
             return False
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 await self._changed.wait()
         except TimeoutError:
             return False
         return True
 
     def _set(self, member: Member, status: Status, reason: str | None) -> None:
-        if reason is not None or status is not Status.UP:
-            changed = member.status is not status or member.last_error != reason
-            member.last_error = reason
-        else:
-            changed = member.status is not status
+        changed = member.status is not status or (reason is not None and member.last_error != reason)
+        if reason is not None:
+            member.last_error = reason  # it stays when the database comes up: an operator wants to know
         if member.status is not status:
             member.status, member.since = status, self._now()
         if changed:

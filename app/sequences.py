@@ -37,4 +37,5 @@ def validated(name: str) -> str:
 
 def ceiling_of(width: Width, *, unsigned: bool) -> int:
     """The largest ticket that a column of this width can hold."""
-    return min(2 ** (width if unsigned else width - 1) - 1, TICKET_LIMIT)
+    bits = int(width) if unsigned else int(width) - 1
+    return min((1 << bits) - 1, TICKET_LIMIT)

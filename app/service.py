@@ -102,9 +102,6 @@ class Service:
 
 def _log_change(member: Member) -> None:
     level = logging.INFO if member.up else logging.WARNING
-    fields: dict[str, object] = {"name": member.name, "offset": member.database.offset}
-    if not member.up:
-        fields["reason"] = member.last_error or ""
-    elif member.marks_trouble is not None:
-        fields["keeps_no_marks"] = member.marks_trouble
-    event(log, level, f"database {member.status}", **fields)
+    reason = member.marks_trouble if member.up else member.last_error
+    fields = {"reason": reason} if reason else {}
+    event(log, level, f"database {member.status}", None, name=member.name, offset=member.database.offset, **fields)

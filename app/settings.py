@@ -165,7 +165,7 @@ def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
         if value:
             given[name] = value
     try:
-        settings = Settings(**given)
+        settings = Settings.model_validate(given)
         _ = [url.ssl_context() for url in settings.urls]
     except SettingsError as error:
         raise SettingsError(f"{named['databases']}: {error}; wanted {_wanted('databases')}") from None

@@ -35,7 +35,7 @@ DRAW_CONNECTIONS = 6
 DRAWS_PER_PACKET = 8
 """The most draws that one packet carries: enough to save round trips, few enough that none waits long."""
 QUESTION_CONNECTIONS = 4
-"""The most connections for questions at a time: so many about tables, which may be locked, and so many for the ledger."""
+"""The most connections for questions at a time: about tables, which may be locked, and as many for the ledger."""
 RETRIES = 5
 """How often a write to the ledger is tried again after a deadlock."""
 PROBE_CONNECTION_SECONDS = 10.0

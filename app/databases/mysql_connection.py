@@ -43,7 +43,7 @@ class ServerFacts:
     tls: bool
 
 
-def translate(error: BaseException) -> TicketDatabaseError:
+def translate(error: BaseException) -> TicketDatabaseError:  # noqa: PLR0911 - one line a kind
     """Our error for what the driver, or the network under it, raised."""
     if isinstance(error, TicketDatabaseError):
         return error
@@ -231,12 +231,12 @@ def _check_version(version: str, *, mariadb: bool) -> None:
 
 
 async def opened(
-    url: DatabaseURL, increment: int, offset: int, context: ssl.SSLContext | None, timeout: float
+    url: DatabaseURL, increment: int, offset: int, context: ssl.SSLContext | None, seconds: float
 ) -> MySQLConnection:
-    """A new prepared connection, within `timeout` seconds from the first packet to the last check."""
+    """A new prepared connection, within so many seconds from the first packet to the last check."""
     connection = MySQLConnection(url, increment, offset, context)
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(seconds):
             await connection.open()
     except TimeoutError as error:
         connection.drop()

@@ -70,7 +70,7 @@ class MySQLTables:
 
 def _table(row: tuple[Any, ...]) -> Table | None:
     """A `Table` from a row of `mysql_statements.tables`; None where the table is no sequence's."""
-    name, engine, created, data_type, column_type, id_key, stub_length, collation, stub_key = row
+    name, engine, created, data_type, column_type, stub_length, collation, stub_key = row
     width = _WIDTHS.get(str(data_type).lower())
     if width is None or not is_name(str(name)):
         return None

@@ -45,8 +45,8 @@ class Table:
 class Position:
     """Where a table's counter stands: `next_id` is its live AUTO_INCREMENT, `largest` the largest id in a row or 0.
 
-    The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back. `created` changes when the
-    table is made anew.
+    The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back. `created` changes when
+    the table is made anew.
     """
 
     next_id: int
@@ -76,9 +76,9 @@ class Look:
 class Mark:
     """One row of the high-water ledger: what the database of `offset` and `increment` may have issued in `sequence`.
 
-    No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token` is
-    `<life>:<nonce>`, a life being the incarnation of that database and of its table: whoever moves the sequence up after
-    a rewind renews it, and a reservation under an older token is refused.
+    No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token`
+    is `<life>:<nonce>`, a life being the incarnation of that database and of its table: whoever moves the sequence up
+    after a rewind renews it, and a reservation under an older token is refused.
     """
 
     sequence: str

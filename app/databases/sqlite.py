@@ -313,7 +313,8 @@ class SQLiteDatabase:
             for m in wanted:
                 connection.execute(
                     "INSERT INTO _high_water VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-                    "mark = MAX(mark, excluded.mark), issued = MAX(issued, excluded.issued) WHERE token = excluded.token",
+                    "mark = MAX(mark, excluded.mark), issued = MAX(issued, excluded.issued) "
+                    "WHERE token = excluded.token",
                     (m.sequence, m.offset, m.increment, m.mark, m.issued, m.token),
                 )
             return {(m.sequence, m.offset): self._mark(connection, m) for m in wanted}
