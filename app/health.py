@@ -7,7 +7,7 @@ things to do while it is up: floors, tables, suspended lanes.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from app.catalog import Catalog
 from app.databases.protocol import Look
@@ -29,11 +29,19 @@ RECOVERIES = 8
 class Health:
     """Probes the databases every `interval` seconds, and at once when one goes down."""
 
-    def __init__(self, ring: Ring, ledger: Ledger, catalog: Catalog, interval: float) -> None:
+    def __init__(
+        self,
+        ring: Ring,
+        ledger: Ledger,
+        catalog: Catalog,
+        interval: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._ring = ring
         self._ledger = ledger
         self._catalog = catalog
         self._interval = interval
+        self._clock = clock
         self._tasks: list[asyncio.Task[None]] = []
         self._listed: dict[Member, float] = {}
         self._admission = asyncio.Lock()
@@ -192,8 +200,8 @@ class Health:
                 for lane in self._catalog.lanes.values():
                     lane.mark = lane.reserve_at = 0
             await self._refresh_marks(member)
-            if time.monotonic() - self._listed.get(member, -LISTING_SECONDS) >= LISTING_SECONDS:
-                self._listed[member] = time.monotonic()
+            if self._clock() - self._listed.get(member, -LISTING_SECONDS) >= LISTING_SECONDS:
+                self._listed[member] = self._clock()
                 await self._catalog.refresh(member)
         except TicketDatabaseError as error:
             event(log, logging.WARNING, "could not read floors or tables", database=member.name, reason=error)
