@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from bench import direct, web_client, wrk
+from bench import direct, first_tickets, web_client, wrk
 from bench.databases import FLICKR_INNODB, FLICKR_MYISAM, SEQUENCES, STUB_FIRST, sequences
 from bench.model import Case, CaseFailed, Sample
 from bench.stage import Stage
@@ -44,7 +44,16 @@ def _latency(connections: int) -> Run:
 
 
 def _random(count: int) -> Run:
-    return lambda stage, seconds: wrk.measure([stage.server.port], "", 64, seconds, sequences=count)
+    def run(stage: Stage, seconds: float) -> Sample:
+        stage.use_every_sequence()
+        return wrk.measure([stage.server.port], "", 64, seconds, sequences=count)
+
+    return run
+
+
+def _first(stage: Stage, _seconds: float) -> Sample:
+    with stage.fresh_server() as server:
+        return first_tickets.measure(server.port, sequences(), 64)
 
 
 def _yardstick(which: str) -> Run:
@@ -140,6 +149,13 @@ CASES: tuple[Case, ...] = (
     *(
         Case(f"sequences-{count}", GROWTH, f"the server: {count:,} sequence{'s' if count > 1 else ''}", _random(count))
         for count in (SEQUENCES, 100, 1)
+    ),
+    Case(
+        "sequences-first",
+        GROWTH,
+        "the server, just started: the first of 1,000 sequences",
+        _first,
+        "one ticket of each, on a server that has drawn none before",
     ),
     Case(
         "embedded-64",

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from bench import machine, memory, plot, report, runner
-from bench.cases import CASES
+from bench.cases import CASES, GROWTH
 from bench.claims import judge
 from bench.model import Case, CaseFailed, Missing
 from bench.run_facts import Facts
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with_memory = not options.only or memory.NAME in options.only
     signal.signal(signal.SIGTERM, _stop)
     progress = runner.Progress()
-    stage = Stage(progress.say)
+    stage = Stage(progress.say, with_memory or any(case.group == GROWTH for case in chosen))
     try:
         return _run(stage, options, chosen, with_memory, progress)
     except KeyboardInterrupt:

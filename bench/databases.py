@@ -5,13 +5,13 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pymysql
 
 from bench.model import CaseFailed, Missing
-from tests.harness.engine import Engine, NoEngine, find_engine
+from tests.harness.engine import Engine, NoEngine, find_engine, template
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.schema import PASSWORD, SCHEMA, USER, flickrs_table, run
 
@@ -40,15 +40,18 @@ def engine() -> Engine:
     if named:
         os.environ["TICKETS_TEST_MYSQLD"] = named
     try:
-        return find_engine()
+        found = find_engine()
+        template(found)  # what every data directory is copied from
     except NoEngine as error:
         raise Missing(str(error)) from error
+    return found
 
 
 class Database:
     """One ticket database with every table that is measured."""
 
-    def __init__(self, program: Engine, offset: int, count: int, directory: Path) -> None:
+    def __init__(self, program: Engine, offset: int, count: int, directory: Path, names: Sequence[str]) -> None:
+        """`names`: the sequences that it has besides those of mysql_init."""
         directory.mkdir()
         self.offset = offset
         self._server = TicketMySQL(
@@ -57,7 +60,7 @@ class Database:
         try:
             self._server.start()
             self._server.wait_ready()
-            self._fill()
+            self._fill(names)
         except BaseException:
             self._server.close()
             raise
@@ -106,10 +109,10 @@ class Database:
         self._server.stop()
         self._server.close()
 
-    def _fill(self) -> None:
+    def _fill(self, names: Sequence[str]) -> None:
         self._server.make_schema(DIRECT)
         with contextlib.closing(self._server.connect(read_timeout=60)) as connection:
-            for name in (STUB_FIRST, *sequences()):
+            for name in (STUB_FIRST, *names):
                 run(connection, f"CREATE TABLE {name} LIKE Tickets64")
             run(connection, f"USE {DIRECT}")
             for table, storage in ((FLICKR_INNODB, "InnoDB"), (FLICKR_MYISAM, "MyISAM")):

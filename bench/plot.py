@@ -12,7 +12,7 @@ from bench.summary import Row
 
 _WIDTH = 1000
 _MARGIN = 28
-_LABELS = 400
+_LABELS = 432
 _LEFT = _MARGIN + _LABELS
 _RIGHT = _WIDTH - _MARGIN - 96
 _ROW = 22
@@ -58,10 +58,9 @@ def svg(facts: Facts, rows: Mapping[str, Row], claims: Sequence[Claim]) -> str:
     sheet.y = 42
     sheet.text(_MARGIN, f"Durable tickets a second, {facts.engine}", "title")
     sheet.y += 22
+    rounds = f"{facts.rounds} round{'s' if facts.rounds > 1 else ''}"
     machine = f"{facts.hardware['cores']} cores, {facts.hardware['processor']}"
-    sheet.text(
-        _MARGIN, f"Median, smallest and largest of {facts.rounds} rounds of {facts.seconds} s; {machine}", "faint"
-    )
+    sheet.text(_MARGIN, f"Median, smallest and largest of {rounds} of {facts.seconds} s; {machine}", "faint")
     measured = [row for row in rows.values() if row.samples]
     if measured:
         _throughput(sheet, measured)
@@ -122,7 +121,7 @@ def _asked(sheet: _Sheet, claims: Sequence[Claim]) -> None:
     sheet.text(_MARGIN, "What was asked", "title")
     sheet.y += 8
     top = sheet.y
-    left, right = _MARGIN + 490, _WIDTH - _MARGIN - 190
+    left, right = _MARGIN + 520, _WIDTH - _MARGIN - 190
     middle, half = (left + right) / 2, (right - left) / 2
     for claim in claims:
         sheet.y += _ROW + 4
@@ -134,7 +133,7 @@ def _asked(sheet: _Sheet, claims: Sequence[Claim]) -> None:
         sheet.elements.append(
             f'<rect x="{x:.1f}" y="{sheet.y - 11:.1f}" width="{width:.1f}" height="13" rx="2" class="{kind}"/>'
         )
-        sheet.text(_WIDTH - _MARGIN, f"{claim.measured.partition(';')[0]}, {_short(claim.asked)}", "value", "end")
+        sheet.text(_WIDTH - _MARGIN, f"{claim.measured.partition(';')[0]} ({_short(claim.asked)})", "value", "end")
     sheet.line(middle, top, middle, sheet.y + 10, "asked")
     sheet.y += 26
     sheet.text(middle, "just met", "faint", "middle")

@@ -40,6 +40,8 @@ def run(stage: Stage, cases: Sequence[Case], seconds: float, rounds: int, progre
             except (CaseFailed, OSError, RuntimeError, TimeoutError) as error:
                 rows[case.name].trouble = "failed: " + " ".join(str(error).split())
                 progress.say(f"{label} {rows[case.name].trouble}")
+                for words in stage.last_words():
+                    progress.say(words)
             else:
                 if number:
                     rows[case.name].samples[number] = sample

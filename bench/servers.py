@@ -45,14 +45,20 @@ class WebServer:
     def pid(self) -> int:
         return self.process.pid
 
+    def last_words(self) -> str:
+        """How it ended, and the end of its log; nothing while it runs."""
+        if self.process.running:
+            return ""
+        said = self._log.read_text(encoding="utf-8", errors="replace")[-1500:]
+        return f"{self.name} ended with status {self.process.returncode}: {said}"
+
     def stop(self) -> None:
         """SIGTERM, and wait."""
         self.process.terminate(30)
 
     def _ready(self) -> bool:
-        if not self.process.running:
-            said = self._log.read_text(encoding="utf-8", errors="replace")[-1500:]
-            raise RuntimeError(f"{self.name} ended with status {self.process.returncode}: {said}")
+        if words := self.last_words():
+            raise RuntimeError(words)
         try:
             with urllib.request.urlopen(self._url, timeout=5) as answer:
                 return bool(answer.status == 200)

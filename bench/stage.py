@@ -5,12 +5,13 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
-from bench import servers
-from bench.databases import Database, engine
+from bench import first_tickets, servers
+from bench.databases import SEQUENCES, Database, engine, sequences
 from bench.instead import PostgreSQL, Redis
 from bench.machine import filesystem
 from bench.model import CaseFailed, Missing
@@ -34,11 +35,14 @@ _A = TypeVar("_A", bound=_Actor)
 class Stage:
     """What is on it runs until the run is over; idle, it costs next to nothing."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], many_sequences: bool) -> None:
+        """`many_sequences`: the databases get a thousand of them, which takes a while."""
         self.directory = _directory()
         self._say = say
+        self._many_sequences = many_sequences
         self._actors: dict[str, tuple[str, _Actor]] = {}
         self._refusals: dict[str, Exception] = {}
+        self._every_sequence_used = False
 
     @property
     def engine(self) -> Engine:
@@ -48,7 +52,11 @@ class Stage:
     @property
     def databases(self) -> list[Database]:
         """The two ticket databases."""
-        return [self._one_of(number) for number in (1, 2)]
+        if {"database-1", "database-2"} <= self._actors.keys():
+            return [self._one_of(1), self._one_of(2)]
+        program = self.engine
+        with ThreadPoolExecutor(2) as both:
+            return list(both.map(lambda number: self._one_of(number, program), (1, 2)))
 
     @property
     def server(self) -> WebServer:
@@ -81,6 +89,15 @@ class Stage:
         """The constant FastAPI route, or bare ASGI."""
         return self._start(which, "server", lambda: servers.yardstick(which, self.directory / which))
 
+    def use_every_sequence(self) -> None:
+        """Once: let the server draw from each of the thousand sequences, on either database."""
+        if not self._every_sequence_used:
+            server = self.server
+            self._say(f"first tickets of {SEQUENCES:,} sequences")
+            for _ in self.databases:
+                first_tickets.measure(server.port, sequences(), 64)
+            self._every_sequence_used = True
+
     @contextmanager
     def fresh_server(self) -> Iterator[WebServer]:
         """A ticket server of one's own on the two databases."""
@@ -107,6 +124,11 @@ class Stage:
             used["client"] = used.get("client", 0.0) + usage.ru_utime + usage.ru_stime
         return used
 
+    def last_words(self) -> list[str]:
+        """Of every HTTP server that has ended before its time."""
+        ended = [actor.last_words() for _part, actor in self._actors.values() if isinstance(actor, WebServer)]
+        return [words for words in ended if words]
+
     def close(self) -> None:
         """End everything, the databases last, and remove the data."""
         for name, (_part, actor) in reversed(self._actors.items()):
@@ -117,11 +139,12 @@ class Stage:
         self._actors.clear()
         remove_directory(self.directory)
 
-    def _one_of(self, number: int) -> Database:
+    def _one_of(self, number: int, program: Engine | None = None) -> Database:
+        many = sequences() if self._many_sequences else []
         return self._start(
             f"database-{number}",
             "databases",
-            lambda: Database(self.engine, number, 2, self.directory / f"database-{number}"),
+            lambda: Database(program or self.engine, number, 2, self.directory / f"database-{number}", many),
         )
 
     def _ticket_server(self, name: str) -> WebServer:
