@@ -24,6 +24,8 @@ from app.sequences import Width, ceiling_of, validated
 
 log = logging.getLogger(__name__)
 
+COUNTERS_AT_ONCE = 40
+"""How many counters are read with each listing."""
 LOOK_UP_PAUSE = 0.1
 """Seconds between two look-ups for unknown names: however many ask, the databases are asked so often at the most."""
 
@@ -35,6 +37,10 @@ class Entry:
     name: str
     rotation: Rotation[Lane]
     tables: dict[Member, Table] = field(default_factory=dict)
+
+    def lane_on(self, member: Member) -> Lane:
+        """Its lane on this database."""
+        return next(lane for lane in self.rotation.lanes if lane.member is member)
 
     @property
     def width(self) -> Width:
@@ -61,10 +67,12 @@ class Catalog:
         self.entries: dict[str, Entry] = {}
         self.lanes: dict[tuple[str, int], Lane] = {}
         self.counters: dict[Member, dict[str, int]] = {}
-        """The next id of every sequence on each database, as of the last listing."""
-        self._names: dict[Member, set[str]] = {}
-        self._looking_up: asyncio.Task[None] | None = None
-        self._next_look_up: asyncio.Task[None] | None = None
+        """The next id of sequences on each database, as they were last read."""
+        self._names: dict[Member, dict[str, str]] = {}
+        self._read_next: dict[Member, int] = {}
+        self._asked_for: set[str] = set()
+        self._look_up_task: asyncio.Task[None] | None = None
+        self._last_look_up = -LOOK_UP_PAUSE
 
     # --- finding ---------------------------------------------------------------------------------------------------
 
@@ -75,7 +83,7 @@ class Catalog:
         """
         validated(name)
         if name not in self.entries:
-            await self._look_up()
+            await self._look_up(name)
         entry = self.entries.get(name)
         if entry is None:
             if not self._ring.any_up:
@@ -83,71 +91,68 @@ class Catalog:
             raise UnknownSequence(f"there is no sequence {name}; PUT /sequence/{name} makes it")
         return entry
 
-    async def _look_up(self) -> None:
-        """List the tables of all databases; begun after this call, and shared by all who ask meanwhile."""
-        if self._looking_up is None or self._looking_up.done():
-            self._looking_up = asyncio.create_task(self._list_all(0.0))
-            task = self._looking_up
-        else:
-            if self._next_look_up is None or self._next_look_up.done():
-                self._next_look_up = asyncio.create_task(self._after(self._looking_up))
-            task = self._next_look_up
-        await asyncio.shield(task)
+    async def _look_up(self, name: str) -> None:
+        """Ask all databases for the name, together with the names that others ask for meanwhile."""
+        self._asked_for.add(name)
+        while name in self._asked_for:
+            if self._look_up_task is None or self._look_up_task.done():
+                self._look_up_task = asyncio.create_task(self._look_up_all())
+            await asyncio.shield(self._look_up_task)
 
-    async def _after(self, running: "asyncio.Task[None]") -> None:
-        await asyncio.wait([running])
-        self._looking_up = asyncio.create_task(self._list_all(LOOK_UP_PAUSE))
-        self._next_look_up = None
-        await asyncio.shield(self._looking_up)
+    async def _look_up_all(self) -> None:
+        now = asyncio.get_running_loop().time
+        await asyncio.sleep(self._last_look_up + LOOK_UP_PAUSE - now())
+        self._last_look_up = now()
+        names, self._asked_for = self._asked_for, set()
+        up = [member for member in self._ring.members if member.up]
+        await asyncio.gather(*(self._look_up_on(member, names) for member in up))
+        await self._make_missing([self.entries[name] for name in names if name in self.entries])
 
-    async def _list_all(self, pause: float) -> None:
-        await asyncio.sleep(pause)
-        members = [member for member in self._ring.members if member.up]
-        results = await asyncio.gather(*(self._list(member) for member in members), return_exceptions=True)
-        for member, result in zip(members, results, strict=True):
-            if isinstance(result, TicketDatabaseError):
-                event(log, logging.DEBUG, "could not list the sequences", database=member.name, reason=result)
-            elif isinstance(result, BaseException):
-                raise result
-        await self._make_missing()
+    async def _look_up_on(self, member: Member, names: set[str]) -> None:
+        try:
+            for table in (await member.database.tables(names)).values():
+                self._enter(member, table)
+        except TicketDatabaseError as error:
+            event(log, logging.DEBUG, "could not look a sequence up", database=member.name, reason=error)
 
     async def refresh(self, member: Member) -> None:
-        """List this database's tables and counters, and make what it lacks. Raises TicketDatabaseError."""
-        await self._list(member)
-        highest = {
-            lane.sequence: lane.fence.highest
-            for lane in self.lanes.values()
-            if lane.member is member and lane.state is LaneState.OPEN
-        }
-        counters = await member.database.counters()
-        self.counters[member] = {name: next_id for name, (next_id, _) in counters.items()}
-        for name, before in highest.items():
-            lane = self.lanes[name, member.database.offset]
-            if name in counters and lane.table is not None:
-                next_id, created = counters[name]
-                if next_id <= before:
-                    lane.suspend(f"stands at {next_id} after {before} had been issued", must_rise=True)
-                elif created != lane.table.created:
-                    lane.close()
-        await self._make_missing()
-        self._forget_dropped()
-
-    async def _list(self, member: Member) -> None:
+        """List this database's tables, read some of the counters, make what it lacks. Raises TicketDatabaseError."""
         names = await member.database.names()
-        grown = [
+        before = self._names.get(member, {})
+        offset = member.database.offset
+        changed = {name for name, created in names.items() if before.get(name) != created}
+        grown = {
             name
             for name in names
-            if (lane := self.lanes.get((name, member.database.offset))) and lane.state is LaneState.EXHAUSTED
-        ]
-        unknown = [name for name in names if name not in self.entries or member not in self.entries[name].tables]
-        wanted = unknown + grown
-        if wanted:
-            for table in (await member.database.tables(wanted)).values():
-                self._enter(member, table)
+            if (lane := self.lanes.get((name, offset))) is not None and lane.state is LaneState.EXHAUSTED
+        }
+        tables = await member.database.tables(changed | grown)
+        for table in tables.values():
+            lane = self._enter(member, table).lane_on(member)
+            if lane.table is not None and lane.table.created != table.created:
+                lane.close()
         for name, entry in self.entries.items():
             if name not in names:
                 entry.tables.pop(member, None)
         self._names[member] = names
+        await self._read_counters(member)
+        await self._make_missing(list(self.entries.values()))
+        self._forget_dropped()
+
+    async def _read_counters(self, member: Member) -> None:
+        """Read the next few counters; one that stands below what it has given has gone back."""
+        mine = [name for name, entry in self.entries.items() if member in entry.tables]
+        start = self._read_next.get(member, 0) % max(1, len(mine))
+        self._read_next[member] = start + COUNTERS_AT_ONCE
+        part = mine[start : start + COUNTERS_AT_ONCE]
+        lanes = {name: self.entries[name].lane_on(member) for name in part}
+        highest = {name: lane.fence.highest for name, lane in lanes.items() if lane.state is LaneState.OPEN}
+        found = await member.database.counters(part)
+        known = self.counters.setdefault(member, {})
+        known.update({name: next_id for name, (next_id, _) in found.items()})
+        for name, before in highest.items():
+            if name in found and known[name] <= before:
+                lanes[name].suspend(f"stands at {known[name]} after {before} had been issued", must_rise=True)
 
     def _enter(self, member: Member, table: Table) -> Entry:
         name = table.sequence
@@ -158,7 +163,7 @@ class Catalog:
             for lane in lanes:
                 self.lanes[name, lane.member.database.offset] = lane
         entry.tables[member] = table
-        lane = self.lanes[name, member.database.offset]
+        lane = entry.lane_on(member)
         if lane.state is LaneState.EXHAUSTED and table.ceiling > lane.fence.ceiling:
             lane.state = LaneState.CLOSED
             self._ring.lanes_changed()
@@ -182,7 +187,8 @@ class Catalog:
         Raises SequenceConflict, AboveCeiling, NoTicketDatabase, InvalidRequest.
         """
         validated(name)
-        await self._look_up()
+        if name not in self.entries:
+            await self._look_up(name)
         entry = self.entries.get(name)
         if entry is None:
             clash = next((other for other in self.entries if other.lower() == name.lower()), None)
@@ -200,9 +206,8 @@ class Catalog:
         ceiling = ceiling_of(width, unsigned=True)
         if start >= ceiling:
             raise AboveCeiling(f"start has to be below {ceiling}, the end of a sequence of {int(width)} bits")
-        for member in self._ring.members:
-            if member.up:
-                await self._make_on(member, name, width, start)
+        up = [member for member in self._ring.members if member.up]
+        await asyncio.gather(*(self._make_on(member, name, width, start) for member in up))
         entry = self.entries.get(name)
         if entry is None:
             raise NoTicketDatabase("no ticket database could make the sequence")
@@ -217,12 +222,12 @@ class Catalog:
             return
         if table is not None:
             self._enter(member, table)
-            self._names.setdefault(member, set()).add(name)
+            self._names.setdefault(member, {})[name] = table.created
 
-    async def _make_missing(self) -> None:
+    async def _make_missing(self, entries: list[Entry]) -> None:
         """Make what one database has and another lacks, above where the others stand; its marks are seen to when the
         lane opens."""
-        for entry in list(self.entries.values()):
+        for entry in entries:
             if not entry.tables or len(entry.tables) == len(self._ring.members):
                 continue
             for member in self._ring.members:
@@ -231,7 +236,7 @@ class Catalog:
                     if start is not None:
                         event(log, logging.INFO, "making it", sequence=entry.name, database=member.name, start=start)
                         await self._make_on(member, entry.name, entry.width, start)
-                        self.lanes[entry.name, member.database.offset].must_rise = True
+                        entry.lane_on(member).must_rise = True
 
     async def _start_above_others(self, entry: Entry, member: Member) -> int | None:
         start = 1
@@ -248,8 +253,7 @@ class Catalog:
         return min(start, entry.ceiling - 1)
 
     async def close(self) -> None:
-        """End the look-ups that are under way."""
-        tasks = [task for task in (self._next_look_up, self._looking_up) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """End the look-up that is under way."""
+        if self._look_up_task is not None:
+            self._look_up_task.cancel()
+            await asyncio.gather(self._look_up_task, return_exceptions=True)

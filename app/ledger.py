@@ -75,6 +75,10 @@ LARGEST_STEP = 10_000_000
 """How far ahead a mark is reserved, in tickets. A step is skipped when a database is restarted."""
 QUICK_SECONDS, SLOW_SECONDS = 2.0, 60.0
 """A step that lasts less long is doubled, one that lasts longer is halved."""
+EVERYTHING_SECONDS = 30.0
+"""How often a whole ledger is read; in between, what has changed."""
+OVERLAP_SECONDS = 3.0
+"""How far what is read reaches back behind the last time: a row is seen when it is committed, not when it is dated."""
 RENEWALS = 10
 """How often a move up begins again because somebody reserved meanwhile."""
 
@@ -108,6 +112,8 @@ class Ledger:
         self._tasks: set[asyncio.Task[None]] = set()
         self._reserving: set[Lane] = set()
         self._seen: dict[tuple[str, int], Mark] = {}
+        self._kept: dict[Member, dict[tuple[str, int], Mark]] = {}
+        self._read: dict[Member, tuple[float, float]] = {}
 
     def check(self, lane: Lane) -> None:
         """Before a draw: close a lane that has lost touch; raise TicketDatabaseBusy where it may not draw."""
@@ -296,12 +302,13 @@ class Ledger:
         `others`: those that are up or about to be; one that fails here is marked down.
         """
         known = {(m.sequence, m.offset): m for m in await member.database.marks()}
+        self._kept.pop(member, None)
         best = dict(known)
         counters: dict[Member, dict[str, tuple[int, str]]] = {}
         for other in others:
             try:
                 marks = await other.database.marks()
-                counters[other] = await other.database.counters()
+                counters[other] = await other.database.counters(await other.database.names())
             except TicketDatabaseError as error:
                 self._failed(other, error)
                 continue
@@ -349,18 +356,25 @@ class Ledger:
     # --- with every probe ------------------------------------------------------------------------------------------
 
     async def refresh(self, holder: Member, lanes: Mapping[tuple[str, int], Lane]) -> None:
-        """Read every floor that `holder` keeps, and tell it what this server knows issued.
+        """Read the floors that `holder` keeps, and tell it what this server knows issued.
 
         Raises TicketDatabaseError.
         """
         read_at = self._clock()
+        all_at, last_at = self._read.get(holder, (-EVERYTHING_SECONDS, 0.0))
+        everything = read_at - all_at >= EVERYTHING_SECONDS or holder not in self._kept
+        within = None if everything else read_at - last_at + OVERLAP_SECONDS
+        rows = {(m.sequence, m.offset): m for m in await holder.database.marks(within)}
+        kept = self._kept[holder] = rows if everything else self._kept[holder] | rows
+        self._read[holder] = (read_at if everything else all_at, read_at)
+        for changed in rows.values():
+            self._note(changed)
         stale: list[Mark] = []
-        rows = {(m.sequence, m.offset): m for m in await holder.database.marks()}
         for key, lane in lanes.items():
             if lane.state is not LaneState.OPEN or lane.member is holder or not lane.token:
                 continue
-            row = rows.get(key)
-            if row is not None and row.token != lane.token:
+            row = kept.get(key)
+            if key in rows and rows[key].token != lane.token:
                 lane.close()
                 continue
             lane.read_at = max(lane.read_at, read_at)
@@ -368,12 +382,10 @@ class Ledger:
                 lane.fence.lift(row.issued)
             highest = lane.fence.highest
             if lane.mark and (row is None or highest > row.issued):
-                database = lane.member.database
-                stale.append(Mark(*key, database.increment, max(lane.mark, highest), highest, lane.token))
-        for row in rows.values():
-            self._note(row)
+                increment = lane.member.database.increment
+                stale.append(Mark(*key, increment, max(lane.mark, highest), highest, lane.token))
         if stale:
-            await holder.database.reserve(stale)
+            kept.update(await holder.database.reserve(stale))
 
     # --- moving a sequence up --------------------------------------------------------------------------------------
 

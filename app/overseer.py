@@ -98,6 +98,14 @@ class Overseer:
 
     # --- sequences -------------------------------------------------------------------------------------------------
 
+    def progress(self) -> Iterable[tuple[str, int, tuple[int, ...]]]:
+        """For every sequence: the tickets this server has issued, and how many ids each database has used up (0 where
+        that is not known)."""
+        for entry in self._catalog.entries.values():
+            lanes = entry.rotation.lanes
+            used = tuple(self._last(entry, lane) // lane.member.database.increment for lane in lanes)
+            yield entry.name, sum(lane.issued for lane in lanes), used
+
     async def sequences(self) -> list[dict[str, Any]]:
         """Every sequence, by name."""
         return [self._describe(entry) for _, entry in sorted(self._catalog.entries.items())]
@@ -150,14 +158,12 @@ class Overseer:
             "databases": databases,
         }
 
-    async def make(self, name: str, width: Width | None, start: int | None, by: str) -> tuple[bool, dict[str, Any]]:
+    async def make(self, name: str, width: Width | None, start: int | None) -> tuple[bool, dict[str, Any]]:
         """Make the sequence; whether it was made, and what it is now."""
-        entry, made = await self._catalog.create(name, width, start)
-        if made:
-            event(log, logging.INFO, "made", sequence=name, bits=int(entry.width), start=start or 1, token=by)
+        _, made = await self._catalog.create(name, width, start)
         return made, await self.sequence(name)
 
-    async def bump(self, name: str, above: int, *, force: bool, by: str) -> dict[str, Any]:
+    async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
         """Move the sequence above a number on every database.
 
         Raises UnknownSequence, AboveCeiling, ForceWanted; NoTicketDatabase while a database is not up or fails.
@@ -172,7 +178,6 @@ class Overseer:
                 raise NoTicketDatabase(f"every ticket database has to be up for a bump, and {member.name} is not")
         for lane in entry.rotation.lanes:
             await self._bump(lane, above)
-        event(log, logging.INFO, "bumped", sequence=name, above=above, force=force, token=by)
         found = await self.sequence(name)
         return {"sequence": name, "above": above, "above_str": str(above), "databases": found["databases"]}
 

@@ -10,7 +10,7 @@ from app.access import Access
 from app.catalog import Catalog
 from app.databases.mysql import MySQLDatabase
 from app.databases.protocol import TicketDatabase
-from app.databases.sqlite import SQLiteDatabase
+from app.databases.sqlite import EMBEDDED_FILES, SQLiteDatabase
 from app.health import Health
 from app.http_api import make_api
 from app.issuer import TicketIssuer
@@ -19,13 +19,13 @@ from app.ledger import Ledger
 from app.log import event
 from app.metrics import Metrics
 from app.overseer import Overseer
+from app.rates import Rates
 from app.ring import Member, Ring
 from app.settings import Settings
-from app.ticket_endpoint import TicketEndpoint
+from app.status_page import StatusPage
+from app.ticket_endpoint import LARGEST_BLOCK, TicketEndpoint
 
 log = logging.getLogger(__name__)
-
-EMBEDDED_FILES = ("odd.sqlite3", "even.sqlite3")
 
 
 def make_databases(settings: Settings, metrics: Metrics) -> list[TicketDatabase]:
@@ -60,7 +60,7 @@ class Service:
             self.ring,
             refuse_unverified=settings.unverified == "refuse",
             patience=settings.database_timeout / 2,
-            forgets_after=3 * settings.probe_interval + settings.database_timeout,
+            forgets_after=5 * settings.probe_interval + 2 * settings.database_timeout,
             clock=time.monotonic,
         )
         self.catalog = Catalog(self.ring, self._make_lane)
@@ -73,11 +73,12 @@ class Service:
         )
         self.health = Health(self.ring, self.ledger, self.catalog, settings.probe_interval)
         self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.issuer, self.metrics)
+        self.rates = Rates(self.overseer.progress, time.monotonic)
         access = Access(settings.tokens, settings.admin_tokens)
-        largest_block = min(database.largest_block for database in self._databases)
-        self.endpoint = TicketEndpoint(
-            make_api(self.overseer, access), self.issuer, access, self.metrics, largest_block
-        )
+        largest_block = min(LARGEST_BLOCK, *(database.largest_block for database in self._databases))
+        status_page = StatusPage(self.overseer, self.rates, self.metrics, settings.port)
+        api = make_api(self.overseer, access, status_page, largest_block)
+        self.endpoint = TicketEndpoint(api, self.issuer, access, self.metrics, largest_block)
 
     @property
     def app(self) -> ASGIApp:
@@ -90,9 +91,11 @@ class Service:
         """Look at every database and take in those that work; then the server may listen."""
         await self.health.start()
         self.issuer.start()
+        self.rates.start()
 
     async def stop(self) -> None:
-        """Probes end and the last marks are written; then whatever still draws; then the connections."""
+        """Sampler and probes end and the last marks are written; then whatever still draws; then the connections."""
+        await self.rates.stop()
         await self.health.stop()
         await self.ledger.close()
         await self.catalog.close()

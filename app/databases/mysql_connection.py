@@ -10,7 +10,7 @@ import re
 import ssl
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import aiomysql
 import pymysql.err
@@ -22,6 +22,9 @@ from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketD
 
 OLDEST_MYSQL = (8, 0)
 OLDEST_MARIADB = (10, 6)
+
+FIRST_CLIENT_ERROR, LAST_CLIENT_ERROR = 2000, 2999
+"""Codes in this range come from the driver, not from the server."""
 
 _NONSENSE = (struct.error, IndexError, KeyError, ValueError, AssertionError, TypeError, AttributeError, RuntimeError)
 """What the driver raises on an answer that is not MySQL's protocol."""
@@ -37,6 +40,8 @@ class ServerFacts:
     version: str
     identity: str
     incarnation: str
+    increment: int
+    offset: int
     autoinc_lock_mode: int
     durability: tuple[str, ...]
     now: float
@@ -59,6 +64,13 @@ def translate(error: BaseException) -> TicketDatabaseError:  # noqa: PLR0911 - o
     if isinstance(error, OSError | EOFError):
         return TicketDatabaseUnavailable("broke the connection off")
     return TicketDatabaseUnavailable("answered nonsense")
+
+
+def code_of(error: BaseException) -> int | None:
+    """The server's or the driver's code behind one of our errors."""
+    cause = error.__cause__
+    code = cause.args[0] if isinstance(cause, pymysql.err.MySQLError) and cause.args else None
+    return code if isinstance(code, int) else None
 
 
 class MySQLConnection:
@@ -90,21 +102,55 @@ class MySQLConnection:
 
         Raises TicketDatabaseUnavailable or TicketDatabaseMisconfigured.
         """
+        facts = await self.open_unchecked()
         try:
-            await self._driver._connect()
-            self._open = True
-            self.mariadb = "mariadb" in self._driver.get_server_info().lower()
+            self._hold(facts)
+        except BaseException:
+            self.drop()
+            raise
+        self.facts = facts
+        return facts
+
+    async def open_unchecked(self) -> ServerFacts:
+        """Connect, log in and prepare the session; the facts are read and not held against anything.
+
+        Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where the server is too old to be prepared.
+        """
+        await self.log_in()
+        try:
+            _check_version(self._driver.get_server_info(), mariadb=self.mariadb)
             await self._driver.query(
                 "SET SESSION autocommit = 1; " + sql.prepare(self._increment, self._offset, mariadb=self.mariadb)
             )
             await self._driver.next_result()
-            self.facts = await self.check()
+            return await self._read_facts()
         except BaseException as error:
+            self._lose(error)
+
+    async def log_in(self) -> None:
+        """Connect and log in, and no more: any server will do, of whatever version."""
+        try:
+            await self._driver._connect()
+            self._open = True
+            self.mariadb = "mariadb" in self._driver.get_server_info().lower()
+        except BaseException as error:
+            self._lose(error)
+
+    def require_tls(self) -> None:
+        """Raise TicketDatabaseMisconfigured where TLS is asked for and the connection is in plain text."""
+        if self._url.wants_tls and not self._driver._secure:
             self.drop()
-            if isinstance(error, _DRIVER_ERRORS):
-                raise translate(error) from error
-            raise
-        return self.facts
+            raise self._no_tls()
+
+    def _no_tls(self) -> TicketDatabaseMisconfigured:
+        return TicketDatabaseMisconfigured(f"does not use TLS, which ssl-mode={self._url.ssl_mode} asks for")
+
+    def _lose(self, error: BaseException) -> NoReturn:
+        """Drop the connection, translate and raise."""
+        self.drop()
+        if isinstance(error, _DRIVER_ERRORS):
+            raise translate(error) from error
+        raise error
 
     @property
     def usable(self) -> bool:
@@ -161,18 +207,30 @@ class MySQLConnection:
         await self.start(statement)
         return self.rows
 
-    def _fail(self, error: BaseException) -> None:
+    async def attempt(self, statement: str) -> int:
+        """One plain statement; 0, or the code of the server's error, after which the connection is as it was before."""
+        try:
+            await self._driver.query(statement)
+        except BaseException as error:
+            code = error.args[0] if isinstance(error, pymysql.err.MySQLError) and error.args else None
+            if isinstance(code, int) and not FIRST_CLIENT_ERROR <= code <= LAST_CLIENT_ERROR:
+                return code
+            self._fail(error)
+        return 0
+
+    def _fail(self, error: BaseException) -> NoReturn:
         """Translate and raise; a connection whose state is in doubt is dropped."""
         if isinstance(error, pymysql.err.MySQLError) and error.args and error.args[0] in KEEPS_CONNECTION:
             raise translate(error) from error
-        self.drop()
-        if isinstance(error, _DRIVER_ERRORS):
-            raise translate(error) from error
-        raise error
+        self._lose(error)
 
     async def check(self) -> ServerFacts:
-        """Hold version, increment, offset and TLS against what is expected; raises TicketDatabaseMisconfigured."""
-        _check_version(self._driver.get_server_info(), mariadb=self.mariadb)
+        """Hold increment, offset and TLS against what is expected; raises TicketDatabaseMisconfigured."""
+        facts = await self._read_facts()
+        self._hold(facts)
+        return facts
+
+    async def _read_facts(self) -> ServerFacts:
         clock = sql.clock(mariadb=self.mariadb)
         await self._driver.query(f"{sql.SHOW_VARIABLES}; {sql.SHOW_CIPHER}; {clock}")
         variables = {str(name).lower(): str(value) for name, value in self.rows}
@@ -180,9 +238,6 @@ class MySQLConnection:
         tls = any(value for _, value in self.rows)
         await self._driver.next_result()
         now, started = self.rows[0]
-        if self._url.wants_tls and not tls:
-            raise TicketDatabaseMisconfigured(f"does not use TLS, which ssl-mode={self._url.ssl_mode} asks for")
-        self._check_increment(variables)
         identity = "|".join(variables.get(k, "") for k in ("server_uuid", "server_id", "hostname", "port", "datadir"))
         life = f"{identity}|{int(started)}"
         return ServerFacts(
@@ -190,17 +245,24 @@ class MySQLConnection:
             version=variables.get("version", ""),
             identity=life,
             incarnation=hashlib.sha256(f"{life}|{self._url.database}".encode()).hexdigest()[:24],
+            increment=int(variables.get("auto_increment_increment", "0")),
+            offset=int(variables.get("auto_increment_offset", "0")),
             autoinc_lock_mode=int(variables.get("innodb_autoinc_lock_mode", "1")),
             durability=tuple(_durability(variables)),
             now=float(now),
             tls=tls,
         )
 
-    def _check_increment(self, variables: dict[str, str]) -> None:
-        wanted = {"auto_increment_increment": self._increment, "auto_increment_offset": self._offset}
-        for name, value in wanted.items():
-            if variables.get(name) != str(value):
-                raise TicketDatabaseMisconfigured(f"has {name}={variables.get(name)}, wanted {value}")
+    def _hold(self, facts: ServerFacts) -> None:
+        """Hold what the server says against what is expected."""
+        if self._url.wants_tls and not facts.tls:
+            raise self._no_tls()
+        if facts.increment != self._increment:
+            raise TicketDatabaseMisconfigured(
+                f"has auto_increment_increment={facts.increment}, wanted {self._increment}"
+            )
+        if facts.offset != self._offset:
+            raise TicketDatabaseMisconfigured(f"has auto_increment_offset={facts.offset}, wanted {self._offset}")
 
 
 def _durability(variables: dict[str, str]) -> list[str]:

@@ -1,12 +1,31 @@
-"""Draws that wait for a connection, as statements: what is sent for each, and what its results mean."""
+"""Draws on one MySQL or MariaDB ticket database: what is sent for each, and how those that wait share connections.
+
+A draw that finds an idle connection goes out at once. While all are busy, draws wait, and the next free connection
+takes several of them in one packet and one transaction, so that they share a commit. Each is answered after it.
+"""
 
 import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from app.databases import mysql_statements as sql
 from app.databases.mysql_connection import MySQLConnection
+from app.databases.mysql_pool import MySQLPool
 from app.databases.protocol import Draw, Table
-from app.errors import TicketDatabaseError, TicketDatabaseUnavailable
+from app.errors import (
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
+
+CONNECTIONS = 3
+"""The most connections that one server draws on at a time, for each database: few, so that draws share commits, and
+more than one, so that a locked table holds up only some."""
+DRAWS_PER_PACKET = 32
+"""The most draws that share a packet: enough to spare round trips and commits, few enough that none waits long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -14,7 +33,7 @@ class PendingDraw:
     """`count` tickets that somebody waits for.
 
     `shared`: other servers draw from the table too, so a block and the id above it seldom meet, and the block is taken
-    whole, below an id that is dropped. `alone`: this one met nobody.
+    whole, below an id that is dropped. `alone`: this one met nobody. `ends_only`: see `mysql_statements.draw_ends`.
     """
 
     table: Table
@@ -24,13 +43,13 @@ class PendingDraw:
     offset: int
     deadline: float
     future: "asyncio.Future[Draw]"
-    shared: bool = False
-    ends_only: bool = False
+    shared: bool
+    ends_only: bool
     alone: bool = False
 
     @property
     def plain(self) -> bool:
-        """One ordinary statement, which leaves the connection as it was even when it fails."""
+        """One ordinary statement, which leaves the session as it was."""
         return self.count <= self.table.rows_per_statement
 
     @property
@@ -44,7 +63,7 @@ class PendingDraw:
         return sql.draw_block(name, size, self.after, self.increment, self.offset)
 
     async def read(self, connection: MySQLConnection) -> Draw | None:
-        """Read this draw's results; the first of the packet has been received already when it is ours.
+        """Read this draw's results, of which the first has been received already.
 
         None: another server drew between a block and the id above it, so that the two are not one block. Both are
         dropped, and the next try takes a whole block below an id that is dropped.
@@ -52,7 +71,10 @@ class PendingDraw:
         if self.plain:
             return Draw(connection.insert_id, self.increment, self.count)
         if self.ends_only:
-            return await self._read_ends(connection)
+            await connection.next()
+            first = connection.insert_id
+            await connection.next()
+            return Draw(first, self.increment, self.count)
         await connection.next()
         await connection.next()
         first = connection.insert_id
@@ -61,21 +83,201 @@ class PendingDraw:
         above = connection.insert_id
         await connection.next()
         last = first + self.increment * (self.count - 1)
-        if above > last and self.shared:
-            self.alone = above == last + self.increment
-            return Draw(first, self.increment, self.count)
-        if above == last and not self.shared:
-            return Draw(first, self.increment, self.count)
-        if above < last:
+        if above < last or (above == last and self.shared):
             raise TicketDatabaseUnavailable(f"gave id {above} after a block that ends at {last}")
-        return None
+        self.alone = above <= last + self.increment
+        return Draw(first, self.increment, self.count) if self.shared or above == last else None
 
-    async def _read_ends(self, connection: MySQLConnection) -> Draw:
-        await connection.next()
-        first = connection.insert_id
-        await connection.next()
-        return Draw(first, self.increment, self.count)
 
-    def fail(self, error: TicketDatabaseError) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
+class DrawQueue:
+    """The draws that wait for a connection to one database, and the tasks that serve them."""
+
+    def __init__(self, pool: MySQLPool, offset: int, increment: int, on_retry: Callable[[str], None]) -> None:
+        self.ends_only = False
+        self._pool = pool
+        self._offset = offset
+        self._increment = increment
+        self._on_retry = on_retry
+        self._shared: set[str] = set()
+        self._pending: deque[PendingDraw] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._serving = 0
+        self._opening = 0
+
+    async def draw(self, table: Table, count: int, after: int) -> Draw:
+        """See TicketDatabase.draw."""
+        loop = asyncio.get_running_loop()
+        draw = PendingDraw(
+            table,
+            count,
+            after,
+            self._increment,
+            self._offset,
+            deadline=time.monotonic() + self._pool.timeout,
+            future=loop.create_future(),
+            shared=table.sequence in self._shared,
+            ends_only=self.ends_only,
+        )
+        free = not self._pending and self._serving < CONNECTIONS
+        connection = self._pool.take_idle() if free else None
+        if connection is not None:
+            self._serving += 1
+            await self._serve(connection, [draw])
+            if draw.future.done():
+                return draw.future.result()
+        else:
+            self._pending.append(draw)
+            self._assign()
+        try:
+            async with asyncio.timeout(draw.deadline - time.monotonic()):
+                return await draw.future
+        except TimeoutError as error:
+            raise self._pool.hung(draw.deadline - self._pool.timeout, running=False) from error
+
+    # --- who serves ------------------------------------------------------------------------------------------------
+
+    def _assign(self) -> None:
+        """See to it that somebody serves what waits: an idle connection, or one more while there may be more."""
+        if not self._pending or self._serving >= CONNECTIONS:
+            return
+        connection = self._pool.take_idle()
+        if connection is not None:
+            self._serving += 1
+            self._spawn(self._serve(connection, []))
+        elif self._opening < len(self._pending):
+            self._serving += 1
+            self._opening += 1
+            self._spawn(self._open_and_serve())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open_and_serve(self) -> None:
+        try:
+            connection = await self._pool.connect()
+        except TicketDatabaseError as error:
+            self._serving -= 1
+            # those that other connections will serve may wait for them
+            if self._serving == self._opening - 1 or isinstance(error, TicketDatabaseMisconfigured):
+                self.fail_all(error)
+            return
+        except BaseException:
+            self._serving -= 1
+            raise
+        finally:
+            self._opening -= 1
+        await self._serve(connection, [])
+
+    async def _serve(self, connection: MySQLConnection, batch: list[PendingDraw]) -> None:
+        """Run the batch, or what waits; the connection goes back, and on to what waits then."""
+        try:
+            batch = batch or self._next_batch()
+            if batch:
+                await self._run(connection, batch)
+        finally:
+            self._serving -= 1
+            self._pool.give_back(connection)
+            self._assign()
+
+    def _next_batch(self) -> list[PendingDraw]:
+        """The first draws that somebody still waits for: plain ones together, a block by itself.
+
+        In the order of their names: two transactions that lock tables in different orders deadlock.
+        """
+        now = time.monotonic()
+        batch: list[PendingDraw] = []
+        while self._pending and len(batch) < DRAWS_PER_PACKET:
+            if batch and not (batch[-1].plain and self._pending[0].plain):
+                break
+            draw = self._pending.popleft()
+            if draw.deadline <= now:
+                draw_failed(draw, self._pool.hung(draw.deadline - self._pool.timeout, running=False))
+            elif not draw.future.done():
+                batch.append(draw)
+        batch.sort(key=lambda draw: draw.table.sequence)
+        return batch
+
+    # --- one packet ------------------------------------------------------------------------------------------------
+
+    async def _run(self, connection: MySQLConnection, batch: list[PendingDraw]) -> None:
+        """Send the batch in one packet and answer every draw; raises nothing but cancellation."""
+        began = time.monotonic()
+        together = len(batch) > 1
+        statements = [draw.statement for draw in batch]
+        drawn: list[Draw | None] = []
+        try:
+            async with asyncio.timeout(self._pool.timeout):
+                await connection.start(";".join(["BEGIN", *statements, "COMMIT"] if together else statements))
+                for draw in batch:
+                    if together:
+                        await connection.next()
+                    drawn.append(await draw.read(connection))
+                    self._pool.last_answer = time.monotonic()
+                if together:
+                    await connection.next()
+        except TimeoutError:
+            connection.drop()
+            self._failed(batch, len(drawn), self._pool.hung(began, running=True))
+        except TicketDatabaseError as error:
+            if connection.usable:
+                self._pool.last_answer = time.monotonic()
+            if together or not batch[0].plain:
+                connection.drop()  # a transaction is open, or the session has a block's increment
+            self._failed(batch, len(drawn), error)
+        except BaseException:
+            connection.drop()
+            self._failed(batch, len(batch), TicketDatabaseUnavailable("broke the connection off"))
+            raise
+        else:
+            for draw, result in zip(batch, drawn, strict=True):
+                self._answer(draw, result)
+
+    def _answer(self, draw: PendingDraw, drawn: Draw | None) -> None:
+        if drawn is None:
+            self._shared.add(draw.table.sequence)
+            draw.shared = True
+            self._pending.appendleft(draw)
+            return
+        if draw.alone:
+            self._shared.discard(draw.table.sequence)
+        if not draw.future.done():
+            draw.future.set_result(drawn)
+
+    def _failed(self, batch: list[PendingDraw], culprit: int, error: TicketDatabaseError) -> None:
+        """One draw of the batch failed, or (`culprit` beyond it) all of them. The others have not been committed.
+
+        Those that did no wrong wait again, in front. Deadlocks and their like are nobody's fault: tried again too,
+        while the draw's time lasts.
+        """
+        busy = isinstance(error, TicketDatabaseBusy)
+        if busy:
+            self._on_retry(str(error))
+        for number, draw in reversed(list(enumerate(batch))):
+            guilty = number == culprit or culprit >= len(batch)
+            if draw.deadline > time.monotonic() and (busy or not guilty):
+                self._pending.appendleft(draw)
+            elif guilty:
+                draw_failed(draw, error)
+            else:
+                draw_failed(draw, self._pool.hung(draw.deadline - self._pool.timeout, running=False))
+
+    def fail_all(self, error: TicketDatabaseError) -> None:
+        """Nobody can serve what waits."""
+        pending, self._pending = self._pending, deque()
+        for draw in pending:
+            draw_failed(draw, error)
+
+    async def close(self) -> None:
+        """End what is under way."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.fail_all(TicketDatabaseUnavailable("is being left"))
+
+
+def draw_failed(draw: PendingDraw, error: TicketDatabaseError) -> None:
+    """Tell whoever waits for the draw, if anybody does."""
+    if not draw.future.done():
+        draw.future.set_exception(error)

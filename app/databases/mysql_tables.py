@@ -1,74 +1,76 @@
 """What tables a MySQL or MariaDB ticket database has, where they stand, and how they are made and moved up."""
 
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from app.databases import mysql_statements as sql
-from app.databases.mysql_connection import MySQLConnection
+from app.databases.mysql_pool import MySQLPool
 from app.databases.protocol import Position, Table
 from app.errors import SequenceMissing
 from app.sequences import Width, ceiling_of, is_name
 
 CRASH_SAFE_ENGINES = frozenset({"InnoDB"})
+MAKING = 4.0
+"""A table is made in several synchronised writes: how many times longer than anything else it may take."""
 _WIDTHS = {"int": Width.INT, "bigint": Width.BIGINT}
 
 
 class MySQLTables:
-    """The half of a MySQL ticket database that knows tables."""
+    """The third of a MySQL ticket database that knows tables."""
 
-    offset: int
-    increment: int
+    _pool: MySQLPool
 
-    def _question(self) -> AbstractAsyncContextManager[MySQLConnection]:
-        raise NotImplementedError
-
-    async def names(self) -> set[str]:
+    async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
-        async with self._question() as connection:
-            return {str(row[0]) for row in await connection.execute(sql.NAMES) if is_name(str(row[0]))}
+        async with self._pool.question() as connection:
+            rows = await connection.execute(sql.NAMES)
+        return {str(name): str(created) for name, created in rows if is_name(str(name))}
 
-    async def counters(self) -> dict[str, tuple[int, str]]:
+    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
-        async with self._question() as connection:
-            rows = await connection.execute(sql.COUNTERS)
-        return {str(name): (int(counter), str(created)) for name, counter, created in rows if is_name(str(name))}
+        found: dict[str, tuple[int, str]] = {}
+        for part in _parts(names, 50):
+            async with self._pool.question() as connection:
+                rows = await connection.execute(sql.counters(part))
+            found.update({str(name): (int(counter), str(created)) for name, counter, created in rows})
+        return found
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
-        wanted = sorted(names)
         found: dict[str, Table] = {}
-        for start in range(0, len(wanted), 200):
-            async with self._question() as connection:
-                for row in await connection.execute(sql.tables(wanted[start : start + 200])):
-                    table = _table(row)
-                    if table is not None:
-                        found[table.sequence] = table
+        for part in _parts(names, 50):
+            async with self._pool.question() as connection:
+                rows = await connection.execute(sql.tables(part))
+            found.update({table.sequence: table for row in rows if (table := table_of(row)) is not None})
         return found
 
     async def position(self, table: Table) -> Position:
         """See TicketDatabase.position."""
         largest_first, counter_then = sql.position(table.sequence)
-        async with self._question() as connection:
-            ((largest,),) = await connection.execute(largest_first)
-            rows = await connection.execute(counter_then)
-        if not rows:
-            raise SequenceMissing("has no table for it")
-        counter, created = rows[0]
-        return Position(next_id=int(counter), largest=int(largest), created=str(created))
+        async with self._pool.question() as connection:
+            largest = await connection.execute(largest_first)
+            return position_of(largest, await connection.execute(counter_then))
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
-        async with self._question() as connection:
+        async with self._pool.question(patience=MAKING) as connection:
             await connection.execute(sql.make(sequence, width, start))
 
     async def raise_above(self, table: Table, above: int) -> None:
         """See TicketDatabase.raise_above."""
-        async with self._question() as connection:
+        async with self._pool.question() as connection:
             await connection.execute(sql.raise_above(table.sequence, above))
 
 
-def _table(row: tuple[Any, ...]) -> Table | None:
+def position_of(largest: tuple[tuple[Any, ...], ...], counter: tuple[tuple[Any, ...], ...]) -> Position:
+    """A `Position` from the rows of the two statements of `mysql_statements.position`."""
+    if not counter:
+        raise SequenceMissing("has no table for it")
+    next_id, created = counter[0]
+    return Position(next_id=int(next_id), largest=int(largest[0][0]), created=str(created))
+
+
+def table_of(row: tuple[Any, ...]) -> Table | None:
     """A `Table` from a row of `mysql_statements.tables`; None where the table is no sequence's."""
     name, engine, created, data_type, column_type, stub_length, collation, stub_key = row
     width = _WIDTHS.get(str(data_type).lower())
@@ -91,6 +93,12 @@ def _table(row: tuple[Any, ...]) -> Table | None:
         repeats_ceiling=not (width is Width.BIGINT and unsigned),
         warnings=tuple(warnings),
     )
+
+
+def _parts(names: Iterable[str], size: int) -> list[list[str]]:
+    """The names in parts, so that each question is answered in time however many there are."""
+    wanted = sorted(names)
+    return [wanted[start : start + size] for start in range(0, len(wanted), size)]
 
 
 def _stubs(length: object, collation: object) -> int:

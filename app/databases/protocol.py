@@ -123,11 +123,11 @@ class TicketDatabase(Protocol):
         All of them or none. Raises ColumnExhausted where so many do not fit any more.
         """
 
-    async def names(self) -> set[str]:
-        """The sequences whose tables this database has."""
+    async def names(self) -> dict[str, str]:
+        """The tables that could be sequences by their names, and when each was made; cheap however many there are."""
 
-    async def counters(self) -> dict[str, tuple[int, str]]:
-        """The live AUTO_INCREMENT of every sequence's table, and when the table was made."""
+    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
+        """The live AUTO_INCREMENT of these sequences' tables, and when each was made; dear where there are many."""
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """The tables of these sequences as they stand; one that is missing or no sequence's is left out."""
@@ -141,8 +141,9 @@ class TicketDatabase(Protocol):
     async def raise_above(self, table: Table, above: int) -> None:
         """Make every later ticket of the table larger than `above`; a smaller number changes nothing. Committed."""
 
-    async def marks(self) -> list[Mark]:
-        """Every mark that this database keeps for the others; works on one that is not in the ring, too."""
+    async def marks(self, changed_within: float | None = None) -> list[Mark]:
+        """The marks that this database keeps for the others: all, or those that changed in so many seconds, and maybe
+        more. Works on a database that is not in the ring, too."""
 
     async def reserve(self, marks: Iterable[Mark]) -> Mapping[tuple[str, int], Mark]:
         """Keep these marks: a row with the same token (or none yet) takes the larger `mark` and `issued`; a row with

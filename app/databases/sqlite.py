@@ -27,6 +27,9 @@ from app.sequences import Width, ceiling_of
 
 T = TypeVar("T")
 
+EMBEDDED_FILES = ("odd.sqlite3", "even.sqlite3")
+"""The embedded pair, in offset order, under TICKETS_DATA_DIR."""
+
 LAYOUT_VERSION = 1
 LARGEST_BLOCK = 32_767
 """As large as a pair of MySQL servers gives."""
@@ -236,14 +239,16 @@ class SQLiteDatabase:
 
     # --- tables ----------------------------------------------------------------------------------------------------
 
-    async def names(self) -> set[str]:
+    async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
-        return await self._in_thread(lambda c: {str(name) for (name,) in c.execute("SELECT name FROM _sequences")})
+        return await self._in_thread(lambda c: dict(c.execute("SELECT name, created FROM _sequences").fetchall()))
 
-    async def counters(self) -> dict[str, tuple[int, str]]:
+    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
+        wanted = set(names)
         query = "SELECT name, last, created FROM _sequences"
-        return await self._in_thread(lambda c: {name: (last + 1, created) for name, last, created in c.execute(query)})
+        rows = await self._in_thread(lambda c: c.execute(query).fetchall())
+        return {name: (last + 1, created) for name, last, created in rows if name in wanted}
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
@@ -301,8 +306,8 @@ class SQLiteDatabase:
 
     # --- the ledger ------------------------------------------------------------------------------------------------
 
-    async def marks(self) -> list[Mark]:
-        """See TicketDatabase.marks."""
+    async def marks(self, changed_within: float | None = None) -> list[Mark]:
+        """See TicketDatabase.marks. Reading all of them costs no more than choosing."""
         return await self._in_thread(lambda c: [Mark(*row) for row in c.execute("SELECT * FROM _high_water")])
 
     async def reserve(self, marks: Iterable[Mark]) -> Mapping[tuple[str, int], Mark]:

@@ -1,0 +1,79 @@
+"""What a check-up finds in a ticket database, whatever its engine: facts, held against nothing yet.
+
+An inspection draws nothing and changes nothing. `app.doctor` makes its findings from it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.databases.protocol import Mark, Position, Table
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedTable:
+    """A sequence's table. `column`: the type of its id, in the engine's words. `mend_…`: the statement that makes it
+    crash-safe, or free of deadlocks; None where it is. `widen`: the one that gives it the largest id column."""
+
+    table: Table
+    column: str
+    engine: str
+    mend_engine: str | None = None
+    mend_keys: str | None = None
+    widen: str = ""
+
+
+@dataclass(slots=True)
+class Inspection:
+    """One ticket database as it was found.
+
+    `trouble`: why it could not be looked at (then nothing after `advice` is known), and what to do about it.
+    `note`: a word for the operator about a database with which nothing is wrong. `offset` and `increment` are the ones
+    wanted, `set_offset` and `set_increment` the ones found. `denied`: for each missing privilege the tables that want
+    it. `clock_off`: seconds that its clock is at least away from this machine's. `unread`: for each sequence that
+    could not be looked at, why.
+    """
+
+    name: str
+    offset: int
+    increment: int
+    trouble: str | None = None
+    advice: str = ""
+    note: str = ""
+    product: str = ""
+    identity: str = ""
+    connect_seconds: float = 0.0
+    set_offset: int = 0
+    set_increment: int = 0
+    durability: tuple[str, ...] = ()
+    tls: bool = False
+    tls_missing: str | None = None
+    clock_off: float = 0.0
+    read_only: str | None = None
+    denied: dict[str, list[str]] = field(default_factory=dict)
+    layout: int = 0
+    known_layout: int = 0
+    tables: dict[str, InspectedTable] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
+    positions: dict[str, Position] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> bool:
+        """Whether its tables could be looked at."""
+        return self.trouble is None and not self.note
+
+
+class Inspector(Protocol):
+    """Inspects one ticket database. No method raises a TicketDatabaseError: what went wrong is in the inspection."""
+
+    inspection: Inspection
+
+    async def look(self) -> None:
+        """Everything but the positions."""
+
+    async def read_positions(self) -> None:
+        """Where each table stands: after the marks of every database have been read, so that a draw in between only
+        takes it further away from them."""
+
+    async def close(self) -> None:
+        """Say good-bye."""
