@@ -48,7 +48,8 @@ The rooms
     databases/                                      the protocol and its engines; the only place that imports a driver
     ring, fence                                     decisions without I/O; the clock is passed in
     ledger, lane, issuer, catalog, health           the domain: marks, tickets, sequences, probes
-    problems, ticket_endpoint, http_api, api_description   HTTP
+    problems, access, ticket_endpoint, http_api     HTTP; api_description says what there is
+    rates, pages, status_page, docs_page            the pages for people, with what lies in static/
     service                                         the composition root: builds everything, owns start and stop
     server, cli, doctor                             the process, the commands, the check-up
 """

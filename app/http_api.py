@@ -1,159 +1,328 @@
-"""The HTTP API but for tickets and blocks: ordinary FastAPI."""
+"""The HTTP API but for tickets and blocks: ordinary FastAPI, behind a gate."""
 
+import logging
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Path, Request, Response
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from fastapi.exceptions import HTTPException, RequestValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.responses import HTMLResponse, JSONResponse
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app import api_description as described
 from app.access import Access, short_name
-from app.errors import InvalidRequest, TicketError
+from app.api_description import OPEN_PATHS, Bump, NewSequence, problems
+from app.docs_page import render as render_docs
+from app.errors import TicketError
+from app.log import event
 from app.overseer import Overseer
-from app.problems import Problem, problem_of
-from app.sequences import TICKET_LIMIT, Width, validated
+from app.pages import Page
+from app.problems import Problem, method_not_allowed, problem_of, send_problem
+from app.sequences import Width, validated
+from app.status_page import StatusPage
+from app.ticket_endpoint import LARGEST_COUNT
 from app.version import VERSION
 
+log = logging.getLogger(__name__)
 
-def _whole_number(value: Any) -> Any:
-    """An id may come as a string too, for clients that lose integers above 2^53."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
-        return int(value)
-    return value
+LARGEST_BODY = 65_536
+"""Bytes."""
+PAGES = frozenset({"/", "/docs"})
+EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FRESH = {"cache-control": "no-store"}
 
-
-WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
-
-
-class NewSequence(BaseModel):
-    """What a new sequence is to be."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    bits: Annotated[int | None, Field(description="32 or 64")] = None
-    start: Annotated[WholeNumber | None, Field(ge=1, description="the first ticket is at least this")] = None
+Name = Annotated[str, Path(description="the sequence's name")]
 
 
-class Bump(BaseModel):
-    """How far a sequence is to be moved up."""
+def make_api(overseer: Overseer, access: Access, status_page: StatusPage, largest_block: int) -> ASGIApp:
+    """The FastAPI application over this server's overseer, behind its gate."""
+    api = FastAPI(
+        title="Ticket server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+    )
+    _add_operation(api, overseer)
+    _add_sequences(api, overseer)
+    _add_pages(api, access, status_page, largest_block)
+    _add_error_handlers(api)
+    return Gate(api, access)
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-    above: Annotated[WholeNumber, Field(ge=0, description="every later ticket is larger than this")]
-    force: bool = False
 
+def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
+    tags: Any = {"tags": ["sequences"], "response_model": None}
+    one = described.answers(described.Sequence, "The sequence.", described.SEQUENCE_EXAMPLE)
 
-Name = Annotated[str, Path(description="the sequence's name: a letter, then letters, digits and _; at most 64")]
-
-
-def make_api(overseer: Overseer, access: Access) -> FastAPI:
-    """The FastAPI application over this server's overseer."""
-    api = FastAPI(title="Ticket server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None)
-
-    def guard(request: Request, *, changes: bool = False) -> None:
-        given = request.headers.get("authorization")
-        header = given.encode("latin-1") if given is not None else None
-        refusal = access.refusal_for_changes(header) if changes else access.refusal_for_tickets(header)
-        if refusal is not None:
-            raise Refused(refusal)
-
-    @api.api_route("/livez", methods=["GET", "HEAD"])
-    async def livez() -> dict[str, str]:
-        return {"status": "alive"}
-
-    @api.api_route("/readyz", methods=["GET", "HEAD"])
-    async def readyz() -> Response:
-        if overseer.ready:
-            return JSONResponse({"status": "ready"}, headers={"cache-control": "no-store"})
-        return answer(Problem(503, overseer.why_not_ready))
-
-    @api.api_route("/healthz", methods=["GET", "HEAD"])
-    async def healthz() -> Response:
-        report = overseer.health()
-        headers = {"cache-control": "no-store"} | ({} if overseer.ready else {"retry-after": "1"})
-        return JSONResponse(report, 200 if overseer.ready else 503, headers)
-
-    @api.api_route("/metrics", methods=["GET", "HEAD"])
-    async def metrics(request: Request) -> Response:
-        guard(request)
-        return Response(overseer.metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    @api.api_route("/sequence", methods=["GET", "HEAD"])
-    async def sequences(request: Request) -> dict[str, Any]:
-        guard(request)
+    @api.head("/sequence", include_in_schema=False)
+    @api.get(
+        "/sequence",
+        summary="List the sequences",
+        responses={
+            200: described.answers(
+                described.Sequences, "Every sequence, by name.", {"sequences": [described.SEQUENCE_EXAMPLE]}
+            ),
+            **problems(401),
+        },
+        **tags,
+    )
+    async def list_sequences() -> dict[str, Any]:
         return {"sequences": await overseer.sequences()}
 
-    @api.api_route("/sequence/{sequence}", methods=["GET", "HEAD"])
-    async def sequence(request: Request, sequence: Name) -> dict[str, Any]:
-        guard(request)
+    @api.head("/sequence/{sequence}", include_in_schema=False)
+    @api.get(
+        "/sequence/{sequence}",
+        summary="Show a sequence",
+        responses={200: one, **problems(401, 404, 422, 503)},
+        **tags,
+    )
+    async def show_sequence(sequence: Name) -> dict[str, Any]:
         return await overseer.sequence(validated(sequence))
 
-    @api.put("/sequence/{sequence}")
+    @api.put(
+        "/sequence/{sequence}",
+        summary="Make a sequence",
+        description="Made on the ticket databases that are up, and on the others when they come. One that exists with "
+        "these bits is left as it is; `start` is not compared.",
+        responses={
+            200: {**one, "description": "It exists already."},
+            201: {**one, "description": "It has been made."},
+            **problems(401, 403, 409, 413, 422, 503),
+        },
+        **tags,
+    )
     async def make_sequence(
         request: Request, sequence: Name, wanted: Annotated[NewSequence | None, Body()] = None
     ) -> Response:
-        guard(request, changes=True)
         validated(sequence)
         wanted = wanted or NewSequence()
-        if wanted.bits is not None and wanted.bits not in (32, 64):
-            raise InvalidRequest("bits has to be 32 or 64")
+        _audited(request, bits=wanted.bits, start=wanted.start)
         width = Width(wanted.bits) if wanted.bits is not None else None
-        made, found = await overseer.make(sequence, width, wanted.start, by=_who(request))
+        made, found = await overseer.make(sequence, width, wanted.start)
         return JSONResponse(found, 201 if made else 200)
 
-    @api.post("/sequence/{sequence}/bump")
-    async def bump(request: Request, sequence: Name, wanted: Bump) -> dict[str, Any]:
-        guard(request, changes=True)
+    @api.post(
+        "/sequence/{sequence}/bump",
+        summary="Move a sequence up",
+        description="After the answer, every ticket drawn is larger than `above`, on every ticket database. A number "
+        "below the present one changes nothing.",
+        responses={
+            200: described.answers(described.Bumped, "It stands above the number.", described.BUMPED_EXAMPLE),
+            **problems(401, 403, 404, 409, 413, 422, 503),
+        },
+        **tags,
+    )
+    async def bump_sequence(request: Request, sequence: Name, wanted: Bump) -> dict[str, Any]:
         validated(sequence)
-        if wanted.above > 2 * TICKET_LIMIT:
-            raise InvalidRequest("above has to be a 64-bit number")
-        return await overseer.bump(sequence, wanted.above, force=wanted.force, by=_who(request))
-
-    add_error_handlers(api)
-    return api
+        _audited(request, above=wanted.above, force=wanted.force)
+        return await overseer.bump(sequence, wanted.above, force=wanted.force)
 
 
-def _who(request: Request) -> str:
-    given = request.headers.get("authorization")
-    return short_name(given.encode("latin-1") if given is not None else None)
+def _add_operation(api: FastAPI, overseer: Overseer) -> None:
+    tags: Any = {"tags": ["operation"], "response_model": None}
+    alive = {"description": "The process runs.", "content": {described.JSON: {"example": {"status": "alive"}}}}
+    ready_ = {"description": "It can.", "content": {described.JSON: {"example": {"status": "ready"}}}}
+
+    @api.head("/livez", include_in_schema=False)
+    @api.get("/livez", summary="Does the process run?", responses={200: alive}, **tags)
+    async def livez() -> Response:
+        return JSONResponse({"status": "alive"}, headers=FRESH)
+
+    @api.head("/readyz", include_in_schema=False)
+    @api.get(
+        "/readyz",
+        summary="Can it issue tickets?",
+        description="200 while at least one ticket database can draw and the server is not draining.",
+        responses={200: ready_, **problems(503)},
+        **tags,
+    )
+    async def readyz() -> Response:
+        if overseer.ready:
+            return JSONResponse({"status": "ready"}, headers=FRESH)
+        return _answer(Problem(503, overseer.why_not_ready))
+
+    health = described.answers(described.Health, "It can issue tickets.", described.HEALTH_EXAMPLE)
+
+    @api.head("/healthz", include_in_schema=False)
+    @api.get(
+        "/healthz",
+        summary="The ticket databases and what is amiss",
+        description="`warn` while a ticket database is not up or a warning stands; `fail` where `/readyz` is 503.",
+        responses={200: health, 503: {**health, "description": "It cannot issue tickets."}},
+        **tags,
+    )
+    async def healthz() -> Response:
+        if overseer.ready:
+            return JSONResponse(overseer.health(), headers=FRESH)
+        return JSONResponse(overseer.health(), 503, FRESH | {"retry-after": "1"})
+
+    @api.head("/metrics", include_in_schema=False)
+    @api.get(
+        "/metrics",
+        summary="Prometheus metrics",
+        responses={200: described.text_answer("Prometheus' text format."), **problems(401)},
+        **tags,
+        response_class=Response,
+    )
+    async def metrics() -> Response:
+        return Response(overseer.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
 
 
-class Refused(Exception):
-    """The request may not do this."""
+def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, largest_block: int) -> None:
+    tags: Any = {"tags": ["operation"], "response_model": None}
+    page = described.text_answer("A page of HTML.", "text/html")
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.detail)
-        self.problem = problem
+    @api.head("/", include_in_schema=False)
+    @api.get(
+        "/", summary="The status page", responses={200: page, **problems(401)}, **tags, response_class=HTMLResponse
+    )
+    async def status() -> Response:
+        return _page(await status_page.render())
+
+    @api.head("/docs", include_in_schema=False)
+    @api.get("/docs", summary="This, for people", responses={200: page, **problems(401)}, **tags,
+             response_class=HTMLResponse)  # fmt: skip
+    async def docs(request: Request) -> Response:
+        return _page(render_docs(document, str(request.base_url).rstrip("/")))
+
+    @api.head("/openapi.json", include_in_schema=False)
+    @api.get(
+        "/openapi.json",
+        summary="This, for programs",
+        responses={
+            200: {"description": "An OpenAPI document.", "content": {described.JSON: {"schema": {"type": "object"}}}},
+            **problems(401),
+        },
+        **tags,
+    )
+    async def openapi() -> dict[str, Any]:
+        return document
+
+    document = described.describe(
+        api,
+        largest_count=LARGEST_COUNT,
+        largest_block=largest_block,
+        reading_is_free=access.tickets_are_free,
+        changes_are_free=access.changes_are_free,
+    )
 
 
-def answer(problem: Problem) -> Response:
-    """A problem as a response."""
+def _page(page: Page) -> Response:
+    return HTMLResponse(page.html, headers=page.headers)
+
+
+# --- the gate ------------------------------------------------------------------------------------------------------
+
+
+class Gate:
+    """Ahead of FastAPI: who may, how large a body may be, and a line in the log for every change asked for."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
+        authorization = headers.get(b"authorization")
+        if method == "PUT" or (method == "POST" and path.endswith("/bump")):
+            send = _auditing(scope, send, authorization)
+            refusal = self._access.refusal_for_changes(authorization)
+        elif path in OPEN_PATHS:
+            refusal = None
+        else:
+            refusal = self._access.refusal_for_reading(authorization, page=path in PAGES)
+        if refusal is not None:
+            await send_problem(send, refusal, head=method == "HEAD")
+        else:
+            await self._app(scope, _bounded(receive), send)
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Let no more than the largest body through."""
+    seen = 0
+
+    async def bounded() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > LARGEST_BODY:
+            raise HTTPException(413, f"the body is larger than {LARGEST_BODY} bytes")
+        return message
+
+    return bounded
+
+
+def _auditing(scope: Scope, send: Send, authorization: bytes | None) -> Send:
+    """Log who asked for which change and how it was answered; routes add what it was with `_audited`."""
+    about: dict[str, Any] = scope.setdefault("audit", {})
+
+    async def auditing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            client = scope.get("client")
+            event(
+                log,
+                logging.INFO,
+                "audit",
+                method=scope["method"],
+                path=scope["path"][:200],
+                **about,
+                status=message["status"],
+                token=short_name(authorization),
+                client=client[0] if client else "unknown",
+            )
+        await send(message)
+
+    return auditing
+
+
+def _audited(request: Request, **about: object) -> None:
+    request.scope["audit"].update({key: value for key, value in about.items() if value is not None})
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+def _answer(problem: Problem) -> Response:
     return Response(problem.body, problem.status, problem.all_headers)
 
 
-def add_error_handlers(api: FastAPI) -> None:
+def _add_error_handlers(api: FastAPI) -> None:
     """Make every error a problem."""
-
-    async def refused(_: Request, error: Exception) -> Response:
-        assert isinstance(error, Refused)
-        return answer(error.problem)
 
     async def ours(_: Request, error: Exception) -> Response:
         assert isinstance(error, TicketError)
-        return answer(problem_of(error))
+        return _answer(problem_of(error))
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body") or "the body"
-        return answer(Problem(422, f"{where}: {first['msg']}"))
+        if first["type"] == "model_attributes_type":
+            return _answer(Problem(422, "the body has to be a JSON object, with Content-Type: application/json"))
+        return _answer(Problem(422, f"{where}: {first['msg']}"))
 
-    async def http(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        headers = tuple((error.headers or {}).items())
-        detail = "there is no such page" if error.status_code == 404 else str(error.detail)
-        return answer(Problem(error.status_code, detail, headers))
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, StarletteHTTPException)
+        match error.status_code:
+            case 404:
+                return _answer(Problem(404, "there is no such page"))
+            case 405:
+                return _answer(method_not_allowed(*_allowed(api, request)))
+            case 400:
+                return _answer(Problem(422, "the body cannot be read: JSON is wanted"))
+            case status:
+                return _answer(Problem(status, str(error.detail), tuple((error.headers or {}).items())))
 
-    api.add_exception_handler(Refused, refused)
+    async def unknown(_: Request, __: Exception) -> Response:
+        return _answer(Problem(500, "an error that this server does not know; its log says more"))
+
     api.add_exception_handler(TicketError, ours)
     api.add_exception_handler(RequestValidationError, invalid)
-    api.add_exception_handler(HTTPException, http)
+    api.add_exception_handler(StarletteHTTPException, http)
+    api.add_exception_handler(Exception, unknown)
+
+
+def _allowed(api: FastAPI, request: Request) -> list[str]:
+    """What is allowed on this path, by all routes that have it."""
+    methods: set[str] = set()
+    for route in api.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods |= set(getattr(route, "methods", None) or ())
+    return sorted(methods)

@@ -46,7 +46,7 @@ class Overseer:
     @property
     def ready(self) -> bool:
         """Whether a load balancer should send requests here."""
-        return not self.draining and self._ring.any_up
+        return not self.draining and any(m.up and self._ledger.may_draw(m) for m in self._ring.members)
 
     @property
     def why_not_ready(self) -> str:

@@ -4,10 +4,14 @@ import json
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from starlette.types import Send
+
 from app import errors
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
+LONGEST_DETAIL = 500
+"""Characters: a detail may repeat what was sent, but not all of it."""
 
 STATUS: dict[type[errors.TicketError], int] = {
     errors.InvalidRequest: 422,
@@ -28,8 +32,6 @@ OUTCOME: dict[type[errors.TicketError], str] = {
 }
 """What each counts as in tickets_requests_total."""
 
-Headers = list[tuple[bytes, bytes]]
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -43,9 +45,11 @@ class Problem:
     def body(self) -> bytes:
         """The problem details as JSON."""
         title = HTTPStatus(self.status).phrase
-        return json.dumps(
-            {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}, ensure_ascii=False
-        ).encode()
+        detail = self.detail if len(self.detail) <= LONGEST_DETAIL else self.detail[:LONGEST_DETAIL] + "…"
+        text = json.dumps(
+            {"type": "about:blank", "title": title, "status": self.status, "detail": detail}, ensure_ascii=False
+        )
+        return text.encode(errors="backslashreplace")  # half a surrogate pair becomes its JSON escape
 
     @property
     def all_headers(self) -> dict[str, str]:
@@ -74,3 +78,12 @@ def method_not_allowed(*allowed: str) -> Problem:
 def outcome_of(error: errors.TicketError) -> str:
     """The word in the metrics for one of our errors."""
     return next((OUTCOME[kind] for kind in type(error).__mro__ if kind in OUTCOME), "unavailable")
+
+
+async def send_problem(send: Send, problem: Problem, *, head: bool = False) -> None:
+    """Answer with a problem, outside any framework; to HEAD without its body."""
+    body = problem.body
+    headers = [(key.encode(), value.encode("latin-1")) for key, value in problem.all_headers.items()]
+    headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else body})

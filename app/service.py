@@ -10,7 +10,7 @@ from app.access import Access
 from app.catalog import Catalog
 from app.databases.mysql import MySQLDatabase
 from app.databases.protocol import TicketDatabase
-from app.databases.sqlite import EMBEDDED_FILES, SQLiteDatabase
+from app.databases.sqlite import SQLiteDatabase
 from app.health import Health
 from app.http_api import make_api
 from app.issuer import TicketIssuer
@@ -26,6 +26,8 @@ from app.status_page import StatusPage
 from app.ticket_endpoint import LARGEST_BLOCK, TicketEndpoint
 
 log = logging.getLogger(__name__)
+
+EMBEDDED_FILES = ("odd.sqlite3", "even.sqlite3")
 
 
 def make_databases(settings: Settings, metrics: Metrics) -> list[TicketDatabase]:
@@ -60,7 +62,7 @@ class Service:
             self.ring,
             refuse_unverified=settings.unverified == "refuse",
             patience=settings.database_timeout / 2,
-            forgets_after=5 * settings.probe_interval + 2 * settings.database_timeout,
+            forgets_after=3 * settings.probe_interval + settings.database_timeout,
             clock=time.monotonic,
         )
         self.catalog = Catalog(self.ring, self._make_lane)

@@ -1,0 +1,263 @@
+"""The status page: what an operator looks at first. All of it is made here; a few lines of script fetch it again."""
+
+import datetime
+import math
+import os
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from app.metrics import Metrics
+from app.overseer import Overseer
+from app.pages import Page, asset, escape, page
+from app.rates import SAMPLE_SECONDS, SAMPLES, Rate, Rates
+from app.version import VERSION
+
+SHOWN = 200
+"""So many sequences at the most, the busiest first."""
+_SCRIPT = asset("status.js")
+_NO_SCRIPT = '<noscript><meta http-equiv="refresh" content="5"></noscript>\n'
+_HEADLINES = {"pass": "All well", "warn": "Degraded", "fail": "Not serving"}
+_MINUTES = round(SAMPLE_SECONDS * (SAMPLES - 1) / 60)
+_YEAR = 365.25 * 86400
+_NONE = '<span class="none">–</span>'
+
+
+class StatusPage:
+    """Renders what the overseer and the rates know; looks at no database."""
+
+    def __init__(self, overseer: Overseer, rates: Rates, metrics: Metrics, port: int) -> None:
+        self._overseer = overseer
+        self._rates = rates
+        self._metrics = metrics
+        self._server = f"{socket.gethostname()}:{port}"
+        self._started = time.time()
+
+    async def render(self) -> Page:
+        """The page as of now."""
+        now = time.time()
+        health = self._overseer.health()
+        sequences = await self._overseer.sequences()
+        body = "\n".join(
+            [
+                self._header(health, now),
+                '<main id="live">',
+                self._summary(sequences),
+                _warnings(health["warnings"]),
+                _databases(health["databases"], now),
+                self._sequences(sequences, now),
+                "</main>",
+                self._footer(now),
+            ]
+        )
+        return page(f"{_HEADLINES[health['status']]} · {self._server}", body, _SCRIPT, head=_NO_SCRIPT)
+
+    def _header(self, health: dict[str, Any], now: float) -> str:
+        draining = self._overseer.draining
+        headline = "Draining" if draining else _HEADLINES[health["status"]]
+        state = "warn" if draining else health["status"]
+        return (
+            f'<header id="head"><h1><span class="ticket" aria-hidden="true"></span>Tickets</h1>'
+            f'<p class="server"><b>{escape(self._server)}</b> <span class="soft">version {escape(VERSION)}, '
+            f"process {os.getpid()}, up {_span(now - self._started)}</span></p>"
+            f'<p class="pill {escape(state)}" id="headline" role="status">{escape(headline)}</p></header>'
+            '<p id="lost" role="alert" hidden>This server does not answer; what stands here is from before.</p>'
+        )
+
+    def _footer(self, now: float) -> str:
+        return (
+            f'<footer><span id="as-of">As of {_clock(now)} UTC</span>'
+            '<nav><a href="/docs">API</a> <a href="/healthz">health</a> <a href="/metrics">metrics</a> '
+            '<a href="/sequence">sequences</a></nav></footer>'
+        )
+
+    def _summary(self, sequences: Sequence[dict[str, Any]]) -> str:
+        total = self._rates.total()
+        outcomes: dict[str, int] = {}
+        for (_, outcome), count in self._metrics.requests.items():
+            outcomes[outcome] = outcomes.get(outcome, 0) + count
+        issued = sum(count for _, count, _ in self._overseer.progress())
+        failed = sum(outcomes.get(each, 0) for each in ("unavailable", "timeout", "error"))
+        facts = [
+            ("tickets issued", _number(issued)),
+            ("requests answered", _number(outcomes.get("ok", 0))),
+            ("failed", _number(failed), "bad" if failed else ""),
+            ("in flight", _number(self._metrics.in_flight)),
+            ("sequences", _number(len(sequences))),
+        ]
+        return (
+            '<section class="summary" aria-label="This server">'
+            f'<div class="rate"><p class="big"><b id="rate">{_rate(total.now)}</b> <span>tickets/s</span></p>'
+            f'<p class="soft">this server, last {_MINUTES} minutes; peak {_rate(max(total.history, default=0.0))}/s</p>'
+            f"{_sparkline(total.history, 'wide')}</div><dl>"
+            + "".join(
+                f'<div><dt>{label}</dt><dd class="{" ".join(more)}">{value}</dd></div>' for label, value, *more in facts
+            )
+            + "</dl></section>"
+        )
+
+    def _sequences(self, sequences: Sequence[dict[str, Any]], now: float) -> str:
+        if not sequences:
+            return '<section><h2>Sequences</h2><p class="soft">There are none that this server knows of.</p></section>'
+        rated = [(each, self._rates.of(each["sequence"])) for each in sequences]
+        note = ""
+        if len(rated) > SHOWN:
+            rated = sorted(rated, key=lambda pair: -pair[1].now)[:SHOWN]
+            note = f' <span class="soft">the busiest {SHOWN} of {_number(len(sequences))}</span>'
+        rows = "".join(_sequence(each, rate, now) for each, rate in rated)
+        return (
+            f"<section><h2>Sequences{note}</h2>"
+            '<table class="sequences"><thead><tr><th>Name</th><th class="n">Rate here</th>'
+            f'<th>Last {_MINUTES} min</th><th class="n">Last tickets</th><th class="n">Drift</th>'
+            f"<th>Headroom</th><th>Ends</th></tr></thead><tbody>{rows}</tbody></table></section>"
+        )
+
+
+def _warnings(warnings: Sequence[dict[str, Any]]) -> str:
+    if not warnings:
+        return ""
+    items = "".join(
+        f"<li><b>{escape(' on '.join(part for part in (each['sequence'], each['database']) if part))}</b> "
+        f"{escape(each['reason'])}</li>"
+        for each in warnings[:SHOWN]
+    )
+    more = f"<li>and {_number(len(warnings) - SHOWN)} more</li>" if len(warnings) > SHOWN else ""
+    return f'<section class="warnings"><h2>Warnings</h2><ul>{items}{more}</ul></section>'
+
+
+def _databases(databases: Sequence[dict[str, Any]], now: float) -> str:
+    cards = "".join(_database(each, now) for each in databases)
+    return f'<section><h2>Ticket databases</h2><div class="databases">{cards}</div></section>'
+
+
+def _database(each: dict[str, Any], now: float) -> str:
+    status = each["status"]
+    began = datetime.datetime.fromisoformat(each["since"])
+    error = each["last_error"]
+    latency = _NONE if status != "up" or each["latency_ms"] is None else f"{each['latency_ms']:.1f} ms"
+    label = "last error" if status == "up" else "reason"
+    said = f'<p class="error"><span class="soft">{label}</span> {escape(error)}</p>' if error else ""
+    return (
+        f'<article class="database {escape(status)}" data-database="{escape(each["name"])}">'
+        f'<header><h3>{escape(each["name"])}</h3><span class="pill {escape(status)}">{escape(status)}</span></header>'
+        f'<dl><div><dt>since</dt><dd><time datetime="{escape(each["since"])}" title="{escape(each["since"])}">'
+        f"{_span(now - began.timestamp())}</time></dd></div>"
+        f"<div><dt>write latency</dt><dd>{latency}</dd></div>"
+        f"<div><dt>offset</dt><dd>{each['offset']}</dd></div></dl>{said}</article>"
+    )
+
+
+def _sequence(each: dict[str, Any], rate: Rate, now: float) -> str:
+    databases = each["databases"]
+    known = [on["last"] for on in databases if on["last"] is not None]
+    lasts = "".join(
+        f'<span class="last" title="{escape(on["name"])}">{_NONE if on["last"] is None else _number(on["last"])}</span>'
+        for on in databases
+    )
+    drift = _number(max(known) - min(known)) if len(known) > 1 else _NONE
+    left = [on["headroom"] for on in databases if on["headroom"] is not None]
+    name = escape(each["sequence"])
+    return (
+        f'<tr data-sequence="{name}"><th scope="row"><span class="name">{name}</span>'
+        f' <span class="soft">{each["bits"]} bits</span></th>'
+        f'<td class="n" data-label="Rate here">{_rate(rate.now)}<span class="soft">/s</span></td>'
+        f'<td class="spark">{_sparkline(rate.history)}</td>'
+        f'<td class="n" data-label="Last tickets"><span class="lasts">{lasts}</span></td>'
+        f'<td class="n" data-label="Drift">{drift}</td>'
+        f'<td data-label="Headroom">{_headroom(each, max(known, default=0), left)}</td>'
+        f'<td data-label="Ends">{_end(each, left, rate, now)}</td></tr>'
+    )
+
+
+def _headroom(each: dict[str, Any], last: int, left: Sequence[int]) -> str:
+    if each["exhausted"]:
+        return '<span class="pill fail">exhausted</span>'
+    if not left:
+        return _NONE
+    share = max(0.0, 1 - last / each["ceiling"])
+    state = "fail" if share < 0.1 else "warn" if share < 0.25 else "pass"
+    exact = ", ".join(f"{_number(on['headroom'] or 0)} on {on['name']}" for on in each["databases"])
+    return (
+        f'<span class="headroom" title="{escape(exact)}"><svg class="bar {state}" viewBox="0 0 100 6" '
+        f'preserveAspectRatio="none" aria-hidden="true"><rect class="all" width="100" height="6"/>'
+        f'<rect class="left" width="{100 * share:.2f}" height="6"/></svg>'
+        f'<span>{_short(sum(left))} <span class="soft">{_percent(share)}</span></span></span>'
+    )
+
+
+def _end(each: dict[str, Any], left: Sequence[int], rate: Rate, now: float) -> str:
+    """The day on which the ids would be used up at the present rate, by all servers."""
+    if each["exhausted"]:
+        return "now"
+    if rate.used <= 0 or not left:
+        return _NONE
+    seconds = sum(left) / rate.used
+    if seconds > 1000 * _YEAR:
+        return '<span class="soft">in over 1,000 years</span>'
+    if seconds > 100 * _YEAR:
+        return f'<span class="soft">in {_number(round(seconds / _YEAR))} years</span>'
+    day = datetime.datetime.fromtimestamp(now + seconds, datetime.UTC)
+    soon = ' class="soon"' if seconds < 30 * 86400 else ""
+    when = f'<time{soon} datetime="{day:%Y-%m-%dT%H:%MZ}">{day:%Y-%m-%d}</time>'
+    return f'{when} <span class="soft">in {_span(seconds)}</span>'
+
+
+# --- numbers -------------------------------------------------------------------------------------------------------
+
+
+def _sparkline(history: Sequence[float], kind: str = "") -> str:
+    """A line from the left (long ago) to the right (now); its right end stays where it is while the past fills up."""
+    width, height = SAMPLES - 2, 24.0
+    top = max(max(history, default=0.0), 1e-9)
+    start = width - (len(history) - 1)
+    points = [f"{start + i},{height - 1 - (height - 3) * value / top:.1f}" for i, value in enumerate(history)]
+    if len(points) < 2:
+        points = [f"0,{height - 1:.1f}", f"{width},{height - 1:.1f}"]
+    left, right = points[0].partition(",")[0], points[-1].partition(",")[0]
+    flat = " flat" if top < 1e-6 else ""
+    return (
+        f'<svg class="sparkline {kind}{flat}" viewBox="0 0 {width} {height:.0f}" preserveAspectRatio="none" role="img" '
+        f'aria-label="rate of the last {_MINUTES} minutes">'
+        f'<polygon points="{left},{height:.0f} {" ".join(points)} {right},{height:.0f}"/>'
+        f'<polyline points="{" ".join(points)}" vector-effect="non-scaling-stroke"/></svg>'
+    )
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+def _short(value: float) -> str:
+    """4.6 × 10¹⁸ is a number that nobody reads; so is 4611686018427387904."""
+    for power, unit in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if value >= 10**power:
+            return f"{math.floor(value / 10 ** (power - 1)) / 10:.1f} {unit}"
+    return str(round(value))
+
+
+def _rate(value: float) -> str:
+    return f"{value:.1f}" if 0 < value < 10 else f"{value:,.0f}"
+
+
+def _percent(share: float) -> str:
+    if 0.995 <= share < 1:
+        return f"{math.floor(share * 10000) / 100:.2f} %" if share < 0.9999 else "> 99.99 %"
+    return f"{math.floor(share * 1000) / 10:.1f} %" if share < 1 else "100 %"
+
+
+def _clock(now: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(now, datetime.UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _span(seconds: float) -> str:
+    """A stretch of time in the one or two units that matter."""
+    left = max(0, round(seconds))
+    parts: list[str] = []
+    for unit, size in (("y", round(_YEAR)), ("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if left >= size or (unit == "s" and not parts):
+            parts.append(f"{left // size} {unit}")
+            left %= size
+        elif parts:
+            break
+    return " ".join(parts[:2])
