@@ -161,6 +161,7 @@ class Health:
         for member in up:
             await self._bring_up_to_date(member, list(coming))
         for member, look in coming.items():
+            self._listed.pop(member, None)
             self._ring.mark_up(member, look)
         for lane in self._catalog.lanes.values():
             lane.mark = lane.reserve_at = 0  # every lane reserves anew, on those that have come too
@@ -200,14 +201,18 @@ class Health:
                 for lane in self._catalog.lanes.values():
                     lane.mark = lane.reserve_at = 0
             await self._refresh_marks(member)
-            if self._clock() - self._listed.get(member, -LISTING_SECONDS) >= LISTING_SECONDS:
+            due = self._clock() - self._listed.get(member, -LISTING_SECONDS) >= LISTING_SECONDS
+            if due or any(lane.missing for lane in self._suspended(member)):
                 self._listed[member] = self._clock()
                 await self._catalog.refresh(member)
         except TicketDatabaseError as error:
             event(log, logging.WARNING, "could not read floors or tables", database=member.name, reason=error)
-        suspended = [x for x in self._catalog.lanes.values() if x.member is member and x.state is LaneState.SUSPENDED]
         at_once = asyncio.Semaphore(RECOVERIES)
-        await asyncio.gather(*(self._recover(lane, at_once) for lane in suspended))
+        await asyncio.gather(*(self._recover(lane, at_once) for lane in self._suspended(member)))
+
+    def _suspended(self, member: Member) -> list[Lane]:
+        lanes = self._catalog.lanes.values()
+        return [lane for lane in lanes if lane.member is member and lane.state is LaneState.SUSPENDED]
 
     async def _refresh_marks(self, member: Member) -> None:
         try:

@@ -10,7 +10,8 @@ from app.ring import Ring
 EXPIRY_SECONDS = 0.02
 """How often requests whose time on a database is over are looked for: one timer for all, instead of one for each."""
 FIRST_PAUSE = 0.005
-"""Seconds before every database is asked once more, doubled each time."""
+LAST_PAUSE = 0.08
+"""Seconds before every database is asked once more, doubled each time, and how long it gets at the most."""
 
 
 class TicketIssuer:
@@ -53,10 +54,12 @@ class TicketIssuer:
                 time = now()
                 if time >= deadline:
                     raise OutOfTime
-            self._raise_if_exhausted(entry)
+            self._raise_if_exhausted(entry, count if whole else 1)
             if not self._ring.take_turn(entry.rotation):
                 if not await self._ring.wait_for_change(deadline - time):
                     raise NoTicketDatabase(f"no ticket database can draw for {name} now")
+            elif pause > LAST_PAUSE:
+                raise NoTicketDatabase(f"no ticket database could draw for {name} now")
             else:
                 await asyncio.sleep(pause)
                 pause *= 2
@@ -64,10 +67,14 @@ class TicketIssuer:
             if time >= deadline:
                 raise OutOfTime
 
-    def _raise_if_exhausted(self, entry: Entry) -> None:
+    def _raise_if_exhausted(self, entry: Entry, whole: int) -> None:
         lanes = entry.rotation.lanes
-        if all(lane.state is LaneState.EXHAUSTED and lane.member.up for lane in lanes):
+        if not all(lane.member.up for lane in lanes):
+            return  # one that is away might still have some
+        if all(lane.state is LaneState.EXHAUSTED for lane in lanes):
             raise SequenceExhausted(f"{entry.name} is exhausted: every id up to {entry.ceiling} has been used")
+        if all(lane.state is LaneState.EXHAUSTED or whole > lane.largest_whole for lane in lanes):
+            raise SequenceExhausted(f"{entry.name} is at its end: no block of {whole} is left")
 
     async def _expire(self) -> None:
         now = asyncio.get_running_loop().time

@@ -74,7 +74,8 @@ class Lane:
     """One sequence on one database: queue, statement under way, fence, and what the ledger holds for it.
 
     `token`, `mark`, `read_at` and the steps belong to the ledger. `must_rise`: the database may have gone back in this
-    sequence, whatever its incarnation says. `reason`: why the lane is suspended, in words.
+    sequence, whatever its incarnation says. `reason`: why the lane is suspended, in words. `missing`: because the
+    database has no table for it. `largest_whole`: close to the end, the largest block that may still be there.
     """
 
     def __init__(self, sequence: str, member: Member, ring: Ring, keeper: LaneKeeper, metrics: Metrics) -> None:
@@ -90,8 +91,10 @@ class Lane:
         self.step = 0
         self.stepped_at = 0.0
         self.must_rise = False
+        self.missing = False
         self.read_at = 0.0
         self.issued = 0
+        self.largest_whole = member.database.largest_block
         self._one_by_one = False
         self._ring = ring
         self._keeper = keeper
@@ -127,13 +130,10 @@ class Lane:
         return future
 
     def expire(self, now: float) -> None:
-        """Let go every request whose time on this database is over."""
-        for waiter in self._under_way:
-            if waiter.until > now:
-                break
-            _answer(waiter, None)
-        while self._queue and self._queue[0].until <= now:
-            _answer(self._queue.popleft(), None)
+        """Let go every request whose time on this database is over; it need not be the oldest one."""
+        for waiter in (*self._under_way, *self._queue):
+            if waiter.until <= now:
+                _answer(waiter, None)
 
     def send_on(self) -> None:
         """Let every request go: this lane cannot serve now. What the statement under way draws becomes a gap."""
@@ -177,7 +177,7 @@ class Lane:
         while self._queue and total + self._queue[0].count <= limit:
             waiter = self._queue.popleft()
             if waiter.future.done():
-                continue
+                continue  # it has been let go
             batch.append(waiter)
             total += waiter.count
             if self._one_by_one:
@@ -194,6 +194,8 @@ class Lane:
         self._keeper.check(self)
         if self.state is not LaneState.OPEN:
             await self.open()
+        if count > 1 and count > self.fence.headroom():
+            raise ColumnExhausted("holds fewer further ids than were asked for")
         table, token = self.table, self.token
         assert table is not None
         highest = self.fence.highest
@@ -229,6 +231,7 @@ class Lane:
             ids: list[int] = []
             try:
                 if waiter.whole and waiter.count > 1:
+                    self.largest_whole = min(self.largest_whole, waiter.count - 1)
                     _answer(waiter, None)
                     continue
                 while len(ids) < waiter.count and not waiter.future.done():
@@ -260,6 +263,7 @@ class Lane:
         elif isinstance(error, SequenceUnavailable):
             if isinstance(error, SequenceWentBack):
                 self._metrics.violation(member, "order")
+            self.missing = isinstance(error, SequenceMissing)
             self.suspend(str(error), must_rise=isinstance(error, SequenceMissing | SequenceWentBack))
         elif isinstance(error, TicketDatabaseBusy):
             self._metrics.retry(member, str(error))
@@ -272,7 +276,7 @@ class Lane:
             if isinstance(error, TicketDatabaseHung):  # or it may be this table alone, which a probe cannot tell
                 self.suspend(str(error))
             self._ring.mark_down(member, str(error))
-        if not isinstance(error, MarkRefused):
+        if not isinstance(error, MarkRefused | ColumnExhausted):
             member.failovers += 1
 
     def _exhaust(self) -> None:
@@ -321,6 +325,7 @@ class Lane:
         if isinstance(error, ColumnExhausted | TicketDatabaseMisconfigured):
             self.report(error)
             return
+        self.missing = isinstance(error, SequenceMissing)
         self.must_rise |= isinstance(error, SequenceMissing | SequenceWentBack)
         self.reason = str(error)
 

@@ -115,12 +115,15 @@ class Ledger:
         self._kept: dict[Member, dict[tuple[str, int], Mark]] = {}
         self._read: dict[Member, tuple[float, float]] = {}
 
+    def may_draw(self, member: Member) -> bool:
+        """Whether the settings let this database draw now."""
+        return not self._refuse or bool(self._ring.keepers(member))
+
     def check(self, lane: Lane) -> None:
         """Before a draw: close a lane that has lost touch; raise TicketDatabaseBusy where it may not draw."""
-        if not self._ring.keepers(lane.member):
-            if self._refuse:
-                raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
-        elif self._clock() > lane.read_at + self._forgets_after:
+        if not self.may_draw(lane.member):
+            raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
+        if self._ring.keepers(lane.member) and self._clock() > lane.read_at + self._forgets_after:
             lane.close()
 
     # --- opening a lane --------------------------------------------------------------------------------------------
@@ -254,7 +257,9 @@ class Ledger:
         mark = min(last + self._step(lane, last), max(lane.fence.ceiling, last))
         database = lane.member.database
         wanted = Mark(lane.sequence, database.offset, database.increment, mark, last, token)
-        rows = await self._on_others(lane.member, wanted)
+        rows: dict[Member, Mark] = {}
+        while set(self._ring.keepers(lane.member)) - rows.keys():  # one may have come up meanwhile
+            rows = await self._on_others(lane.member, wanted)
         for row in rows.values():
             if row.token != token or row.mark < last:
                 raise MarkRefused("the ledger holds another incarnation of it")

@@ -10,7 +10,7 @@ from app.access import Access
 from app.catalog import Catalog
 from app.databases.mysql import MySQLDatabase
 from app.databases.protocol import TicketDatabase
-from app.databases.sqlite import SQLiteDatabase
+from app.databases.sqlite import EMBEDDED_FILES, SQLiteDatabase
 from app.health import Health
 from app.http_api import make_api
 from app.issuer import TicketIssuer
@@ -26,8 +26,6 @@ from app.status_page import StatusPage
 from app.ticket_endpoint import LARGEST_BLOCK, TicketEndpoint
 
 log = logging.getLogger(__name__)
-
-EMBEDDED_FILES = ("odd.sqlite3", "even.sqlite3")
 
 
 def make_databases(settings: Settings, metrics: Metrics) -> list[TicketDatabase]:
@@ -57,12 +55,12 @@ class Service:
         self.metrics = Metrics()
         self._databases = make_databases(settings, self.metrics)
         self.ring = Ring(self._databases, now=time.time)
-        self.ring.on_change = _log_change
+        self.ring.on_change = self._database_changed
         self.ledger = Ledger(
             self.ring,
             refuse_unverified=settings.unverified == "refuse",
             patience=settings.database_timeout / 2,
-            forgets_after=3 * settings.probe_interval + settings.database_timeout,
+            forgets_after=5 * settings.probe_interval + 2 * settings.database_timeout,
             clock=time.monotonic,
         )
         self.catalog = Catalog(self.ring, self._make_lane)
@@ -89,6 +87,14 @@ class Service:
     def _make_lane(self, sequence: str, member: Member) -> Lane:
         return Lane(sequence, member, self.ring, self.ledger, self.metrics)
 
+    def _database_changed(self, member: Member) -> None:
+        """One line in the log; and nobody waits for a database that is down."""
+        _log(member)
+        if not member.up:
+            for lane in self.catalog.lanes.values():
+                if lane.member is member:
+                    lane.send_on()
+
     async def start(self) -> None:
         """Look at every database and take in those that work; then the server may listen."""
         await self.health.start()
@@ -105,7 +111,7 @@ class Service:
         await asyncio.gather(*(database.close() for database in self._databases))
 
 
-def _log_change(member: Member) -> None:
+def _log(member: Member) -> None:
     level = logging.INFO if member.up else logging.WARNING
     reason = member.marks_trouble if member.up else member.last_error
     fields = {"reason": reason} if reason else {}
