@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness.engine import Engine, find_engine
 from tests.harness.pair import MySQLPair, Schema
-from tests.harness.ticketd import TicketServer
+from tests.harness.ticketd import PATIENT, TicketServer
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +66,6 @@ def ticket_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
             new: Callable[[], Schema] = request.getfixturevalue("new_schema")
             databases = new().urls
     data: Path = tmp_path_factory.mktemp("ticket-data")
-    with TicketServer(databases, data_dir=data) as server:
+    with TicketServer(databases, settings=PATIENT, data_dir=data) as server:
         server.wait_ready()
         yield server

@@ -1,10 +1,13 @@
-"""Fixtures for the system tests: networks that fail between the ticket servers and the shared databases."""
+"""Fixtures for the system tests: databases that may be hurt, and networks that fail before those that may not."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.harness.pair import MySQLPair
+from tests.harness.engine import Engine
+from tests.harness.mysqld import TicketMySQL
+from tests.harness.pair import MySQLPair, Schema
 from tests.harness.proxy import FaultyProxy
 
 
@@ -13,3 +16,41 @@ def proxies(mysql_pair: MySQLPair) -> Iterator[tuple[FaultyProxy, FaultyProxy]]:
     """A proxy in front of each database of the shared pair, for this test alone."""
     with FaultyProxy(mysql_pair.odd.port) as odd, FaultyProxy(mysql_pair.even.port) as even:
         yield odd, even
+
+
+@pytest.fixture(scope="session")
+def _fragile_pair(engine: Engine) -> Iterator[tuple[MySQLPair, Callable[[], Schema]]]:
+    with MySQLPair(engine) as pair:
+        number = itertools.count(1)
+        yield pair, lambda: pair.make_schema(f"fragile_{next(number)}")
+
+
+@pytest.fixture
+def fragile(_fragile_pair: tuple[MySQLPair, Callable[[], Schema]]) -> Iterator[Schema]:
+    """A schema of this test's own on two databases that it may kill, freeze, restart and set wrong.
+
+    The tests that take it use the same two databases one after the other, each finds them running and set right; what
+    harms their data takes `own_pair`.
+    """
+    pair, new_schema = _fragile_pair
+    _set_right(pair)
+    yield new_schema()
+    _set_right(pair)
+
+
+def _set_right(pair: MySQLPair) -> None:
+    for database in pair:
+        if database.running:
+            database.thaw()
+            if not _is_right(database):
+                database.kill()
+    pair.start()
+
+
+def _is_right(database: TicketMySQL) -> bool:
+    rows = database.execute(
+        "SELECT @@global.auto_increment_increment, @@global.auto_increment_offset, @@global.read_only, "
+        "@@global.innodb_flush_log_at_trx_commit",
+        database=None,
+    )
+    return rows == [(database.increment, database.offset, 0, 1)]
