@@ -248,7 +248,7 @@ class SQLiteDatabase:
         wanted = set(names)
         query = "SELECT name, last, created FROM _sequences"
         rows = await self._in_thread(lambda c: c.execute(query).fetchall())
-        return {name: (last + 1, created) for name, last, created in rows if name in wanted}
+        return {name: (max(1, last + 1), created) for name, last, created in rows if name in wanted}
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
@@ -279,7 +279,7 @@ class SQLiteDatabase:
             ).fetchone()
             if row is None:
                 raise SequenceMissing("has no such sequence")
-            return Position(next_id=row[0] + 1, largest=max(0, row[0]), created=row[1])
+            return Position(next_id=max(1, row[0] + 1), largest=max(0, row[0]), created=row[1])
 
         return await self._in_thread(read)
 
