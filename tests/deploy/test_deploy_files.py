@@ -1,6 +1,7 @@
 """Each file of deploy/ is held against its own tool, and against what it has to agree with."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,11 +21,19 @@ DEPLOY = REPOSITORY / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 
 
-def run(*command: str | Path, package: str = "") -> str:
+def run(*command: str | Path, package: str = "", environment: dict[str, str] | None = None) -> str:
     """What the tool says, on both streams; a tool that is missing or unhappy fails the test."""
     tool = shutil.which(str(command[0]))
     assert tool, f"{command[0]} is missing: make test installs it, or apt-get install {package or command[0]}"
-    done = subprocess.run([tool, *command[1:]], capture_output=True, text=True, timeout=60, check=False, cwd=DEPLOY)
+    done = subprocess.run(
+        [tool, *command[1:]],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+        cwd=DEPLOY,
+        env=os.environ | (environment or {}),
+    )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     return said
@@ -128,6 +137,15 @@ def test_grafana_finds_the_dashboard_and_prometheus() -> None:
     )
     source = documents(DEPLOY / "grafana/provisioning/datasources/prometheus.yml")[0]["datasources"][0]
     assert source["url"] == "http://prometheus:9090"
+
+
+# -- HAProxy
+
+
+def test_haproxy_accepts_its_configuration() -> None:
+    addresses = {f"TICKETS_{number}": f"127.0.0.1:{number}" for number in (1, 2, 3)}  # names would have to resolve
+    said = run("haproxy", "-c", "-f", "haproxy/haproxy.cfg", environment=addresses)
+    assert "WARNING" not in said, said
 
 
 # -- systemd

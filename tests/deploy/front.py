@@ -1,0 +1,202 @@
+"""Three ticket servers behind a real HAProxy with deploy/haproxy/haproxy.cfg: as processes, or in docker-compose.yml.
+
+Both have the same faults, so that one scenario serves both.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+
+from tests.harness.load import Address
+from tests.harness.pair import MySQLPair
+from tests.harness.processes import ChildProcess, free_port, new_directory, remove_directory, wait_until
+from tests.harness.ticketd import TicketServer
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONFIGURATION = REPOSITORY / "deploy/haproxy/haproxy.cfg"
+SERVERS = range(3)
+
+
+class Front(Protocol):
+    """What the scenario does to the servers and databases behind one address."""
+
+    address: Address
+
+    def restart_server(self, number: int) -> None: ...
+    def kill_server(self, number: int) -> None: ...
+    def start_server(self, number: int) -> None: ...
+    def stop_database(self, number: int) -> None: ...
+    def start_database(self, number: int) -> None: ...
+    def health(self, number: int) -> str:
+        """The status of this server's `/healthz`, or nothing where it does not answer."""
+
+
+def wait_until_all_pass(front: Front, timeout: float = 120) -> None:
+    """The next fault comes only when every server is content again."""
+    wait_until(lambda: all(front.health(number) == "pass" for number in SERVERS), timeout, "/healthz to pass", 0.2)
+
+
+class HAProxy:
+    """The load balancer alone, in front of these addresses."""
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        self.port, self.statistics_port = free_port(), free_port()
+        self._base = new_directory("tickets-haproxy-")
+        self.log = self._base / "log"
+        self._environment = os.environ | {
+            "TICKETS_FRONT": f"127.0.0.1:{self.port}",
+            "TICKETS_STATISTICS": f"127.0.0.1:{self.statistics_port}",
+            **{f"TICKETS_{number}": address for number, address in enumerate(servers, 1)},
+        }
+
+    def __enter__(self) -> "HAProxy":
+        program = shutil.which("haproxy")
+        assert program, "haproxy is missing: make test installs it, or apt-get install haproxy"
+        command = [program, "-db", "-f", str(CONFIGURATION)]
+        self._process = ChildProcess(command, stdout=self.log, stderr=self.log, env=self._environment)
+        wait_until(self._answers, 30, "HAProxy to listen")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._process.kill()
+        remove_directory(self._base)
+
+    @property
+    def address(self) -> Address:
+        return "127.0.0.1", self.port
+
+    def get(self, path: str, *, statistics: bool = False) -> httpx.Response:
+        port = self.statistics_port if statistics else self.port
+        return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=20, trust_env=False)
+
+    def states(self) -> list[str]:
+        """What the statistics say of each server, in their order: UP, DOWN, or on the way ("UP 1/2")."""
+        rows = [line.split(",") for line in self.get("/;csv", statistics=True).text.splitlines()]
+        column = rows[0].index("status")
+        return [row[column] for row in rows if row[0] == "ticket-servers" and row[1].startswith("tickets-")]
+
+    def wait_states(self, *states: str, timeout: float = 60) -> None:
+        wait_until(lambda: self.states() == list(states), timeout, f"HAProxy to see {states}")
+
+    def _answers(self) -> bool:
+        assert self._process.running, self.log.read_text(encoding="utf-8")
+        try:
+            return self.get("/metrics", statistics=True).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+class ProcessFront:
+    """Three servers and HAProxy as processes, on a pair of databases of the test's own."""
+
+    def __init__(self, pair: MySQLPair) -> None:
+        self._pair = pair
+        settings = {"TICKETS_DRAIN_SECONDS": 3}
+        self._servers = [TicketServer(pair.urls, settings=settings) for _ in SERVERS]
+        self._haproxy = HAProxy([server.name for server in self._servers])
+        self.address = self._haproxy.address
+
+    def __enter__(self) -> "ProcessFront":
+        for server in self._servers:
+            server.start()
+        self._haproxy.__enter__()
+        wait_until_all_pass(self)
+        self._haproxy.wait_states("UP", "UP", "UP")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._haproxy.__exit__()
+        for server in self._servers:
+            server.close()
+
+    def restart_server(self, number: int) -> None:
+        self._servers[number].restart()
+
+    def kill_server(self, number: int) -> None:
+        self._servers[number].kill()
+
+    def start_server(self, number: int) -> None:
+        self._servers[number].start()
+
+    def stop_database(self, number: int) -> None:
+        self._pair[number].stop()
+
+    def start_database(self, number: int) -> None:
+        self._pair[number].start()
+
+    def health(self, number: int) -> str:
+        try:
+            return str(self._servers[number].get("/healthz", timeout=2).json()["status"])
+        except httpx.TransportError:
+            return ""
+
+
+class ComposeFront:
+    """docker-compose.yml, under another project's name and on other ports."""
+
+    def __init__(self) -> None:
+        self.address = ("127.0.0.1", free_port())
+        self._base = new_directory("tickets-compose-")
+        self._override = self._base / "ports.yml"
+        self._override.write_text(
+            f'services: {{haproxy: {{ports: !override ["127.0.0.1:{self.address[1]}:8000"]}}}}\n', encoding="utf-8"
+        )
+
+    @staticmethod
+    def possible() -> bool:
+        """Is an engine here, with Compose and the images? Nothing is pulled for a test."""
+        if not shutil.which("docker"):
+            return False
+        images = ("python:3.13-slim", "mysql:9.7", "haproxy:3.2")
+        commands = [["docker", "compose", "version"], *(["docker", "image", "inspect", image] for image in images)]
+        return not any(
+            subprocess.run(each, capture_output=True, check=False, timeout=20).returncode for each in commands
+        )
+
+    def __enter__(self) -> "ComposeFront":
+        self._compose("up", "--build", "--wait", "--detach")
+        wait_until_all_pass(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._compose("down", "--volumes", "--timeout", "2")
+        remove_directory(self._base)
+
+    def restart_server(self, number: int) -> None:
+        self._compose("restart", f"tickets-{number + 1}")
+
+    def kill_server(self, number: int) -> None:
+        self._compose("kill", "--signal", "KILL", f"tickets-{number + 1}")
+
+    def start_server(self, number: int) -> None:
+        self._compose("start", f"tickets-{number + 1}")
+
+    def stop_database(self, number: int) -> None:
+        self._compose("stop", ("mysql-odd", "mysql-even")[number])
+
+    def start_database(self, number: int) -> None:
+        self._compose("start", ("mysql-odd", "mysql-even")[number])
+
+    def health(self, number: int) -> str:
+        ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/healthz', timeout=2).read().decode())"
+        try:
+            report: dict[str, Any] = json.loads(
+                self._compose("exec", "-T", f"tickets-{number + 1}", "python", "-c", ask)
+            )
+        except (subprocess.CalledProcessError, ValueError):
+            return ""
+        return str(report["status"])
+
+    def _compose(self, *arguments: str) -> str:
+        command = ["docker", "compose", "--project-name", "tickets-test"]
+        command += ["--file", str(REPOSITORY / "docker-compose.yml"), "--file", str(self._override), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400, cwd=REPOSITORY)
+        if done.returncode:
+            raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+        return done.stdout
