@@ -119,6 +119,7 @@ class TicketMySQL:
             "--skip-name-resolve",
             "--loose-mysqlx=OFF",
             "--innodb-buffer-pool-size=32M",
+            "--innodb-log-buffer-size=4M",
             "--innodb-flush-log-at-trx-commit=1",
         ]
         if offset_flags and self.increment is not None:

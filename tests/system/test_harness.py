@@ -31,6 +31,13 @@ def draw(database: TicketMySQL, schema: str = "tickets") -> int:
         return int(cursor.lastrowid)
 
 
+@pytest.fixture
+def database(engine: Engine) -> Iterator[TicketMySQL]:
+    """The odd database of a pair, for this test alone."""
+    with TicketMySQL(engine) as database:
+        yield database
+
+
 # -- ticket databases
 
 
@@ -61,20 +68,18 @@ def test_the_two_databases_are_two_servers(mysql_pair: MySQLPair) -> None:
     assert len({database.execute(f"SELECT @@{variable}")[0] for database in mysql_pair}) == 2
 
 
-def test_a_database_that_is_killed_or_stopped_comes_back_with_its_tickets(own_pair: MySQLPair) -> None:
-    odd, even = own_pair
-    first = draw(odd)
-    odd.kill()
-    assert not odd.running
+def test_a_database_that_is_killed_or_stopped_comes_back_with_its_tickets(database: TicketMySQL) -> None:
+    first = draw(database)
+    database.kill()
+    assert not database.running
     with pytest.raises(pymysql.MySQLError):
-        draw(odd)
-    assert draw(even) == 2
-    odd.restart()
-    assert draw(odd) > first
-    odd.restart(offset_flags=False)
-    assert odd.execute("SELECT @@global.auto_increment_increment") == [(1,)]
-    odd.stop()
-    odd.stop()
+        draw(database)
+    database.restart()
+    assert draw(database) > first
+    database.restart(offset_flags=False)
+    assert database.execute("SELECT @@global.auto_increment_increment") == [(1,)]
+    database.stop()
+    database.stop()
 
 
 def test_a_frozen_database_says_nothing_until_it_is_thawed(own_pair: MySQLPair) -> None:
@@ -95,20 +100,19 @@ def test_a_frozen_database_says_nothing_until_it_is_thawed(own_pair: MySQLPair) 
 
 
 def test_a_data_directory_put_back_has_forgotten_what_came_after_and_an_empty_server_everything(
-    own_pair: MySQLPair,
+    database: TicketMySQL,
 ) -> None:
-    odd = own_pair.odd
-    assert draw(odd) == 1
-    saved = odd.save_data_directory()
-    assert [draw(odd), draw(odd)] == [3, 5]
-    odd.kill()
-    odd.restore_data_directory(saved)
-    odd.restart()
-    assert draw(odd) == 3
-    odd.wipe()
-    odd.restart()
-    assert odd.execute("SHOW TABLES") == []
-    assert odd.execute("SELECT @@auto_increment_increment, @@auto_increment_offset") == [(2, 1)]
+    assert draw(database) == 1
+    saved = database.save_data_directory()
+    assert [draw(database), draw(database)] == [3, 5]
+    database.kill()
+    database.restore_data_directory(saved)
+    database.restart()
+    assert draw(database) == 3
+    database.wipe()
+    database.restart()
+    assert database.execute("SHOW TABLES") == []
+    assert database.execute("SELECT @@auto_increment_increment, @@auto_increment_offset") == [(2, 1)]
 
 
 def test_a_locked_table_holds_up_its_draws_alone(mysql_pair: MySQLPair, fresh_schema: Schema) -> None:
@@ -172,7 +176,7 @@ def proxy(mysql_pair: MySQLPair) -> Iterator[FaultyProxy]:
         yield proxy
 
 
-def through(proxy: FaultyProxy, schema: Schema, timeout: float = 0.5) -> Any:
+def through(proxy: FaultyProxy, schema: Schema, timeout: float = 2) -> Any:
     """A connection to the database behind the proxy."""
     return pymysql.connect(
         host="127.0.0.1",
@@ -187,7 +191,7 @@ def through(proxy: FaultyProxy, schema: Schema, timeout: float = 0.5) -> Any:
 
 
 def test_a_proxy_without_a_fault_passes_everything(proxy: FaultyProxy, fresh_schema: Schema) -> None:
-    with contextlib.closing(through(proxy, fresh_schema, 5)) as connection:
+    with contextlib.closing(through(proxy, fresh_schema, 10)) as connection:
         run(connection, REPLACE)
         assert run(connection, "SELECT LENGTH(%s)", ["x" * 1_000_000]) == [(1_000_000,)]
         assert run(connection, "SELECT REPEAT('y', 1000000)") == [("y" * 1_000_000,)]
@@ -198,12 +202,12 @@ def test_a_proxy_without_a_fault_passes_everything(proxy: FaultyProxy, fresh_sch
 def test_a_proxy_that_refuses_is_refused_and_resets_what_was_open(proxy: FaultyProxy, fresh_schema: Schema) -> None:
     with contextlib.closing(through(proxy, fresh_schema)) as connection:
         proxy.refuse()
-        with pytest.raises(pymysql.MySQLError, match=r"2013|reset|Lost"):
+        with pytest.raises(pymysql.MySQLError):
             run(connection, "SELECT 1")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", proxy.port), timeout=5)
     proxy.restore()
-    through(proxy, fresh_schema, 5).close()
+    through(proxy, fresh_schema, 10).close()
 
 
 def test_a_proxy_that_resets_on_connect_lets_established_connections_live(
@@ -223,7 +227,7 @@ def test_a_cut_resets_established_connections_once(proxy: FaultyProxy, fresh_sch
         assert proxy.cut() == 1
         with pytest.raises(ConnectionResetError):
             stranger.recv(1)
-    with contextlib.closing(through(proxy, fresh_schema, 5)) as connection:
+    with contextlib.closing(through(proxy, fresh_schema, 10)) as connection:
         assert run(connection, "SELECT 1") == [(1,)]
 
 
@@ -279,15 +283,15 @@ def test_a_request_that_is_dropped_draws_nothing(
 
 
 def test_a_delayed_reply_comes_after_its_delay(proxy: FaultyProxy, fresh_schema: Schema) -> None:
-    with contextlib.closing(through(proxy, fresh_schema, 5)) as connection:
-        proxy.delay(0.3)
+    with contextlib.closing(through(proxy, fresh_schema, 10)) as connection:
+        proxy.delay(1)
         began = time.monotonic()
         run(connection, REPLACE)
-        assert 0.3 <= time.monotonic() - began < 3
+        assert time.monotonic() - began >= 1
         proxy.restore()
         began = time.monotonic()
         run(connection, REPLACE)
-        assert time.monotonic() - began < 0.3
+        assert time.monotonic() - began < 1
 
 
 def test_ports_are_free_and_never_given_twice() -> None:

@@ -32,7 +32,7 @@ def a_server(behave: Behave) -> Iterator[tuple[str, int]]:
                     break
                 body = json.dumps(answer[1]).encode()
                 writer.write(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (answer[0], len(body), body))
-        except (asyncio.IncompleteReadError, ConnectionResetError):
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionResetError):
             pass
         finally:
             writer.transport.abort()
