@@ -45,6 +45,7 @@ def _run(
     stage: Stage, options: argparse.Namespace, chosen: Sequence[Case], with_memory: bool, progress: runner.Progress
 ) -> int:
     million = 100_000 if options.quick else 1_000_000
+    warning = machine.busy()
     engine = stage.engine
     facts = Facts(
         engine=f"{'MariaDB' if engine.is_mariadb else 'MySQL'} {engine.version}",
@@ -54,7 +55,10 @@ def _run(
         seconds=options.seconds,
         hardware=machine.hardware(stage.directory),
         versions=machine.versions(),
+        warning=warning,
     )
+    if warning:
+        progress.say(warning)
     took = (len(chosen) * (options.seconds * options.rounds + 1) + (60 if with_memory else 0)) * 1.15
     progress.say(f"{facts.engine}; {len(chosen)} cases, about {max(1, round(took / 60))} min")
     rows = runner.run(stage, chosen, options.seconds, options.rounds, progress)

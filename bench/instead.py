@@ -54,7 +54,7 @@ class Redis:
             stderr=directory / "log",
         )
         self._rate = 0.0
-        wait_until(self._answers, 20, "Redis to start")
+        wait_until(self._answers, 60, "Redis to start")
 
     def _answers(self) -> bool:
         if not self.process.running:
@@ -126,7 +126,7 @@ class PostgreSQL:
         self._setup = [psql, *self._where, "-d", "postgres", "-c", "CREATE SEQUENCE IF NOT EXISTS tickets"]
         self._script = directory / "nextval.sql"
         self._script.write_text("SELECT nextval('tickets');\n", encoding="ascii")
-        wait_until(self._answers, 30, "PostgreSQL to start")
+        wait_until(self._answers, 60, "PostgreSQL to start")
 
     def _answers(self) -> bool:
         if not self.process.running:

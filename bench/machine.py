@@ -25,6 +25,14 @@ def hardware(directory: Path) -> dict[str, str]:
     }
 
 
+def busy() -> str:
+    """A warning where the machine does something else already; else nothing."""
+    load = os.getloadavg()[0]
+    if load < 0.5 * (os.cpu_count() or 1):
+        return ""
+    return f"The machine was busy when this began (load average {load:.1f}): distrust these figures."
+
+
 def versions() -> dict[str, str]:
     """The programs and packages at work."""
     found = {"Python": platform.python_version()}

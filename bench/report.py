@@ -43,6 +43,7 @@ def markdown(
         "",
         f"![Tickets a second, and what was asked]({plot})",
         "",
+        *([f"**{facts.warning}**", ""] if facts.warning else []),
         "## What it has to show",
         "",
         "| measure | measured | asked | met | round by round |",

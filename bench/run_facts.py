@@ -14,3 +14,4 @@ class Facts:
     seconds: int
     hardware: dict[str, str]
     versions: dict[str, str]
+    warning: str

@@ -31,7 +31,11 @@ class WebServer:
             env=own | {key: value.replace("{port}", port) for key, value in env.items()},
         )
         self._url = f"http://127.0.0.1:{port}{path}"
-        wait_until(self._ready, 60, f"{name} to start ({self._log})")
+        try:
+            wait_until(self._ready, 60, f"{name} to start")
+        except BaseException:
+            self.process.kill()
+            raise
 
     @property
     def resident(self) -> float:

@@ -102,12 +102,13 @@ class Stage:
     def fresh_server(self) -> Iterator[WebServer]:
         """A ticket server of one's own on the two databases."""
         urls = [database.url for database in self.databases]
-        server = servers.ticket_server("fresh", self.directory / "fresh", urls)
+        directory = self.directory / "fresh"
+        shutil.rmtree(directory, ignore_errors=True)
+        server = servers.ticket_server("fresh", directory, urls)
         try:
             yield server
         finally:
             server.stop()
-            shutil.rmtree(self.directory / "fresh", ignore_errors=True)
 
     def processor_seconds(self) -> Mapping[str, float]:
         """What each part, with its children that have ended, has used of the processors; what asks is `client`."""
