@@ -370,6 +370,8 @@ class Ledger:
         everything = read_at - all_at >= EVERYTHING_SECONDS or holder not in self._kept
         within = None if everything else read_at - last_at + OVERLAP_SECONDS
         rows = {(m.sequence, m.offset): m for m in await holder.database.marks(within)}
+        if not everything and holder not in self._kept:
+            return  # it was taken in anew meanwhile; the next probe reads everything
         kept = self._kept[holder] = rows if everything else self._kept[holder] | rows
         self._read[holder] = (read_at if everything else all_at, read_at)
         for changed in rows.values():
