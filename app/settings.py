@@ -18,11 +18,23 @@ OTHERS = frozenset(
 """Variables that begin alike and belong to the tests and the benchmark."""
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
+SECONDS = "seconds, above 0 and at most 3600"
 
 
 def _field(default: Any, wanted: str, meaning: str, **more: Any) -> Any:
     """A setting: what is wanted, for errors, and what it means, for --help."""
     return Field(default, description=meaning, json_schema_extra={"wanted": wanted}, **more)
+
+
+_SECONDS = ("request_timeout", "database_timeout", "probe_interval", "drain_seconds")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """The words of a list. One that is given and empty is a mistake: without tokens everybody may do everything."""
+    words = tuple(text.split())
+    if not words:
+        raise ValueError("nothing in it")
+    return words
 
 
 class Settings(BaseSettings):
@@ -38,15 +50,18 @@ class Settings(BaseSettings):
     database_password: SecretStr | None = _field(None, "a password", "for URLs that name a user without a password")
     data_dir: Path = _field(Path("ticket-data"), "a folder", "where the embedded pair lives")
     increment: int | None = _field(
-        None, "a whole number, at least the number of databases", "auto_increment_increment of the databases", ge=1
+        None,
+        f"a whole number from the number of databases to {LARGEST_INCREMENT}",
+        "auto_increment_increment of the databases",
+        ge=1,
     )
     host: str = _field("127.0.0.1", "an address", "address to listen on", min_length=1)
     port: int = _field(8000, "a port, 0 to 65535", "port to listen on", ge=0, le=65535)
-    request_timeout: Seconds = _field(2.0, "seconds, above 0", "seconds after which a request is answered 503")
-    database_timeout: Seconds = _field(0.5, "seconds, above 0", "seconds for one attempt on one database")
-    probe_interval: Seconds = _field(1.0, "seconds, above 0", "seconds between looks at each database")
+    request_timeout: Seconds = _field(2.0, SECONDS, "seconds after which a request is answered 503")
+    database_timeout: Seconds = _field(0.5, SECONDS, "seconds for one attempt on one database")
+    probe_interval: Seconds = _field(1.0, SECONDS, "seconds between looks at each database")
     drain_seconds: float = _field(
-        5.0, "seconds, 0 or more", "after SIGTERM: not ready, still serving, for so long", ge=0, le=3600
+        5.0, "seconds, 0 to 3600", "after SIGTERM: not ready, still serving, for so long", ge=0, le=3600
     )
     unverified: Literal["serve", "refuse"] = _field(
         "serve", "serve or refuse", "whether a database may draw while no other can be asked for its high-water marks"
@@ -73,12 +88,19 @@ class Settings(BaseSettings):
     def _read_urls(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        return tuple(DatabaseURL.parse(text) for text in value.replace(",", " ").split())
+        return tuple(DatabaseURL.parse(text) for text in _words(value.replace(",", " ")))
 
     @field_validator("tokens", "admin_tokens", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        return tuple(value.split()) if isinstance(value, str) else value
+        return _words(value) if isinstance(value, str) else value
+
+    @field_validator("port", "increment", *_SECONDS, mode="before")
+    @classmethod
+    def _digits(cls, value: Any) -> Any:
+        if isinstance(value, str) and "_" in value:
+            raise ValueError("Python's own way to write a number")
+        return value
 
     @field_validator("log_level", "unverified", "log_format", mode="before")
     @classmethod
@@ -155,7 +177,7 @@ def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
         flag = (flags or {}).get(name)
         if flag is not None:
             named[name] = flag.flag
-            given[name] = _contents(flag.flag, flag.value) if name in SECRETS else flag.value
+            given[name] = _contents(flag.flag, flag.value) if name in SECRETS else flag.value.strip()
             continue
         direct, file = environment.get(variable) or None, environment.get(variable + "_FILE") or None
         if direct is not None and file is not None:
@@ -163,7 +185,7 @@ def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
         named[name] = variable if file is None else variable + "_FILE"
         value = direct if file is None else _contents(variable + "_FILE", file)
         if value:
-            given[name] = value
+            given[name] = value if name == "database_password" else value.strip()
     try:
         settings = Settings.model_validate(given)
         _ = [url.ssl_context() for url in settings.urls]
@@ -195,9 +217,12 @@ def _wanted(name: str) -> str:
 
 def _contents(variable: str, path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise SettingsError(
             f"{variable}: the file {path} cannot be read ({reason}); wanted a file with the value"
         ) from error
+    if not text.strip():
+        raise SettingsError(f"{variable}: the file {path} is empty; wanted a file with the value")
+    return text

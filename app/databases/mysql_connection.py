@@ -85,7 +85,8 @@ class MySQLConnection:
             host=url.host,
             port=url.port,
             user=url.user,
-            password=url.password or "",
+            # the driver encodes it as Latin-1; the server compares the bytes of UTF-8
+            password=(url.password or "").encode().decode("latin-1"),
             db=url.database,
             charset="utf8mb4",
             autocommit=None,

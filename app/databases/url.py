@@ -67,9 +67,12 @@ class DatabaseURL:
         """Read one URL; raise SettingsError, which says what is wrong and never repeats the URL, if it is not one."""
         try:
             parts = urlsplit(text)
-            host, port = parts.hostname, parts.port or 3306
+            host, port = parts.hostname, parts.port
         except ValueError:
             raise SettingsError("the host or port of a URL cannot be read") from None
+        port = 3306 if port is None else port
+        if port == 0:
+            raise SettingsError("the port of a URL cannot be 0")
         if parts.scheme != "mysql":
             raise SettingsError("a URL has to begin with mysql://")
         if not host or not parts.username:

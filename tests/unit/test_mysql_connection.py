@@ -1,0 +1,175 @@
+"""What a server says of itself, held against what is expected; and the driver's errors in our words."""
+
+import ssl
+from typing import Any
+
+import pymysql.err
+import pytest
+
+from app.databases.mysql_connection import (
+    MySQLConnection,
+    ServerFacts,
+    _check_version,
+    _durability,
+    code_of,
+    translate,
+)
+from app.databases.mysql_inspection import _mend_keys
+from app.databases.other_tables import _last_counted
+from app.databases.url import DatabaseURL
+from app.errors import (
+    ColumnExhausted,
+    SequenceMissing,
+    SequenceUnavailable,
+    TicketDatabaseBusy,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
+
+
+@pytest.mark.parametrize("version", ["8.0.11", "8.4.3-log", "9.7.4", "9.7.4-2", "10.0.1"])
+def test_mysql_that_is_new_enough(version: str) -> None:
+    _check_version(version, mariadb=False)
+
+
+@pytest.mark.parametrize(
+    "version",
+    ["10.6.0-MariaDB", "10.11.19-MariaDB-0+deb12u1", "5.5.5-10.6.12-MariaDB-log", "11.4.2-MariaDB", "12.0.1-MariaDB"],
+)
+def test_mariadb_that_is_new_enough(version: str) -> None:
+    _check_version(version, mariadb=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "mariadb", "says"),
+    [
+        ("5.7.44-log", False, "is MySQL 5.7, wanted 8.0 or later"),
+        ("5.1.73", False, "is MySQL 5.1, wanted 8.0"),
+        ("10.5.23-MariaDB", True, "is MariaDB 10.5, wanted 10.6 or later"),
+        ("5.5.5-10.2.44-MariaDB", True, "is MariaDB 10.2, wanted 10.6"),
+        ("nonsense", False, "is MySQL 0.0, wanted 8.0"),
+    ],
+)
+def test_an_old_one_is_refused_with_a_line_that_says_why(version: str, mariadb: bool, says: str) -> None:
+    with pytest.raises(TicketDatabaseMisconfigured) as caught:
+        _check_version(version, mariadb=mariadb)
+    assert str(caught.value).startswith(says)
+    assert "forgets its counters in a crash" in str(caught.value)
+
+
+def test_durability_settings() -> None:
+    assert _durability({"innodb_flush_log_at_trx_commit": "1", "log_bin": "OFF", "sync_binlog": "0"}) == []
+    assert _durability({"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1"}) == []
+    assert len(_durability({"innodb_flush_log_at_trx_commit": "2", "log_bin": "ON", "sync_binlog": "0"})) == 2
+
+
+def facts(**changed: Any) -> ServerFacts:
+    given: dict[str, Any] = {
+        "mariadb": False,
+        "version": "9.7.4",
+        "identity": "me",
+        "incarnation": "1",
+        "increment": 2,
+        "offset": 1,
+        "autoinc_lock_mode": 2,
+        "durability": (),
+        "now": 0.0,
+        "tls": False,
+    }
+    return ServerFacts(**given | changed)
+
+
+@pytest.mark.parametrize(
+    ("query", "changed", "says"),
+    [
+        ("", {"increment": 1}, "has auto_increment_increment=1, wanted 2"),
+        ("", {"offset": 2}, "has auto_increment_offset=2, wanted 1"),
+        ("?ssl-mode=REQUIRED", {}, "does not use TLS, which ssl-mode=REQUIRED asks for"),
+    ],
+)
+async def test_a_server_that_is_not_what_it_should_be(query: str, changed: dict[str, Any], says: str) -> None:
+    connection = MySQLConnection(DatabaseURL.parse(f"mysql://u@h/d{query}"), 2, 1, None)
+    with pytest.raises(TicketDatabaseMisconfigured, match=says):
+        connection._hold(facts(**changed))
+
+
+async def test_a_server_that_is_as_it_should_be() -> None:
+    MySQLConnection(DatabaseURL.parse("mysql://u@h/d"), 2, 1, None)._hold(facts())
+    MySQLConnection(DatabaseURL.parse("mysql://u@h/d?ssl-mode=REQUIRED"), 2, 1, None)._hold(facts(tls=True))
+
+
+async def test_a_password_goes_out_in_utf8() -> None:
+    connection = MySQLConnection(DatabaseURL.parse("mysql://u:p%C3%BC%E2%82%AC@h/d"), 2, 1, None)
+    assert connection._driver._password.encode("latin-1") == "pü€".encode()
+    assert "ü" not in repr(connection)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (pymysql.err.OperationalError(1213, "Deadlock found"), TicketDatabaseBusy, "deadlock"),
+        (pymysql.err.OperationalError(1205, "Lock wait"), TicketDatabaseBusy, "lock"),
+        (
+            pymysql.err.OperationalError(1045, "Access denied for 'u'@'h'"),
+            TicketDatabaseUnavailable,
+            "refuses the user",
+        ),
+        (pymysql.err.OperationalError(2003, "Can't connect"), TicketDatabaseUnavailable, "refuses connections"),
+        (pymysql.err.OperationalError(1290, "--read-only"), TicketDatabaseUnavailable, "read-only"),
+        (pymysql.err.ProgrammingError(1146, "Table 't' does not exist"), SequenceMissing, "no table"),
+        (pymysql.err.OperationalError(1467, "autoinc"), ColumnExhausted, "further id"),
+        (pymysql.err.InternalError(1932, "gone"), SequenceUnavailable, "damaged"),
+        (pymysql.err.OperationalError(9999, "secret text"), TicketDatabaseUnavailable, "error 9999"),
+        (pymysql.err.InternalError("Packet sequence number wrong"), TicketDatabaseUnavailable, "broke"),
+        (TimeoutError(), TicketDatabaseUnavailable, "in time"),
+        (ssl.SSLError("bad certificate"), TicketDatabaseUnavailable, "TLS"),
+        (ConnectionResetError(), TicketDatabaseUnavailable, "broke"),
+        (IndexError("x"), TicketDatabaseUnavailable, "nonsense"),
+    ],
+)
+def test_errors_in_our_own_words(error: Exception, kind: type[Exception], says: str) -> None:
+    found = translate(error)
+    assert type(found) is kind
+    assert says in str(found)
+    assert not any(str(part) in str(found) for part in error.args if isinstance(part, str))
+
+
+def test_the_code_behind_one_of_our_errors() -> None:
+    ours = TicketDatabaseUnavailable()
+    assert code_of(ours) is None
+    ours.__cause__ = pymysql.err.OperationalError(1045, "no")
+    assert code_of(ours) == 1045
+
+
+@pytest.mark.parametrize(
+    ("keys", "statement"),
+    [
+        ([("PRIMARY", True, ["stub"]), ("id", False, ["id"])], None),
+        (
+            [("PRIMARY", True, ["id"]), ("stub", True, ["stub"])],
+            "ALTER TABLE `t` DROP PRIMARY KEY, DROP KEY `stub`, ADD PRIMARY KEY (stub), ADD KEY id (id)",
+        ),
+        (
+            [("x", True, ["id"]), ("a`b", True, ["stub"])],
+            "ALTER TABLE `t` DROP KEY `a``b`, ADD PRIMARY KEY (stub)",
+        ),
+    ],
+)
+def test_the_statement_that_mends_the_keys(keys: list[tuple[str, bool, list[str]]], statement: str | None) -> None:
+    assert _mend_keys("`t`", keys) == statement
+
+
+@pytest.mark.parametrize(
+    ("definition", "last"),
+    [
+        ("CREATE TABLE `t` (\n  `id` int NOT NULL AUTO_INCREMENT,\n) ENGINE=InnoDB AUTO_INCREMENT=51 DEFAULT", 50),
+        ("CREATE TABLE `t` (\n  `id` int NOT NULL AUTO_INCREMENT,\n) ENGINE=InnoDB DEFAULT CHARSET=latin1", 0),
+        ("CREATE TABLE `t` (\n  `id` int,\n  `n` int AUTO_INCREMENT\n) ENGINE=InnoDB AUTO_INCREMENT=51", 0),
+        (
+            "CREATE TABLE `t` (\n  `id` int AUTO_INCREMENT\n) ENGINE=MyISAM COMMENT='\\n) ENGINE=x AUTO_INCREMENT=9'",
+            0,
+        ),
+    ],
+)
+def test_what_a_counter_has_given(definition: str, last: int) -> None:
+    assert _last_counted(definition, "id") == last

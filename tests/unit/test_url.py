@@ -1,0 +1,128 @@
+"""URLs of ticket databases, and of the table that a bump starts from."""
+
+import ssl
+
+import pytest
+
+from app.databases.other_tables import Column
+from app.databases.url import DatabaseURL, SslMode
+from app.errors import SettingsError
+
+SECRET = "s3cret-never-shown"
+
+
+def test_a_plain_url() -> None:
+    url = DatabaseURL.parse(f"mysql://tickets:{SECRET}@db1.example/tickets")
+    assert (url.host, url.port, url.user, url.database, url.password) == (
+        "db1.example",
+        3306,
+        "tickets",
+        "tickets",
+        SECRET,
+    )
+    assert url.name == "db1.example:3306"
+    assert url.ssl_mode is SslMode.PREFERRED
+    assert not url.wants_tls
+
+
+def test_percent_encoding_and_odd_passwords() -> None:
+    url = DatabaseURL.parse("mysql://us%40er:p%2Fa%23s%25s%20%C3%BC@h:3307/my%2Ddb")
+    assert (url.user, url.password, url.database) == ("us@er", "p/a#s%s ü", "my-db")
+    assert DatabaseURL.parse("mysql://u:a@b@h/d").password == "a@b"
+    assert DatabaseURL.parse("mysql://u:@h/d", "default").password == ""
+    assert DatabaseURL.parse("mysql://u@h/d", "default").password == "default"
+
+
+def test_an_ipv6_address_is_named_in_brackets() -> None:
+    url = DatabaseURL.parse("mysql://u@[::1]:3307/d")
+    assert (url.host, url.port, url.name) == ("::1", 3307, "[::1]:3307")
+
+
+@pytest.mark.parametrize(
+    ("mode", "verifies", "checks_the_name"),
+    [
+        ("preferred", False, False),
+        ("REQUIRED", False, False),
+        ("VERIFY_CA", True, False),
+        ("VERIFY_IDENTITY", True, True),
+    ],
+)
+def test_ssl_modes_mean_what_mysql_means(mode: str, verifies: bool, checks_the_name: bool) -> None:
+    url = DatabaseURL.parse(f"mysql://u@h/d?ssl-mode={mode}")
+    context = url.ssl_context()
+    assert context is not None
+    assert (context.verify_mode is ssl.CERT_REQUIRED) == verifies
+    assert context.check_hostname == checks_the_name
+    assert url.wants_tls == (mode != "preferred")
+
+
+def test_ssl_mode_disabled_is_plain_text() -> None:
+    assert DatabaseURL.parse("mysql://u@h/d?ssl-mode=DISABLED").ssl_context() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "begin with mysql://"),
+        (f"postgres://u:{SECRET}@h/d", "begin with mysql://"),
+        (f"mysql://:{SECRET}@h/d", "name a user and a host"),
+        ("mysql://h/d", "name a user and a host"),
+        (f"mysql://u:{SECRET}@:3306/d", "name a user and a host"),
+        (f"mysql://u:{SECRET}@h:99999/d", "host or port"),
+        (f"mysql://u:{SECRET}@h:0/d", "cannot be 0"),
+        (f"mysql://u:{SECRET}@[::1/d", "host or port"),
+        (f"mysql://u:{SECRET}@h", "one database"),
+        (f"mysql://u:{SECRET}@h/", "one database"),
+        (f"mysql://u:{SECRET}@h/a/b", "one database"),
+        (f"mysql://u:{SECRET}@h/d#f", "'#'"),
+        (f"mysql://u:{SECRET}@h/d?charset=utf8", "charset"),
+        (f"mysql://u:{SECRET}@h/d?ssl-mode=YES", "ssl-mode YES"),
+    ],
+)
+def test_what_is_no_url_says_so_and_keeps_the_secret(text: str, says: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        DatabaseURL.parse(text)
+    assert says in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_files_that_are_no_certificates() -> None:
+    with pytest.raises(SettingsError, match="TLS files of h:3306 cannot be used: No such file"):
+        DatabaseURL.parse("mysql://u@h/d?ssl-mode=VERIFY_CA&ssl-ca=/nowhere").ssl_context()
+    with pytest.raises(SettingsError, match="TLS files of h:3306 cannot be used"):
+        DatabaseURL.parse(f"mysql://u@h/d?ssl-ca={__file__}").ssl_context()
+
+
+def test_a_repr_has_no_password() -> None:
+    assert SECRET not in repr(DatabaseURL.parse(f"mysql://u:{SECRET}@h/d?ssl-key=/{SECRET}"))
+
+
+# --- the table that a bump starts from -----------------------------------------------------------------------------
+
+
+def test_a_column() -> None:
+    column = Column.parse(f"mysql://u:{SECRET}@h:3307/shop/old%20photos.id?ssl-mode=REQUIRED")
+    assert (column.url.database, column.table, column.column) == ("shop", "old photos", "id")
+    assert column.url.wants_tls
+    assert column.name == "h:3307/shop/old photos.id"
+    assert Column.parse(f"mysql://u:{SECRET}@h/shop/photos.id", "from a file").url.password == "from a file"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"mysql://u:{SECRET}@h/photos.id",
+        f"mysql://u:{SECRET}@h/shop/photos",
+        f"mysql://u:{SECRET}@h/shop/.id",
+        f"mysql://u:{SECRET}@h/shop/photos.",
+        f"mysql://u:{SECRET}@h/a/b/photos.id",
+        f"mysql://u:{SECRET}@h:x/shop/photos.id",
+        f"postgres://u:{SECRET}@h/shop/photos.id",
+        "photos.id",
+    ],
+)
+def test_what_is_no_column_says_what_is_wanted(text: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Column.parse(text)
+    assert "wanted mysql://user:password@host:port/database/table.column" in str(caught.value)
+    assert SECRET not in str(caught.value)
