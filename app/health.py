@@ -99,9 +99,9 @@ class Health:
         """What the database says; None where it is down or not what it should be, which the ring then knows."""
         try:
             look = await member.database.look()
-            self._check_identity(member, look)
             if member.residue_of is not None:
-                await self._check_residue(member, member.residue_of)
+                look = await self._check_residue(member, member.residue_of)
+            self._check_identity(member, look)
         except TicketDatabaseMisconfigured as error:
             member.database.forget_connections()
             self._ring.quarantine(member, str(error))
@@ -118,14 +118,14 @@ class Health:
             if other.look is not None and other.look.identity == look.identity:
                 raise TicketDatabaseMisconfigured(f"is the same server as {other.name}")
 
-    async def _check_residue(self, member: Member, sequence: str) -> None:
+    async def _check_residue(self, member: Member, sequence: str) -> Look:
         """Draw once where the last id had a wrong residue, on a new connection, and drop it."""
         member.database.forget_connections()
-        await member.database.look()
+        look = await member.database.look()
         table = (await member.database.tables([sequence])).get(sequence)
         lane = self._catalog.lanes.get((sequence, member.database.offset))
         if table is None or lane is None:
-            return
+            return look
         drawn = await member.database.draw(table, 1, 0)
         try:
             lane.fence.check(drawn, 0)
@@ -133,6 +133,7 @@ class Health:
             raise WrongResidue(f"{error} (sequence {sequence})") from error
         except TicketDatabaseError as error:
             event(log, logging.DEBUG, "the residue is right", database=member.name, reason=error)
+        return look
 
     # --- into the ring ---------------------------------------------------------------------------------------------
 
@@ -195,7 +196,10 @@ class Health:
         try:
             if member.marks_trouble is not None:
                 member.database.forget_connections()
-                await member.database.look()
+                look = await member.database.look()
+                if look.incarnation != member.incarnation:  # from now on draws would be made on another one
+                    self._ring.mark_down(member, "was restarted or replaced")
+                    return
                 async with self._admission:
                     await self._bring_up_to_date(member, [m for m in self._ring.members if m.up and m is not member])
                 for lane in self._catalog.lanes.values():

@@ -82,10 +82,10 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
         await probe.execute(sql.PROBE)
         self._pool.last_answer = time.monotonic()
         self._draws.ends_only = facts.autoinc_lock_mode == 0
-        if self._pool.incarnation != facts.incarnation:
+        await self._pool.close_unused()
+        if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
             self._pool.incarnation = facts.incarnation
             self._pool.drop_idle()
-        await self._pool.close_unused()
         return Look(
             incarnation=facts.incarnation,
             identity=facts.identity,
