@@ -40,6 +40,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
         self._pool = MySQLPool(url, offset, increment, timeout)
         self._draws = DrawQueue(self._pool, offset, increment, on_retry)
         self._probe: MySQLConnection | None = None
+        self._looking = asyncio.Lock()
         self._layout_warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -57,7 +58,8 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
     async def look(self) -> Look:
         """See TicketDatabase.look."""
         try:
-            async with asyncio.timeout(self._timeout):
+            # one at a time: the probe loop of another database may look at this one too, on the same connection
+            async with asyncio.timeout(self._timeout), self._looking:
                 return await self._look()
         except TimeoutError as error:
             self._drop_probe()
