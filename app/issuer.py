@@ -56,7 +56,8 @@ class TicketIssuer:
                     raise OutOfTime
             self._raise_if_exhausted(entry, count if whole else 1)
             if not self._ring.take_turn(entry.rotation):
-                if not await self._ring.wait_for_change(deadline - time):
+                expected = any(lane.about_to_be_tried for lane in entry.rotation.lanes)
+                if not await self._ring.wait_for_change(deadline - time, expected=expected):
                     raise NoTicketDatabase(f"no ticket database can draw for {name} now")
             elif pause > LAST_PAUSE:
                 raise NoTicketDatabase(f"no ticket database could draw for {name} now")

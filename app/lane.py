@@ -75,7 +75,8 @@ class Lane:
 
     `token`, `mark`, `read_at` and the steps belong to the ledger. `must_rise`: the database may have gone back in this
     sequence, whatever its incarnation says. `reason`: why the lane is suspended, in words. `missing`: because the
-    database has no table for it. `largest_whole`: close to the end, the largest block that may still be there.
+    database has no table for it. `tried`: whether a suspended lane has been tried again since; requests wait for that.
+    `largest_whole`: close to the end, the largest block that may still be there.
     """
 
     def __init__(self, sequence: str, member: Member, ring: Ring, keeper: LaneKeeper, metrics: Metrics) -> None:
@@ -92,6 +93,7 @@ class Lane:
         self.stepped_at = 0.0
         self.must_rise = False
         self.missing = False
+        self.tried = False
         self.read_at = 0.0
         self.issued = 0
         self.largest_whole = member.database.largest_block
@@ -109,6 +111,11 @@ class Lane:
     @property
     def can_be_asked(self) -> bool:
         return self.state is LaneState.OPEN or self.state is LaneState.CLOSED
+
+    @property
+    def about_to_be_tried(self) -> bool:
+        """Whether it is suspended and the database, which is up, has not been asked for it since."""
+        return self.state is LaneState.SUSPENDED and not self.tried and self.member.up
 
     @property
     def waiting(self) -> bool:
@@ -161,13 +168,16 @@ class Lane:
             else:
                 self._hand_out(batch, drawn)
             self._under_way = ()
+        self._pump_task = None  # here, not when the task is known to be done: who asks in between begins another
 
     def _pump_ended(self, task: "asyncio.Task[None]") -> None:
-        self._pump_task = None
-        self._under_way = ()
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
             event(log, logging.ERROR, "a lane met an unknown error", exc_info=error, sequence=self.sequence)
-        self.send_on()
+        if error is not None or task.cancelled():
+            self._pump_task = None
+            self.send_on()
+            self._under_way = ()
 
     def _next_batch(self) -> tuple[list[_Waiter], int]:
         """As many of those who wait as one statement can serve."""
@@ -291,6 +301,7 @@ class Lane:
         self.must_rise |= must_rise
         if self.state is not LaneState.SUSPENDED:
             event(log, logging.WARNING, "suspended", sequence=self.sequence, database=self.member.name, reason=reason)
+            self.tried = False
         self.state, self.reason = LaneState.SUSPENDED, reason
         self._ring.lanes_changed()
         self.send_on()
@@ -321,7 +332,10 @@ class Lane:
         self._ring.lanes_changed()
 
     def recovery_failed(self, error: TicketDatabaseError) -> None:
-        """Stay suspended, or take the state that the error calls for."""
+        """Stay suspended, or take the state that the error calls for; whoever waited for it can go on."""
+        if not self.tried:
+            self.tried = True
+            self._ring.lanes_changed()
         if isinstance(error, ColumnExhausted | TicketDatabaseMisconfigured):
             self.report(error)
             return

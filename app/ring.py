@@ -155,9 +155,12 @@ class Ring:
             member.settled = True
             self._wake_waiters()
 
-    async def wait_for_change(self, seconds: float) -> bool:
-        """Wait until a state changes, or so many seconds; false if no database is about to be looked at."""
-        if all(member.settled or member.up for member in self.members):
+    async def wait_for_change(self, seconds: float, *, expected: bool = False) -> bool:
+        """Wait until a state changes, or so many seconds; false if no database is about to be looked at.
+
+        `expected`: a change of a lane is to be expected, whatever the databases' states.
+        """
+        if not expected and all(member.settled or member.up for member in self.members):
             return False
         try:
             async with asyncio.timeout(seconds):
