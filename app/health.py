@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 LISTING_SECONDS = 5.0
 """How often a database's tables are listed."""
+HURRY_SECONDS = 0.25
+"""Seconds between looks while no database is up."""
 RECOVERIES = 8
 """How many suspended lanes of one database are tried at a time."""
 
@@ -71,7 +73,8 @@ class Health:
     async def _loop(self, member: Member) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._interval):
+                # with none up every request is waiting for the first that comes
+                async with asyncio.timeout(self._interval if self._ring.any_up else min(self._interval, HURRY_SECONDS)):
                     await member.wake.wait()
             except TimeoutError:
                 pass

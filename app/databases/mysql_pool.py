@@ -5,9 +5,12 @@ ask: draws (`mysql_draws`), questions (`question`), and the probe.
 """
 
 import asyncio
+import ipaddress
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from app.databases.mysql_connection import MySQLConnection, ServerFacts, opened
 from app.databases.url import DatabaseURL
@@ -41,6 +44,7 @@ class MySQLPool:
         self._idle: list[MySQLConnection] = []
         self._about_tables = asyncio.Semaphore(QUESTIONS_AT_ONCE)
         self._about_marks = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+        self._look_up: asyncio.Future[list[Any]] | None = None
         self._closed = False
 
     async def connect(self, *, anybody: bool = False) -> MySQLConnection:
@@ -50,6 +54,7 @@ class MySQLPool:
         """
         if self._closed:
             raise TicketDatabaseUnavailable("is being left")
+        await self._wait_for_name()
         self.open += 1
         try:
             connection = await opened(self._url, self._increment, self._offset, self._context, self.timeout)
@@ -60,6 +65,24 @@ class MySQLPool:
             self.discard(connection)
             raise TicketDatabaseUnavailable("was restarted or replaced")
         return connection
+
+    async def _wait_for_name(self) -> None:
+        """Wait until the host's name resolves, before the driver looks it up.
+
+        Look-ups run in a few threads that all databases share: those of a name that does not resolve must not take
+        them all, so there is one at a time.
+        """
+        if _is_address(self._url.host):
+            return
+        if self._look_up is None or self._look_up.done():
+            look_up = asyncio.get_running_loop().getaddrinfo(self._url.host, self._url.port, type=socket.SOCK_STREAM)
+            self._look_up = asyncio.ensure_future(look_up)
+            self._look_up.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            async with asyncio.timeout(self.timeout):
+                await asyncio.shield(self._look_up)
+        except OSError as error:  # a timeout is one, too
+            raise TicketDatabaseUnavailable("has a name that does not resolve") from error
 
     def _fits(self, facts: ServerFacts | None) -> bool:
         return facts is not None and facts.incarnation == self.incarnation
@@ -145,3 +168,11 @@ class MySQLPool:
                     await connection.say_goodbye()
             except TimeoutError:
                 connection.drop()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
