@@ -152,7 +152,13 @@ class Health:
 
     async def _admit(self, found: Iterable[tuple[Member, Look]]) -> None:
         """Bring their ledgers up to date, and what those that are up keep of them; then take all of them in at once."""
-        coming = dict(found)
+        coming: dict[Member, Look] = {}
+        for member, look in sorted(found, key=lambda each: each[0].database.offset):
+            twin = next((other for other, seen in coming.items() if seen.identity == look.identity), None)
+            if twin is None:
+                coming[member] = look
+            else:
+                self._ring.quarantine(member, f"is the same server as {twin.name}")
         for member, look in coming.items():
             member.incarnation = look.incarnation
             self._close_lanes(member)
