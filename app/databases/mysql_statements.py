@@ -84,6 +84,16 @@ def draw(table: str, rows: int) -> str:
     return f"REPLACE INTO `{table}` (stub) VALUES {_values(rows)}"  # noqa: S608 - a validated name
 
 
+def _start(after: int, wide: int, increment: int, offset: int) -> int:
+    """The session's offset that makes a block begin at the first id of this database above `after`.
+
+    `after` may be any number (a bump's, the counter of a table just opened), so it says nothing of the residue: taken
+    from it, the block would lie on another database's ids.
+    """
+    first = after + 1 + (offset - after - 1) % increment
+    return first % wide or wide
+
+
 def draw_block(table: str, size: int, after: int, increment: int, offset: int) -> str:
     """Draws a block of `size` ids and then one ordinary id above it, in one transaction.
 
@@ -93,7 +103,7 @@ def draw_block(table: str, size: int, after: int, increment: int, offset: int) -
     carry the ids.
     """
     wide = size * increment
-    start = (after + increment if after else offset) % wide or wide
+    start = _start(after, wide, increment, offset)
     return (
         f"SET SESSION auto_increment_increment = {wide}, auto_increment_offset = {start};"
         f"BEGIN;{draw(table, 1)};"
@@ -109,7 +119,7 @@ def draw_ends(table: str, size: int, after: int, increment: int, offset: int) ->
     results; the second carries the first id.
     """
     wide = (size - 1) * increment
-    start = (after + increment if after else offset) % wide or wide
+    start = _start(after, wide, increment, offset)
     return (
         f"SET SESSION auto_increment_increment = {wide}, auto_increment_offset = {start};"
         f"{draw(table, 2)};"
