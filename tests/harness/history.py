@@ -77,7 +77,7 @@ def duplicates(history: Iterable[Answer], increment: int = 2) -> list[Violation]
     """Tickets that were handed out more than once."""
     by_database: dict[tuple[str, int], list[_Run]] = defaultdict(list)
     for answer in history:
-        for run in _runs(answer, increment):
+        for run in runs_of(answer, increment):
             by_database[answer.sequence, run.first % increment].append(run)
     found = []
     for (sequence, _), runs in by_database.items():
@@ -136,7 +136,7 @@ def disorder(history: Iterable[Answer], increment: int = 2) -> list[Violation]:
     groups: dict[tuple[str, str, int], list[_Run]] = defaultdict(list)
     for answer in history:
         spans: dict[int, _Run] = {}
-        for run in _runs(answer, increment):
+        for run in runs_of(answer, increment):
             residue = run.first % increment
             span = spans.get(residue, run)
             spans[residue] = _Run(min(run.first, span.first), max(run.last, span.last), answer)
@@ -204,7 +204,7 @@ def _malformed(answer: Answer, what: str) -> Violation:
     return Violation("malformed", answer.sequence, f"{what}, from {answer.server}", (answer,))
 
 
-def _runs(answer: Answer, increment: int) -> Iterator[_Run]:
+def runs_of(answer: Answer, increment: int) -> Iterator[_Run]:
     """The answer's ids as runs of one residue each, in steps of the increment."""
     ids = answer.ids
     if isinstance(ids, range) and ids and ids.step == increment:

@@ -16,7 +16,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -116,10 +116,11 @@ class Load:
         hop: int = 1,
         headers: str = "",
         seed: int = 1,
+        record: Callable[[Answer], None] | None = None,
     ) -> None:
         """`mix`: what is asked for; a bare name stands for single tickets. `pause`: seconds that a client waits between
         requests. `hop`: how many requests a client sends to one server before it goes on to the next. `headers`: more
-        header lines, each ended with CRLF.
+        header lines, each ended with CRLF. `record` takes every answer in place of `result`, which would hold them all.
         """
         self.result = Result()
         self._servers = list(servers)
@@ -132,6 +133,7 @@ class Load:
             want: f"GET {want.path} HTTP/1.1\r\nHost: tickets\r\n{headers}\r\n".encode() for want in self._mix
         }
         self._seed = seed
+        self._record = record or self.result.answers.append
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
@@ -194,7 +196,7 @@ class Load:
                 want = self._mix[0] if len(self._mix) == 1 else chance.choices(self._mix, weights)[0]
                 connection = connections.setdefault(server, _Connection(server))
                 answer = await self._ask(connection, want)
-                self.result.answers.append(answer)
+                self._record(answer)
                 if answer.status == 0:
                     connections.pop(server).close()
                     await asyncio.sleep(0.005)

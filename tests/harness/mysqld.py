@@ -213,6 +213,10 @@ class TicketMySQL:
         shutil.rmtree(self.data)
         shutil.copytree(saved, self.data)
 
+    def remove_saved(self, saved: Path) -> None:
+        """Give back the space of a saved data directory."""
+        shutil.rmtree(saved)
+
     def wipe(self, *, tables: bool = False) -> None:
         """Kill it where it runs, and put an empty server in its place: another identity, the user and the schema."""
         self.kill()

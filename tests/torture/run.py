@@ -1,0 +1,140 @@
+"""The load, the schedule, the verdict and the figures."""
+
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.harness.load import Load
+from tests.harness.tally import Tally
+from tests.torture.faults import FAULTS, Fault
+from tests.torture.stage import LONGEST_WAIT, MIX, SEQUENCES, Stage
+
+CLIENTS = 12
+LOG_SHOWN = 6000
+"""How many characters of each server's log are shown after a violation."""
+BUMP_SHARE = 0.1
+"""How often a sequence is bumped before the next fault."""
+
+
+class Torture:
+    """One run."""
+
+    def __init__(self, seconds: float, seed: int, only: Sequence[str] | None = None) -> None:
+        self.seconds = seconds
+        self.seed = seed
+        self.tally = Tally()
+        self.struck: Counter[str] = Counter()
+        self.bumps = 0
+        self._faults = [fault for fault in FAULTS if not only or fault.name in only]
+        self._chance = random.Random(seed)
+        self._now = "starting"
+        self._began = time.monotonic()
+        self._over = threading.Event()
+        self._logs: list[str] = []
+
+    def run(self) -> int:
+        """Torture, and say what came of it; the exit status."""
+        print(f"torture for {self.seconds:g} s, TORTURE_SEED={self.seed}", flush=True)
+        progress = threading.Thread(target=self._show_progress, daemon=True)
+        progress.start()
+        try:
+            with Stage(self._chance, self.tally) as stage:
+                print(f"on {stage.engine.kind} {stage.engine.version}: {stage.engine.path}", flush=True)
+                self._began = time.monotonic()
+                with Load(
+                    [server.address for server in stage.servers],
+                    clients=CLIENTS,
+                    mix=MIX,
+                    timeout=LONGEST_WAIT + 6,
+                    seed=self.seed,
+                    record=self.tally.add,
+                ):
+                    self._torture(stage)
+                if self.tally.violations:
+                    for server in (*stage.pair, *stage.servers):
+                        self._logs.append(f"the last words of {server.name}:\n{server.log_text()[-LOG_SHOWN:]}")
+        finally:
+            self._over.set()
+            progress.join()
+        self._report()
+        return 1 if self.tally.violations else 0
+
+    def _torture(self, stage: Stage) -> None:
+        time.sleep(1)
+        weights = [fault.weight for fault in self._faults]
+        to_come: list[Fault] = []
+        while time.monotonic() < self._began + self.seconds:
+            # every kind has come before the lot decides alone
+            if not self.struck:
+                to_come = self._chance.sample(self._faults, len(self._faults))
+            fault = to_come.pop() if to_come else self._chance.choices(self._faults, weights)[0]
+            self._now = fault.name
+            self.struck[fault.name] += 1
+            try:
+                fault.strike(stage)
+                stage.wait_until_well()
+                if self._chance.random() < BUMP_SHARE:
+                    self._bump(stage)
+            except TimeoutError as error:
+                self.tally.fail(f"not well again after “{fault.name}”: {error}")
+                return
+            stage.pause(0.1, 0.6)
+        self._now = "the end"
+        time.sleep(0.5)
+
+    def _bump(self, stage: Stage) -> None:
+        sequence, server = self._chance.choice(SEQUENCES), stage.a_server()
+        found = server.get(f"/sequence/{sequence}").json()
+        above = max(each["last"] or 0 for each in found["databases"]) + self._chance.randrange(1, 10_000)
+        reply = server.post(f"/sequence/{sequence}/bump", json={"above": str(above)})
+        if reply.status == 200:
+            self.tally.bumped(sequence, above, time.monotonic())
+            self.bumps += 1
+        else:
+            self.tally.fail(f"a bump of {sequence} was answered with {reply.status}: {reply.text[:300]}")
+
+    # -- what is shown
+
+    def _show_progress(self) -> None:
+        terminal = sys.stderr.isatty()
+        while not self._over.wait(0.5 if terminal else 10):
+            passed = time.monotonic() - self._began
+            line = (
+                f"{passed:5.0f} s  {self.tally.tickets:>11,} tickets  {self.struck.total():>4} faults  "
+                f"{self.tally.violations} violations  {self._now}"
+            )
+            if terminal:
+                print(f"\r{line[:110]:<110}", end="", file=sys.stderr, flush=True)
+            else:
+                print(line, file=sys.stderr, flush=True)
+        if terminal:
+            print(file=sys.stderr)
+
+    def _report(self) -> None:
+        tally = self.tally
+        if tally.longest_wait > LONGEST_WAIT:
+            tally.fail(f"a request took {tally.longest_wait:.1f} s")
+        if not tally.tickets:
+            tally.fail("not one ticket")
+        passed = time.monotonic() - self._began
+        print(f"\n{passed:.0f} s, {tally.requests:,} requests, {tally.tickets:,} tickets, {self.bumps} bumps")
+        print(f"{self.struck.total()} faults:")
+        for name, times in sorted(self.struck.items()):
+            print(f"  {times:>4}  {name}")
+        print(f"failed requests: {tally.failed.total()}{_kinds(tally.failed)}")
+        print(
+            f"failed requests of servers that were killed, stopped or frozen, or had no database: "
+            f"{tally.excused.total()}{_kinds(tally.excused)}"
+        )
+        print(f"longest wait of the others: {tally.longest_wait:.2f} s")
+        print(f"violations: {tally.violations}")
+        for words in [*tally.words, *self._logs]:
+            print(f"  {words}")
+        sys.stdout.flush()
+
+
+def _kinds(counter: Counter[str]) -> str:
+    return f" ({', '.join(f'{times} {kind}' for kind, times in counter.most_common())})" if counter else ""
