@@ -31,7 +31,7 @@ class TextFormatter(logging.Formatter):
 
 def _shown(value: object) -> str:
     text = str(value)
-    return repr(text) if not text or any(c.isspace() or c in "\"'=" for c in text) else text
+    return repr(text) if not text or not text.isprintable() or any(c in " \"'=" for c in text) else text
 
 
 class JsonFormatter(logging.Formatter):

@@ -42,12 +42,16 @@ class Problem:
     headers: tuple[tuple[str, str], ...] = ()
 
     @property
+    def title(self) -> str:
+        """What HTTP calls it."""
+        return HTTPStatus(self.status).phrase
+
+    @property
     def body(self) -> bytes:
         """The problem details as JSON."""
-        title = HTTPStatus(self.status).phrase
         detail = self.detail if len(self.detail) <= LONGEST_DETAIL else self.detail[:LONGEST_DETAIL] + "…"
         text = json.dumps(
-            {"type": "about:blank", "title": title, "status": self.status, "detail": detail}, ensure_ascii=False
+            {"type": "about:blank", "title": self.title, "status": self.status, "detail": detail}, ensure_ascii=False
         )
         return text.encode(errors="backslashreplace")  # half a surrogate pair becomes its JSON escape
 

@@ -6,6 +6,7 @@ signal ends it now.
 """
 
 import asyncio
+import ipaddress
 import logging
 import os
 import signal
@@ -15,14 +16,13 @@ from types import FrameType
 
 import uvicorn
 
+from app.connections import LimitedProtocol, allow_many, be_quiet_about_gone_clients, watch
 from app.log import event
 from app.service import Service
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
 
-HEADER_LIMIT = 16_384
-"""Bytes of request line and headers."""
 IDLE_SECONDS = 75
 """How long a connection may be idle between two requests."""
 
@@ -69,7 +69,7 @@ async def serve(settings: Settings) -> None:
         service.app,
         host=settings.host,
         port=settings.port,
-        http="httptools",
+        http=LimitedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -81,16 +81,34 @@ async def serve(settings: Settings) -> None:
         timeout_graceful_shutdown=max(1, round(settings.request_timeout + 0.5)),
     )
     server = _Uvicorn(config, service, settings.drain_seconds)
+    warn_if_open_to_all(settings)
     await service.start()
+    watcher = asyncio.create_task(watch(server.server_state.connections))
     try:
         await server.serve()
     finally:
+        watcher.cancel()
         await service.stop()
     log.info("good-bye")
+
+
+def warn_if_open_to_all(settings: Settings) -> None:
+    """Say so where anybody who reaches this machine may draw tickets and change sequences."""
+    if not (settings.tokens or settings.admin_tokens or _is_loopback(settings.host)):
+        event(log, logging.WARNING, "listens beyond loopback without TICKETS_TOKENS", host=settings.host)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def run(settings: Settings) -> None:
     """Run the ticket server on uvloop until a signal ends it."""
     import uvloop
 
+    allow_many()
+    be_quiet_about_gone_clients()
     uvloop.run(serve(settings))

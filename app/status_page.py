@@ -18,7 +18,6 @@ SHOWN = 200
 """So many sequences at the most, the busiest first."""
 _SCRIPT = asset("status.js")
 _NO_SCRIPT = '<noscript><meta http-equiv="refresh" content="5"></noscript>\n'
-_HEADLINES = {"pass": "All well", "warn": "Degraded", "fail": "Not serving"}
 _MINUTES = round(SAMPLE_SECONDS * (SAMPLES - 1) / 60)
 _YEAR = 365.25 * 86400
 _NONE = '<span class="none">–</span>'
@@ -38,10 +37,11 @@ class StatusPage:
         """The page as of now."""
         now = time.time()
         health = self._overseer.health()
+        headline = self._headline(health)
         sequences = await self._overseer.sequences()
         body = "\n".join(
             [
-                self._header(health, now),
+                self._header(health, headline, now),
                 '<main id="live">',
                 self._summary(sequences),
                 _warnings(health["warnings"]),
@@ -51,12 +51,18 @@ class StatusPage:
                 self._footer(now),
             ]
         )
-        return page(f"{_HEADLINES[health['status']]} · {self._server}", body, _SCRIPT, head=_NO_SCRIPT)
+        return page(f"{headline} · {self._server}", body, _SCRIPT, head=_NO_SCRIPT)
 
-    def _header(self, health: dict[str, Any], now: float) -> str:
-        draining = self._overseer.draining
-        headline = "Draining" if draining else _HEADLINES[health["status"]]
-        state = "warn" if draining else health["status"]
+    def _headline(self, health: dict[str, Any]) -> str:
+        if self._overseer.draining:
+            return "Draining"
+        if health["status"] == "warn":
+            away = sum(each["status"] != "up" for each in health["databases"])
+            return f"{away} of {len(health['databases'])} databases not up" if away else "Warnings"
+        return "All well" if health["status"] == "pass" else "Not serving"
+
+    def _header(self, health: dict[str, Any], headline: str, now: float) -> str:
+        state = "warn" if self._overseer.draining else health["status"]
         return (
             f'<header id="head"><h1><span class="ticket" aria-hidden="true"></span>Tickets</h1>'
             f'<p class="server"><b>{escape(self._server)}</b> <span class="soft">version {escape(VERSION)}, '
@@ -151,9 +157,13 @@ def _database(each: dict[str, Any], now: float) -> str:
 def _sequence(each: dict[str, Any], rate: Rate, now: float) -> str:
     databases = each["databases"]
     known = [on["last"] for on in databases if on["last"] is not None]
-    lasts = "".join(
-        f'<span class="last" title="{escape(on["name"])}">{_NONE if on["last"] is None else _number(on["last"])}</span>'
-        for on in databases
+    lasts = (
+        _NONE
+        if not known
+        else "".join(
+            f'<span title="{escape(on["name"])}">{_NONE if on["last"] is None else _number(on["last"])}</span>'
+            for on in databases
+        )
     )
     drift = _number(max(known) - min(known)) if len(known) > 1 else _NONE
     left = [on["headroom"] for on in databases if on["headroom"] is not None]
@@ -161,12 +171,12 @@ def _sequence(each: dict[str, Any], rate: Rate, now: float) -> str:
     return (
         f'<tr data-sequence="{name}"><th scope="row"><span class="name">{name}</span>'
         f' <span class="soft">{each["bits"]} bits</span></th>'
-        f'<td class="n" data-label="Rate here">{_rate(rate.now)}<span class="soft">/s</span></td>'
+        f'<td class="n third" data-label="Rate here">{_rate(rate.now)}<span class="soft">/s</span></td>'
         f'<td class="spark">{_sparkline(rate.history)}</td>'
         f'<td class="n" data-label="Last tickets"><span class="lasts">{lasts}</span></td>'
-        f'<td class="n" data-label="Drift">{drift}</td>'
+        f'<td class="n third" data-label="Drift">{drift}</td>'
         f'<td data-label="Headroom">{_headroom(each, max(known, default=0), left)}</td>'
-        f'<td data-label="Ends">{_end(each, left, rate, now)}</td></tr>'
+        f'<td class="third" data-label="Ends">{_end(each, left, rate, now)}</td></tr>'
     )
 
 
@@ -219,6 +229,7 @@ def _sparkline(history: Sequence[float], kind: str = "") -> str:
     return (
         f'<svg class="sparkline {kind}{flat}" viewBox="0 0 {width} {height:.0f}" preserveAspectRatio="none" role="img" '
         f'aria-label="rate of the last {_MINUTES} minutes">'
+        f'<path class="base" d="M0 {height - 1:.1f}H{width}" vector-effect="non-scaling-stroke"/>'
         f'<polygon points="{left},{height:.0f} {" ".join(points)} {right},{height:.0f}"/>'
         f'<polyline points="{" ".join(points)}" vector-effect="non-scaling-stroke"/></svg>'
     )
@@ -229,11 +240,12 @@ def _number(value: int) -> str:
 
 
 def _short(value: float) -> str:
-    """4.6 × 10¹⁸ is a number that nobody reads; so is 4611686018427387904."""
-    for power, unit in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+    """4611686018427387904 is a number that nobody reads."""
+    for power, unit in ((12, "×10¹²"), (9, " billion"), (6, " million")):
         if value >= 10**power:
-            return f"{math.floor(value / 10 ** (power - 1)) / 10:.1f} {unit}"
-    return str(round(value))
+            shown = math.floor(value / 10 ** (power - 1)) / 10
+            return f"{math.floor(value / 1e17) / 10:.1f}×10¹⁸" if shown >= 1e5 else f"{shown:,.1f}{unit}"
+    return f"{round(value):,}"
 
 
 def _rate(value: float) -> str:
