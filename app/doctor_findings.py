@@ -55,14 +55,23 @@ def one_server_twice(case: Case) -> Iterator[Finding]:
     for other in case.earlier:
         if other.seen and other.identity == case.database.identity:
             yield Finding(
-                f"is the same server as {other.name}: when it goes, both go",
-                "name another server in TICKETS_DATABASES",
+                f"is the same {'file' if other.made_for else 'server'} as {other.name}: when it goes, both go",
+                "remove the link under its name: `ticketd serve` makes the file anew"
+                if other.made_for
+                else "name another server in TICKETS_DATABASES",
             )
 
 
 def wrong_increment(case: Case) -> Iterator[Finding]:
     found = case.database
-    if found.set_increment != found.increment:
+    if found.set_increment == found.increment:
+        return
+    if found.made_for:
+        yield Finding(
+            f"was made for increment {found.set_increment}, wanted {found.increment}",
+            f"set TICKETS_INCREMENT={found.set_increment}",
+        )
+    else:
         yield Finding(
             f"has auto_increment_increment={found.set_increment}, wanted {found.increment}",
             f"set auto_increment_increment = {found.increment} in its configuration and restart it "
@@ -76,6 +85,12 @@ def wrong_offset(case: Case) -> Iterator[Finding]:
         return
     shared = [each.name for each in case.others if each.seen and each.set_offset == found.set_offset]
     beside = f", which {shared[0]} has too: both would issue the same ids" if shared else ""
+    if found.made_for:
+        yield Finding(
+            f"was made for offset {found.set_offset}, wanted {found.offset}{beside}",
+            "give the files back the names they had: odd.sqlite3 has offset 1, even.sqlite3 offset 2",
+        )
+        return
     yield Finding(
         f"has auto_increment_offset={found.set_offset}, wanted {found.offset}{beside}",
         f"set auto_increment_offset = {found.offset} in its configuration and restart it, "

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.databases.mysql import LARGEST_INCREMENT
+from app.databases.mysql_statements import LARGEST_INCREMENT
 from app.databases.url import WANTED, DatabaseURL
 from app.errors import SettingsError
 

@@ -29,7 +29,8 @@ class Inspection:
     `trouble`: why it could not be looked at (then nothing after `advice` is known), and what to do about it.
     `note`: a word for the operator about a database with which nothing is wrong. `offset` and `increment` are the ones
     wanted, `set_offset` and `set_increment` the ones found. `denied`: for each missing privilege the tables that want
-    it. `clock_off`: seconds that its clock is at least away from this machine's. `unread`: for each sequence that
+    it. `made_for`: it keeps the offset and increment that it was made for, and no server could be told others.
+    `clock_off`: seconds that its clock is at least away from this machine's. `unread`: for each sequence that
     could not be looked at, why.
     """
 
@@ -44,6 +45,7 @@ class Inspection:
     connect_seconds: float = 0.0
     set_offset: int = 0
     set_increment: int = 0
+    made_for: bool = False
     durability: tuple[str, ...] = ()
     tls: bool = False
     tls_missing: str | None = None

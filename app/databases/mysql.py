@@ -14,8 +14,6 @@ from app.databases.protocol import Draw, Look, Table
 from app.databases.url import DatabaseURL
 from app.errors import SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
 
-LARGEST_INCREMENT = 65_535
-"""The largest value of the server variable auto_increment_increment; a larger one is clipped with a warning."""
 PROBE_CONNECTION_SECONDS = 10.0
 """A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach."""
 
@@ -34,7 +32,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
         self.name = url.name
         self.offset = offset
         self.increment = increment
-        self.largest_block = LARGEST_INCREMENT // increment
+        self.largest_block = sql.LARGEST_INCREMENT // increment
         self._timeout = timeout
         self._on_retry = on_retry
         self._pool = MySQLPool(url, offset, increment, timeout)

@@ -16,6 +16,9 @@ CASE_BLIND_STUBS = 36
 RAISE_STUB = "!"
 """The stub that no draw uses, for moving a sequence up."""
 
+LARGEST_INCREMENT = 65_535
+"""The largest value of the server variable auto_increment_increment; a larger one is clipped with a warning."""
+
 LAYOUT_VERSION = 1
 """Version of the server's own tables; a database that says a higher one was prepared by a newer server."""
 

@@ -17,6 +17,7 @@ class SQLiteInspector:
 
     def __init__(self, path: Path, offset: int, increment: int) -> None:
         self.inspection = Inspection(path.name, offset, increment, known_layout=LAYOUT_VERSION)
+        self.inspection.made_for = True
         self.inspection.set_offset, self.inspection.set_increment = offset, increment
         self._path = path
 
@@ -74,7 +75,7 @@ class SQLiteInspector:
 
     def _read_positions(self, connection: sqlite3.Connection) -> None:
         for name, last, created in connection.execute("SELECT name, last, created FROM _sequences"):
-            self.inspection.positions[name] = Position(last + 1, max(0, last), created)
+            self.inspection.positions[name] = Position(max(1, last + 1), max(0, last), created)
 
     async def close(self) -> None:
         """See Inspector.close."""

@@ -1,0 +1,463 @@
+"""`ticketd doctor`: one line for each thing that is wrong, on a server prepared to be exactly that wrong."""
+
+import contextlib
+import itertools
+import socket
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.commands import Ran, ticketd
+from tests.harness.engine import Engine
+from tests.harness.mysqld import TicketMySQL
+from tests.harness.pair import MySQLPair, Schema
+from tests.harness.processes import free_port
+from tests.harness.schema import PASSWORD
+from tests.harness.ticketd import TicketServer
+
+ALL_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE")
+OWN_TABLES = (
+    "CREATE TABLE _layout (id INT NOT NULL PRIMARY KEY, version INT NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE _high_water (sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "offset_of INT NOT NULL, increment_of INT NOT NULL, mark BIGINT NOT NULL, issued BIGINT NOT NULL, "
+    "token VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "PRIMARY KEY (sequence, offset_of, increment_of)) ENGINE=InnoDB",
+)
+DRAW = "REPLACE INTO photos (stub) VALUES ('a')"
+
+
+@pytest.fixture(scope="module")
+def pair(engine: Engine) -> Iterator[MySQLPair]:
+    """Two databases for this module: with the binary log on, without TLS, and some of their settings get changed."""
+    with MySQLPair(engine, binary_log=True, flags=["--loose-skip-ssl", "--loose-tls-version="]) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def numbers() -> Iterator[int]:
+    return itertools.count(1)
+
+
+@pytest.fixture
+def schema(pair: MySQLPair, numbers: Iterator[int]) -> Schema:
+    """A schema of this test's own on both databases."""
+    return pair.make_schema(f"doctor_{next(numbers)}")
+
+
+def doctor(databases: str | None, **settings: object) -> Ran:
+    """The check-up of these databases. This machine may be slow, and that is another test's business."""
+    given: dict[str, object] = {"TICKETS_DATABASE_TIMEOUT": 20}
+    if databases is not None:
+        given["TICKETS_DATABASES"] = databases
+    ran = ticketd("doctor", settings=given | {f"TICKETS_{name.upper()}": value for name, value in settings.items()})
+    assert PASSWORD not in ran.output + ran.errors
+    return ran
+
+
+def server_over(databases: str | None, data_dir: Path | None = None) -> TicketServer:
+    """A ticket server that is patient: this machine may be slow."""
+    patience = {"TICKETS_DATABASE_TIMEOUT": 10, "TICKETS_REQUEST_TIMEOUT": 14}
+    return TicketServer(databases, data_dir=data_dir, settings=patience)
+
+
+def wrong(ran: Ran) -> list[str]:
+    """The lines about what is wrong; the exit status has to fit."""
+    assert ran.errors == ""
+    found = [line.removeprefix("wrong: ") for line in ran.lines if line.startswith("wrong: ")]
+    assert ran.status == (1 if found else 0), ran
+    return found
+
+
+def the_one_line(databases: str, **settings: object) -> str:
+    """The line about the one thing that is wrong."""
+    (line,) = wrong(doctor(databases, **settings))
+    return line
+
+
+def mended(line: str) -> str:
+    """The SQL statement that the line recommends."""
+    return line.partition("To mend it: ")[2]
+
+
+@contextlib.contextmanager
+def set_global(database: TicketMySQL, variable: str, value: str) -> Iterator[None]:
+    """A global variable of one database, put back afterwards."""
+    ((before,),) = database.execute(f"SELECT @@GLOBAL.{variable}")
+    database.execute(f"SET GLOBAL {variable} = {value}")
+    try:
+        yield
+    finally:
+        database.execute(f"SET GLOBAL {variable} = %s", [before])
+
+
+def log_position(database: TicketMySQL) -> object:
+    """Where the binary log ends: it moves with everything that is written."""
+    statement = "SHOW MASTER STATUS" if database.engine.is_mariadb else "SHOW BINARY LOG STATUS"
+    return database.execute(statement)[0][:2]
+
+
+# --- nothing wrong -------------------------------------------------------------------------------------------------
+
+
+def test_a_pair_that_is_right_is_ok_and_is_left_as_it_was(schema: Schema, engine: Engine) -> None:
+    with server_over(schema.urls) as server:
+        server.wait_ready()
+        assert server.get("/ticket/photos?count=10").status == 200
+    before = [(log_position(each), each.execute("SHOW TABLES", database=schema.name)) for each in schema.pair]
+    ran = doctor(schema.urls)
+    assert wrong(ran) == []
+    product = "MariaDB" if engine.is_mariadb else "MySQL"
+    odd, even = ran.lines
+    assert odd.startswith(f"ok: {schema.pair.odd.name}: {product} ")
+    assert odd.endswith("offset 1 of 2, 6 sequences")
+    assert even.startswith(f"ok: {schema.pair.even.name}: {product} ")
+    assert even.endswith("offset 2 of 2, 6 sequences")
+    assert before == [(log_position(each), each.execute("SHOW TABLES", database=schema.name)) for each in schema.pair]
+
+
+def test_databases_that_no_server_has_seen_yet_are_ok(schema: Schema) -> None:
+    assert wrong(doctor(schema.urls)) == []
+    assert schema.execute(0, "SHOW TABLES LIKE '\\_%'") == []
+
+
+def test_it_takes_the_flags_of_serve(schema: Schema, tmp_path: Path) -> None:
+    file = tmp_path / "databases"
+    file.write_text(schema.urls + "\n")
+    ran = ticketd("doctor", "--databases-file", file, "--database-timeout", "20")
+    assert (ran.status, len(ran.lines)) == (0, 2), ran
+
+
+def test_settings_that_cannot_be_used_are_one_line_and_status_2() -> None:
+    ran = ticketd("doctor", settings={"TICKETS_DATABASES": "mysql://u:secret@h:port/d"})
+    assert (ran.status, ran.output) == (2, "")
+    assert ran.errors.startswith("ticketd: TICKETS_DATABASES: ")
+    assert ran.errors.count("\n") == 1
+    assert "secret" not in ran.errors
+
+
+def test_a_misspelt_setting_and_a_single_database_are_notes(engine: Engine) -> None:
+    with TicketMySQL(engine, increment=1) as database:
+        ran = doctor(database.url, datbases="x")
+    assert ran.status == 0, ran
+    notes = [line for line in ran.lines if line.startswith("note: ")]
+    assert "one ticket database alone" in notes[0]
+    assert "TICKETS_DATBASES" in notes[1]
+
+
+# --- one thing wrong -----------------------------------------------------------------------------------------------
+
+
+def test_unreachable(schema: Schema) -> None:
+    nobody = free_port()
+    line = the_one_line(f"{schema.pair.odd.url_of(schema.name)} {schema.pair.even.url_of(schema.name, nobody)}")
+    assert line.startswith(f"127.0.0.1:{nobody}: refuses connections. To mend it: start it")
+
+
+def test_hung(schema: Schema) -> None:
+    schema.pair.even.freeze()
+    try:
+        line = the_one_line(schema.urls)
+    finally:
+        schema.pair.even.thaw()
+    assert line.startswith(f"{schema.pair.even.name}: did not answer a new connection in time")
+
+
+def test_wrong_password(schema: Schema) -> None:
+    urls = f"{schema.pair.odd.url_of(schema.name)} {schema.pair.even.url_of(schema.name).replace(PASSWORD, 'other')}"
+    line = the_one_line(urls)
+    assert line.startswith(f"{schema.pair.even.name}: refuses the user or password. To mend it: put the right user")
+
+
+def test_no_such_database(schema: Schema) -> None:
+    schema.pair.odd.execute("GRANT SELECT ON nowhere.* TO ticketd@'127.0.0.1'")
+    line = the_one_line(f"{schema.pair.odd.url_of('nowhere')} {schema.pair.even.url_of(schema.name)}")
+    assert line.startswith(f"{schema.pair.odd.name}: has no such database. To mend it: CREATE DATABASE")
+
+
+class OlderServer:
+    """Passes connections on to a database, and says in its greeting that it is of another version."""
+
+    def __init__(self, target: int, version: bytes) -> None:
+        self._target = target
+        self._version = version
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                client.sendall(self._older(server.recv(65536)))
+                threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
+                threading.Thread(target=self._pass_on, args=(server, client), daemon=True).start()
+
+    def _older(self, greeting: bytes) -> bytes:
+        """The greeting: three bytes of length, a number, the protocol's version, the server's until a zero byte."""
+        body = greeting[4:5] + self._version + greeting[greeting.index(b"\0", 5) :]
+        return len(body).to_bytes(3, "little") + greeting[3:4] + body
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize(
+    ("version", "named"),
+    [
+        (b"5.7.44-log", "is MySQL 5.7, wanted 8.0 or later"),
+        (b"5.5.5-10.5.23-MariaDB-log", "is MariaDB 10.5, wanted 10.6 or later"),
+    ],
+)
+def test_version_too_old(schema: Schema, version: bytes, named: str) -> None:
+    older = OlderServer(schema.pair.even.port, version)
+    try:
+        line = the_one_line(f"{schema.pair.odd.url_of(schema.name)} {schema.pair.even.url_of(schema.name, older.port)}")
+    finally:
+        older.close()
+    assert line.startswith(f"127.0.0.1:{older.port}: {named}")
+    assert line.endswith("To mend it: upgrade it")
+
+
+def test_engine_that_is_not_crash_safe(schema: Schema) -> None:
+    schema.execute(0, "ALTER TABLE photos ENGINE=MyISAM")
+    schema.execute(0, DRAW)
+    line = the_one_line(schema.urls)
+    assert line.startswith(f"{schema.pair.odd.name}: photos: its engine MyISAM is not crash-safe")
+    schema.execute(0, mended(line))
+    assert wrong(doctor(schema.urls)) == []
+    schema.execute(0, DRAW)
+    assert schema.pair.odd.largest_id("photos", schema.name) == 3
+
+
+def test_keys_that_deadlock(schema: Schema) -> None:
+    for each in (0, 1):
+        schema.execute(each, "DROP TABLE photos")
+    schema.make_flickrs_table("photos")
+    for _ in range(3):
+        schema.execute(0, DRAW)
+    first, second = wrong(doctor(schema.urls))
+    assert first.startswith(f"{schema.pair.odd.name}: photos: its keys deadlock")
+    assert second.startswith(f"{schema.pair.even.name}: photos: its keys deadlock")
+    for index, line in enumerate((first, second)):
+        schema.execute(index, mended(line))
+    assert wrong(doctor(schema.urls)) == []
+    schema.execute(0, DRAW)
+    assert schema.pair.odd.largest_id("photos", schema.name) == 7
+
+
+def test_keys_with_names_of_their_own_are_mended_too(schema: Schema) -> None:
+    for each in (0, 1):
+        schema.execute(each, "ALTER TABLE photos DROP PRIMARY KEY, ADD UNIQUE KEY `an``odd one` (stub)")
+    lines = wrong(doctor(schema.urls))
+    assert len(lines) == 2
+    for index, line in enumerate(lines):
+        schema.execute(index, mended(line))
+    assert wrong(doctor(schema.urls)) == []
+
+
+def test_durability_off(schema: Schema) -> None:
+    with set_global(schema.pair.odd, "innodb_flush_log_at_trx_commit", "2"):
+        line = the_one_line(schema.urls)
+    assert line.startswith(f"{schema.pair.odd.name}: innodb_flush_log_at_trx_commit=2 loses tickets in a crash")
+    with set_global(schema.pair.even, "sync_binlog", "0"):
+        line = the_one_line(schema.urls)
+    assert line.startswith(f"{schema.pair.even.name}: sync_binlog=0 with the binary log on loses tickets")
+
+
+def test_wrong_increment(schema: Schema) -> None:
+    with set_global(schema.pair.even, "auto_increment_increment", "3"):
+        line = the_one_line(schema.urls)
+    assert line.startswith(f"{schema.pair.even.name}: has auto_increment_increment=3, wanted 2. To mend it: set auto_")
+
+
+def test_offset_shared_by_two(schema: Schema) -> None:
+    with set_global(schema.pair.even, "auto_increment_offset", "1"):
+        line = the_one_line(schema.urls)
+    assert line.startswith(
+        f"{schema.pair.even.name}: has auto_increment_offset=1, wanted 2, which {schema.pair.odd.name} has too"
+    )
+
+
+def test_urls_in_the_wrong_order(schema: Schema) -> None:
+    lines = wrong(doctor(" ".join(reversed(schema.urls.split()))))
+    assert lines[0].startswith(f"{schema.pair.even.name}: has auto_increment_offset=2, wanted 1. To mend it: ")
+    assert lines[0].endswith("or put the URLs into offset order")
+    assert lines[1].startswith(f"{schema.pair.odd.name}: has auto_increment_offset=1, wanted 2. To mend it: ")
+    assert len(lines) == 2
+
+
+def test_two_urls_that_are_one_server(schema: Schema) -> None:
+    url = schema.pair.odd.url_of(schema.name)
+    lines = wrong(doctor(f"{url} {url}"))
+    assert lines[0].startswith(f"{schema.pair.odd.name}: is the same server as {schema.pair.odd.name}")
+    assert "wanted 2" in lines[1]
+
+
+def test_read_only(schema: Schema) -> None:
+    with set_global(schema.pair.even, "read_only", "1"):
+        line = the_one_line(schema.urls)
+    assert line.startswith(f"{schema.pair.even.name}: is read-only: it runs with read_only")
+
+
+@pytest.mark.parametrize("privilege", ALL_PRIVILEGES)
+def test_missing_privilege(schema: Schema, privilege: str) -> None:
+    odd, user = schema.pair.odd, f"no_{privilege.lower()}"
+    others = ", ".join(each for each in ALL_PRIVILEGES if each != privilege)
+    odd.execute(f"CREATE USER IF NOT EXISTS {user}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'")
+    odd.execute(f"GRANT {others} ON `{schema.name}`.* TO {user}@'127.0.0.1'")
+    line = the_one_line(schema.urls.replace("//ticketd:", f"//{user}:", 1))
+    assert line.startswith(f"{odd.name}: does not give its user the privilege {privilege}")
+    assert line.endswith(f"GRANT {privilege} on the whole database to that user")
+
+
+def test_sequence_missing_on_one_database(schema: Schema) -> None:
+    schema.execute(1, "DROP TABLE accounts")
+    line = the_one_line(schema.urls)
+    assert line.startswith(
+        f"{schema.pair.even.name}: accounts: has no table for it, and {schema.pair.odd.name} has one. To mend it: start"
+    )
+
+
+def test_columns_that_differ(schema: Schema) -> None:
+    schema.execute(1, "ALTER TABLE photos MODIFY id INT UNSIGNED NOT NULL AUTO_INCREMENT")
+    line = the_one_line(schema.urls)
+    assert line.startswith(f"{schema.pair.even.name}: photos: its id is int")
+    schema.execute(1, mended(line))
+    assert wrong(doctor(schema.urls)) == []
+
+
+def test_below_its_high_water_mark(schema: Schema) -> None:
+    for statement in OWN_TABLES:
+        schema.execute(1, statement)
+    schema.execute(1, "INSERT INTO _high_water VALUES ('photos', 1, 2, 5000, 4001, 'life:nonce')")
+    line = the_one_line(schema.urls)
+    assert line.startswith(
+        f"{schema.pair.odd.name}: photos: is below its high-water mark: the next id would be 1, "
+        f"and {schema.pair.even.name} knows that 4001 has been issued"
+    )
+    with server_over(schema.urls) as server:
+        server.wait_ready()
+        assert {server.ticket("photos") % 2 for _ in range(2)} == {0, 1}
+    assert wrong(doctor(schema.urls)) == []
+
+
+def test_more_than_90_percent_used(schema: Schema) -> None:
+    for index in (0, 1):
+        schema.execute(index, "ALTER TABLE Tickets32 AUTO_INCREMENT = 3900000000")
+    odd, even = wrong(doctor(schema.urls))
+    assert odd.startswith(f"{schema.pair.odd.name}: Tickets32: 90 % of its ids are used up, 38999")
+    assert mended(odd).startswith("ALTER TABLE `Tickets32` MODIFY id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT")
+    assert even.startswith(f"{schema.pair.even.name}: Tickets32: 90 % of its ids")
+
+
+def test_tls_asked_for_and_not_in_use(schema: Schema) -> None:
+    urls = f"{schema.pair.odd.url_of(schema.name)} {schema.pair.even.url_of(schema.name, query='?ssl-mode=REQUIRED')}"
+    line = the_one_line(urls)
+    assert line.startswith(f"{schema.pair.even.name}: does not use TLS, which ssl-mode=REQUIRED asks for")
+
+
+def test_clock_off(schema: Schema) -> None:
+    with set_global(schema.pair.even, "init_connect", "'SET timestamp = UNIX_TIMESTAMP() - 90'"):
+        line = the_one_line(schema.urls)
+    assert line.startswith(f"{schema.pair.even.name}: has a clock that is ")
+    assert 85 <= int(line.split(" is ")[1].split()[0]) <= 95
+
+
+def test_own_tables_of_a_newer_version(schema: Schema) -> None:
+    for statement in OWN_TABLES:
+        schema.execute(0, statement)
+    schema.execute(0, "INSERT INTO _layout VALUES (1, 99)")
+    line = the_one_line(schema.urls)
+    assert line.startswith(f"{schema.pair.odd.name}: has own tables of version 99, and this version of ticketd knows ")
+
+
+def test_a_locked_table(schema: Schema) -> None:
+    with schema.pair.odd.locked("photos", database=schema.name):
+        line = the_one_line(schema.urls)
+    assert line.startswith(f"{schema.pair.odd.name}: photos: waited too long for a lock")
+
+
+def test_slow_to_connect(schema: Schema) -> None:
+    lines = wrong(doctor(schema.urls, database_timeout=0.0001))
+    assert len(lines) == 2
+    assert "s to connect, and the server gives up after 0.0001 s" in lines[0]
+
+
+# --- the embedded pair ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of an embedded pair that has drawn a few tickets."""
+    data = tmp_path / "data"
+    with server_over(None, data) as server:
+        server.wait_ready()
+        for _ in range(4):
+            server.ticket("photos")
+        server.terminate()
+    return data
+
+
+def change(folder: Path, file: str, statement: str) -> None:
+    """One statement on a file of the pair."""
+    with contextlib.closing(sqlite3.connect(folder / file)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def test_the_embedded_pair(folder: Path) -> None:
+    ran = doctor(None, data_dir=folder)
+    assert wrong(ran) == []
+    assert [line.split(":")[1].strip() for line in ran.lines] == ["odd.sqlite3", "even.sqlite3"]
+
+    change(folder, "odd.sqlite3", "UPDATE _sequences SET last = 1 WHERE name = 'photos'")
+    (line,) = wrong(doctor(None, data_dir=folder))
+    assert line.startswith(
+        "odd.sqlite3: photos: is below its high-water mark: the next id would be 2, and even.sqlite3"
+    )
+
+    change(folder, "odd.sqlite3", "UPDATE _sequences SET last = 4200000001 WHERE name IN ('photos', 'Tickets32')")
+    change(folder, "even.sqlite3", "DELETE FROM _sequences WHERE name = 'accounts'")
+    change(folder, "even.sqlite3", "UPDATE _sequences SET bits = 32 WHERE name = 'groups'")
+    found = wrong(doctor(None, data_dir=folder))
+    assert found[0].startswith("odd.sqlite3: Tickets32: 97 % of its ids are used up")
+    assert found[1].startswith("even.sqlite3: accounts: has no table for it")
+    assert found[2].startswith("even.sqlite3: groups: its id is 32 bits, and 64 bits on odd.sqlite3")
+    assert len(found) == 3
+
+
+def test_an_embedded_pair_that_is_not_there_yet_is_not_made(tmp_path: Path) -> None:
+    ran = doctor(None, data_dir=tmp_path / "data")
+    assert (ran.status, len(ran.lines)) == (0, 2), ran
+    assert "is not there yet" in ran.lines[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_embedded_files_that_are_no_ticket_databases(folder: Path) -> None:
+    change(folder, "odd.sqlite3", "PRAGMA user_version = 99")
+    (folder / "even.sqlite3").write_bytes(b"not a database at all" * 100)
+    for extra in folder.glob("even.sqlite3-*"):
+        extra.unlink()
+    odd, even = wrong(doctor(None, data_dir=folder))
+    assert odd.startswith("odd.sqlite3: has own tables of version 99")
+    assert even.startswith("even.sqlite3: is damaged, or not a ticket database")
+
+
+def test_embedded_files_for_another_increment_and_one_file_twice(folder: Path) -> None:
+    for line in wrong(doctor(None, data_dir=folder, increment=4)):
+        assert line.endswith("sqlite3: was made for increment 2, wanted 4. To mend it: set TICKETS_INCREMENT=2")
+    (folder / "even.sqlite3").unlink()
+    (folder / "even.sqlite3").hardlink_to(folder / "odd.sqlite3")
+    found = wrong(doctor(None, data_dir=folder))
+    assert found[0].startswith("even.sqlite3: is the same file as odd.sqlite3")
+    assert found[1].startswith("even.sqlite3: was made for offset 1, wanted 2, which odd.sqlite3 has too")
