@@ -58,8 +58,9 @@ class MySQLTables:
 
     async def raise_above(self, table: Table, above: int) -> None:
         """See TicketDatabase.raise_above."""
-        async with self._pool.question() as connection:
-            await connection.execute(sql.raise_above(table.sequence, above))
+        if above > 0:  # an explicit 0 would draw an id
+            async with self._pool.question() as connection:
+                await connection.execute(sql.raise_above(table.sequence, above))
 
 
 def position_of(largest: tuple[tuple[Any, ...], ...], counter: tuple[tuple[Any, ...], ...]) -> Position:
