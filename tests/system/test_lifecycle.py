@@ -1,0 +1,263 @@
+"""Start and end: settings that cannot be used, draining, signals, and server processes that die on one folder."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.harness.load import Load
+from tests.harness.pair import MySQLPair, Schema
+from tests.harness.processes import wait_until
+from tests.harness.proxy import FaultyProxy
+from tests.harness.ticketd import PATIENT, REPOSITORY, Reply, TicketServer
+
+SECRET = "s3cr3t-and-private"
+
+
+def ticketd(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m app` to its end with these settings and no others."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TICKETS_", "OTEL_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "app", *arguments],
+        cwd=REPOSITORY,
+        env=environment | settings,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def is_ended(server: TicketServer) -> bool:
+    return not server.running
+
+
+# -- the end
+
+
+def test_sigterm_is_not_ready_at_once_and_serves_on_until_it_has_drained() -> None:
+    with TicketServer(settings={**PATIENT, "TICKETS_DRAIN_SECONDS": 2}) as server:
+        server.wait_ready()
+        with Load([server.address], clients=4, pause=0.01) as load:
+            load.run_until_tickets(20)
+            told_at = time.monotonic()
+            server.signal_terminate()
+            wait_until(lambda: server.get("/readyz").status == 503, 1.5, "the server to be not ready")
+            assert server.get("/livez").status == 200
+            report = server.get("/healthz")
+            assert (report.status, report.json()["status"]) == (503, "fail")
+            load.run_for(told_at + 1 - time.monotonic())
+            assert server.get("/ticket/photos").status == 200
+            served = load.result.between(told_at, told_at + 1.5)
+            assert server.wait(10) == 0
+            ended_at = time.monotonic()
+    assert 2 <= ended_at - told_at < 10
+    assert served.tickets() > 10
+    assert served.failures() == []
+    load.result.check()
+
+
+def test_a_request_that_is_under_way_is_finished(
+    proxies: tuple[FaultyProxy, FaultyProxy], mysql_pair: MySQLPair, fresh_schema: Schema
+) -> None:
+    urls = " ".join(
+        database.url_of(fresh_schema.name, proxy.port) for database, proxy in zip(mysql_pair, proxies, strict=True)
+    )
+    settings = {"TICKETS_DATABASE_TIMEOUT": 5, "TICKETS_REQUEST_TIMEOUT": 8}
+    with TicketServer(urls, settings=settings) as server:
+        server.wait_health("pass")
+        first = {server.ticket("photos") for _ in range(2)}
+        for proxy in proxies:
+            proxy.delay(1)
+        replies: list[Reply] = []
+        asking = threading.Thread(target=lambda: replies.append(server.get("/ticket/photos")))
+        asking.start()
+        time.sleep(0.4)
+        assert not replies
+        server.signal_terminate()
+        asking.join(15)
+        assert [reply.status for reply in replies] == [200]
+        assert replies[0].json()["id"] not in first
+        assert server.wait(15) == 0
+
+
+def test_it_says_good_bye_to_the_databases(mysql_pair: MySQLPair, fresh_schema: Schema) -> None:
+    for database in mysql_pair:
+        wait_until(lambda d=database: d.connections() == 0, 10, "others to be gone")  # type: ignore[misc]
+    before = [aborted(mysql_pair, index) for index in (0, 1)]
+    with TicketServer(fresh_schema.urls, settings=PATIENT) as server:
+        server.wait_health("pass")
+        with Load([server.address], clients=16) as load:
+            load.run_until_tickets(200)
+        assert all(database.connections() for database in mysql_pair)
+        assert server.terminate() == 0
+        assert "good-bye" in server.log_text()
+    for database in mysql_pair:
+        wait_until(lambda d=database: d.connections() == 0, 5, "the connections to be closed")  # type: ignore[misc]
+    assert [aborted(mysql_pair, index) for index in (0, 1)] == before
+
+
+def aborted(pair: MySQLPair, index: int) -> int:
+    ((_, number),) = pair[index].execute("SHOW GLOBAL STATUS LIKE 'Aborted_clients'", database=None)
+    return int(number)
+
+
+def test_a_second_signal_ends_it_now() -> None:
+    with TicketServer(settings={"TICKETS_DRAIN_SECONDS": 60}) as server:
+        server.wait_ready()
+        server.signal_terminate()
+        wait_until(lambda: server.get("/readyz").status == 503, 10, "the server to be not ready")
+        server.signal_terminate()
+        assert server.wait(10) != 0
+
+
+def test_sigint_does_not_drain() -> None:
+    with TicketServer(settings={"TICKETS_DRAIN_SECONDS": 60}) as server:
+        server.wait_ready()
+        server.ticket("photos")
+        os.kill(server.pid, signal.SIGINT)
+        assert server.wait(10) == 0
+        assert "Traceback" not in server.log_text()
+
+
+def test_it_ends_in_time_while_both_databases_are_frozen(fragile: Schema) -> None:
+    with TicketServer(fragile.urls) as server:
+        server.wait_health("pass")
+        server.ticket("photos")
+        for database in fragile.pair:
+            database.freeze()
+        assert server.terminate(15) == 0
+
+
+def test_its_port_is_taken(tmp_path: Path) -> None:
+    with TicketServer() as server:
+        done = ticketd("serve", TICKETS_PORT=str(server.port), TICKETS_DATA_DIR=str(tmp_path))
+    assert done.returncode != 0
+    assert str(server.port) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# -- settings
+
+URL = f"mysql://ticketd:{SECRET}@127.0.0.1:3306/tickets"
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"TICKETS_PORT": "http"}, ["TICKETS_PORT", "'http'", "0 to 65535"]),
+        ({"TICKETS_PORT": "tcp://10.0.0.1:8000"}, ["TICKETS_PORT", "enableServiceLinks"]),
+        ({"TICKETS_REQUEST_TIMEOUT": "-1"}, ["TICKETS_REQUEST_TIMEOUT", "'-1'", "seconds"]),
+        ({"TICKETS_DATABASE_TIMEOUT": "nan"}, ["TICKETS_DATABASE_TIMEOUT", "'nan'", "seconds"]),
+        ({"TICKETS_UNVERIFIED": "maybe"}, ["TICKETS_UNVERIFIED", "'maybe'", "serve or refuse"]),
+        ({"TICKETS_INCREMENT": "1"}, ["TICKETS_INCREMENT", "'1'", "number of databases"]),
+        ({"TICKETS_DATABASES": f"postgres://u:{SECRET}@h/d"}, ["TICKETS_DATABASES", "mysql://"]),
+        ({"TICKETS_DATABASES": f"{URL} mysql://u:{SECRET}@h:port/d"}, ["TICKETS_DATABASES", "port"]),
+        ({"TICKETS_DATABASES": f"{URL}?tls=on"}, ["TICKETS_DATABASES", "tls", "ssl-mode"]),
+        ({"TICKETS_DATABASES": f"{URL}?ssl-mode=VERIFY_CA&ssl-ca=/nowhere.pem"}, ["TICKETS_DATABASES", "TLS"]),
+        ({"TICKETS_DATABASES": URL, "TICKETS_DATABASES_FILE": "/x"}, ["TICKETS_DATABASES_FILE", "both"]),
+        ({"TICKETS_TOKENS_FILE": "/nowhere/tokens"}, ["TICKETS_TOKENS_FILE", "/nowhere/tokens"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_a_setting_that_cannot_be_used_stops_the_start_with_one_line(
+    settings: dict[str, str], wanted: list[str]
+) -> None:
+    done = ticketd("serve", **settings)
+    assert done.returncode == 2, done
+    (line,) = done.stderr.splitlines()
+    for words in wanted:
+        assert words in line
+    assert SECRET not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_flag_that_cannot_be_used_is_named_as_the_flag() -> None:
+    done = ticketd("serve", "--probe-interval", "often")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "--probe-interval" in line
+    assert "'often'" in line
+
+
+def test_an_unknown_name_is_warned_of_and_its_value_is_not_shown() -> None:
+    with TicketServer(settings={"TICKETS_DATABSES": URL, "TICKETS_DRAIN_SECOND": 1}) as server:
+        server.wait_ready()
+        log = server.log_text()
+    assert "TICKETS_DATABSES" in log
+    assert "TICKETS_DRAIN_SECOND" in log
+    assert SECRET not in log
+
+
+def test_settings_come_from_files_and_flags(mysql_pair: MySQLPair, fresh_schema: Schema, tmp_path: Path) -> None:
+    urls, password = tmp_path / "urls", tmp_path / "password"
+    urls.write_text(fresh_schema.urls.replace(":only-for-tests@", "@").replace(" ", "\n") + "\n", encoding="utf-8")
+    password.write_text("only-for-tests\n", encoding="utf-8")
+    with TicketServer(
+        settings={"TICKETS_DATABASES_FILE": urls, "TICKETS_PROBE_INTERVAL": "never"},
+        arguments=["--database-password-file", str(password), "--probe-interval", "0.5"],
+    ) as server:
+        server.wait_health("pass")
+        assert [each["name"] for each in server.databases()] == [database.name for database in mysql_pair]
+        assert {server.ticket("photos") for _ in range(2)} == {1, 2}
+        assert "only-for-tests" not in server.log_text()
+
+
+def test_help_names_every_command_and_every_setting() -> None:
+    top, serve = ticketd("--help"), ticketd("serve", "--help")
+    assert top.returncode == serve.returncode == 0
+    assert "serve" in top.stdout
+    for name in ("DATABASES", "DATA_DIR", "PORT", "REQUEST_TIMEOUT", "DATABASE_TIMEOUT", "DRAIN_SECONDS", "TOKENS"):
+        assert f"TICKETS_{name}" in serve.stdout
+        assert "--" + name.lower().replace("_", "-") in serve.stdout
+    assert "--databases-file FILE" in serve.stdout
+    assert "--tokens-file FILE" in serve.stdout
+
+
+def test_a_command_line_that_makes_no_sense_says_how_it_is_used() -> None:
+    done = ticketd("sevre")
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: ticketd")
+
+
+# -- several processes on one folder
+
+
+def test_several_servers_on_one_folder_never_draw_twice_though_they_are_killed(tmp_path: Path) -> None:
+    servers = [TicketServer(data_dir=tmp_path, settings=PATIENT) for _ in range(3)]
+    try:
+        for server in servers:
+            server.start()
+        for server in servers:
+            server.wait_ready()
+        with Load([server.address for server in servers], clients=12, mix=["photos", "accounts"], hop=3) as load:
+            for victim in (*servers, servers[0]):
+                load.run_until_tickets(200)
+                victim.kill()
+                load.run_until_tickets(100)
+                victim.start()
+                victim.wait_ready()
+            load.run_until_tickets(200)
+            log = "".join(server.log_text() for server in servers)
+    finally:
+        for server in servers:
+            server.close()
+    load.result.check()
+    assert {answer.status for answer in load.result.failures()} <= {0}, load.result.failures()[:5]
+    assert {i % 2 for answer in load.result.answers for i in answer.ids} == {0, 1}
+    assert "Traceback" not in log
+
+
+def test_tickets_go_on_where_they_were_after_every_server_was_killed(tmp_path: Path) -> None:
+    with TicketServer(data_dir=tmp_path, settings=PATIENT) as server:
+        server.wait_ready()
+        before = [server.ticket("photos") for _ in range(20)]
+        server.restart(kill=True)
+        server.wait_ready()
+        after = [server.ticket("photos") for _ in range(20)]
+    assert len({*before, *after}) == 40
