@@ -51,5 +51,5 @@ The rooms
     problems, access, ticket_endpoint, http_api     HTTP; api_description says what there is
     rates, pages, status_page, docs_page            the pages for people, with what lies in static/
     service                                         the composition root: builds everything, owns start and stop
-    server, cli, doctor                             the process, the commands, the check-up
+    server, cli, client, doctor                     the process, the commands, what they ask a server, the check-up
 """

@@ -171,6 +171,15 @@ def test_wrong_password(schema: Schema) -> None:
     assert line.startswith(f"{schema.pair.even.name}: refuses the user or password. To mend it: put the right user")
 
 
+def test_a_password_of_any_letters_is_right(schema: Schema) -> None:
+    odd = schema.pair.odd
+    with contextlib.closing(odd.connect(None, charset="utf8mb4")) as root, root.cursor() as cursor:
+        cursor.execute("CREATE USER IF NOT EXISTS letters@'127.0.0.1' IDENTIFIED BY 'pä€/ss'")
+        cursor.execute(f"GRANT {', '.join(ALL_PRIVILEGES)} ON `{schema.name}`.* TO letters@'127.0.0.1'")
+    urls = schema.urls.replace(f"//ticketd:{PASSWORD}@", "//letters:p%C3%A4%E2%82%AC%2Fss@", 1)
+    assert wrong(doctor(urls)) == []
+
+
 def test_no_such_database(schema: Schema) -> None:
     schema.pair.odd.execute("GRANT SELECT ON nowhere.* TO ticketd@'127.0.0.1'")
     line = the_one_line(f"{schema.pair.odd.url_of('nowhere')} {schema.pair.even.url_of(schema.name)}")
