@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable
 
 from app.catalog import Catalog
 from app.databases.protocol import Look
-from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
+from app.errors import (
+    ColumnExhausted,
+    SequenceUnavailable,
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
 from app.fence import WrongResidue
 from app.lane import Lane, LaneState
 from app.ledger import Ledger
@@ -122,20 +128,23 @@ class Health:
                 raise TicketDatabaseMisconfigured(f"is the same server as {other.name}")
 
     async def _check_residue(self, member: Member, sequence: str) -> Look:
-        """Draw once where the last id had a wrong residue, on a new connection, and drop it."""
+        """Draw once where the last id had a wrong residue, on a new connection, and drop it.
+
+        A sequence that is at its end, or whose table is locked, cannot tell any more: then the database is taken back,
+        and every id goes through the fence as ever.
+        """
         member.database.forget_connections()
         look = await member.database.look()
         table = (await member.database.tables([sequence])).get(sequence)
         lane = self._catalog.lanes.get((sequence, member.database.offset))
         if table is None or lane is None:
             return look
-        drawn = await member.database.draw(table, 1, 0)
         try:
-            lane.fence.check(drawn, 0)
+            lane.fence.check(await member.database.draw(table, 1, 0), 0)
         except WrongResidue as error:
             raise WrongResidue(f"{error} (sequence {sequence})") from error
-        except TicketDatabaseError as error:
-            event(log, logging.DEBUG, "the residue is right", database=member.name, reason=error)
+        except (ColumnExhausted, SequenceUnavailable) as error:
+            event(log, logging.DEBUG, "the residue is not wrong", database=member.name, reason=error)
         return look
 
     # --- into the ring ---------------------------------------------------------------------------------------------
