@@ -47,14 +47,15 @@ def _run(
     million = 100_000 if options.quick else 1_000_000
     warning = machine.busy()
     engine = stage.engine
+    product = "MariaDB" if engine.is_mariadb else "MySQL"
     facts = Facts(
-        engine=f"{'MariaDB' if engine.is_mariadb else 'MySQL'} {engine.version}",
+        engine=f"{product} {re.sub(r'[-+].*', '', engine.version)}",
         command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         rounds=options.rounds,
         seconds=options.seconds,
         hardware=machine.hardware(stage.directory),
-        versions=machine.versions(),
+        versions={product: engine.version, **machine.versions()},
         warning=warning,
     )
     if warning:
@@ -72,7 +73,7 @@ def _run(
         if name in rows and rows[name].samples:
             facts.versions[name] = getattr(stage, name).version
     claims = judge(rows, readings, million)
-    name = re.sub(r"[^a-z0-9.]+", "-", re.sub(r"[-+].*", "", facts.engine).lower())
+    name = facts.engine.lower().replace(" ", "-")
     if options.only or options.quick:
         name += "-partial"  # beside the whole one, and not to be committed
     RESULTS.mkdir(exist_ok=True)
