@@ -16,10 +16,12 @@ from types import FrameType
 
 import uvicorn
 
+from app import tracing
 from app.connections import LimitedProtocol, allow_many, be_quiet_about_gone_clients, watch
 from app.log import event
 from app.service import Service
 from app.settings import Settings
+from app.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ class _Uvicorn(uvicorn.Server):
 
 async def serve(settings: Settings) -> None:
     """Run the ticket server until a signal ends it. Raises OSError where it cannot listen."""
-    service = Service(settings)
+    service = Service(settings, Tracing() if tracing.wanted(os.environ) else None)
     config = uvicorn.Config(
         service.app,
         host=settings.host,

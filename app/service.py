@@ -24,6 +24,7 @@ from app.ring import Member, Ring
 from app.settings import Settings
 from app.status_page import StatusPage
 from app.ticket_endpoint import LARGEST_BLOCK, TicketEndpoint
+from app.tracing import TracedLane, TracedRequests, Tracing
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ def make_databases(settings: Settings, metrics: Metrics) -> list[TicketDatabase]
 class Service:
     """The ticket server without its HTTP server."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, tracing: Tracing | None = None) -> None:
+        self._tracing = tracing
         self.metrics = Metrics()
         self._databases = make_databases(settings, self.metrics)
         self.ring = Ring(self._databases, now=time.time)
@@ -82,10 +84,15 @@ class Service:
 
     @property
     def app(self) -> ASGIApp:
-        return self.endpoint
+        """The whole of HTTP."""
+        return self.endpoint if self._tracing is None else TracedRequests(self.endpoint, self._tracing)
 
     def _make_lane(self, sequence: str, member: Member) -> Lane:
-        return Lane(sequence, member, self.ring, self.ledger, self.metrics)
+        if self._tracing is None:
+            return Lane(sequence, member, self.ring, self.ledger, self.metrics)
+        lane = TracedLane(sequence, member, self.ring, self.ledger, self.metrics)
+        lane.tracing = self._tracing
+        return lane
 
     def _database_changed(self, member: Member) -> None:
         """One line in the log; and nobody waits for a database that is down."""
@@ -109,6 +116,8 @@ class Service:
         await self.catalog.close()
         await self.issuer.stop()
         await asyncio.gather(*(database.close() for database in self._databases))
+        if self._tracing is not None:
+            await self._tracing.close()
 
 
 def _log(member: Member) -> None:
