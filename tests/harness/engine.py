@@ -73,7 +73,8 @@ def _examine(path: Path) -> Engine:
 @functools.cache
 def template(engine: Engine) -> Path:
     """A data directory just initialised, root without a password and nobody else. Made once, to be copied."""
-    data = new_directory("tickets-template-") / "data"
+    base = new_directory("tickets-template-")
+    data = base / "data"
     if engine.is_mariadb:
         command = [str(_mariadb_install_db(engine)), "--no-defaults", f"--datadir={data}", *_SMALL["mariadb"]]
         command += ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
@@ -83,7 +84,13 @@ def template(engine: Engine) -> Path:
         command = engine.command("--initialize-insecure", f"--datadir={data}")
     began = time.monotonic()
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110, check=False
+        command,
+        env=os.environ | {"TMPDIR": str(base)},  # see TicketMySQL.start
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=110,
+        check=False,
     )
     if done.returncode != 0:
         took = time.monotonic() - began

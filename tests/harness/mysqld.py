@@ -115,6 +115,7 @@ class TicketMySQL:
             f"--port={self.port}",
             f"--socket={self.socket}",
             f"--pid-file={self._base / 'pid'}",
+            f"--tmpdir={self._base}",  # a MariaDB that starts removes every server's temporary tables in a shared one
             "--bind-address=127.0.0.1",
             "--skip-name-resolve",
             "--loose-mysqlx=OFF",
