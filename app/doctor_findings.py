@@ -37,7 +37,7 @@ class Case(NamedTuple):
 
 
 def unreachable(case: Case) -> Iterator[Finding]:
-    """Not there, wrong password, too old, not a ticket database."""
+    """Not there, wrong password, too old, no TLS where it is asked for, no ticket database."""
     if case.database.trouble is not None:
         yield Finding(case.database.trouble, case.database.advice)
 
@@ -101,14 +101,6 @@ def wrong_offset(case: Case) -> Iterator[Finding]:
 def not_durable(case: Case) -> Iterator[Finding]:
     for setting in case.database.durability:
         yield Finding(setting, "set it to 1 in its configuration, and with SET GLOBAL")
-
-
-def plain_text(case: Case) -> Iterator[Finding]:
-    if case.database.tls_missing is not None:
-        yield Finding(
-            f"does not use TLS, which {case.database.tls_missing} asks for",
-            "give it a certificate (ssl_cert, ssl_key), or ask for less in its URL",
-        )
 
 
 def clock_off(case: Case) -> Iterator[Finding]:
@@ -229,7 +221,6 @@ FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     one_server_twice,
     wrong_increment,
     wrong_offset,
-    plain_text,
     not_durable,
     clock_off,
     read_only,

@@ -48,7 +48,6 @@ class Inspection:
     made_for: bool = False
     durability: tuple[str, ...] = ()
     tls: bool = False
-    tls_missing: str | None = None
     clock_off: float = 0.0
     read_only: str | None = None
     denied: dict[str, list[str]] = field(default_factory=dict)

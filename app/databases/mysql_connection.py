@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import aiomysql
 import pymysql.err
+from pymysql.constants import CLIENT
 
 from app.databases import mysql_statements as sql
 from app.databases.mysql_errors import KEEPS_CONNECTION, translated
@@ -73,6 +74,31 @@ def code_of(error: BaseException) -> int | None:
     return code if isinstance(code, int) else None
 
 
+class NoTLS(TicketDatabaseMisconfigured):
+    """The server does not use TLS, which the URL asks for."""
+
+    def __init__(self, url: DatabaseURL) -> None:
+        super().__init__(f"does not use TLS, which ssl-mode={url.ssl_mode} asks for")
+
+
+class _Driver(aiomysql.Connection):  # type: ignore[misc]
+    """aiomysql says that it will use TLS and then goes on in plain text where the server has none. MySQL refuses that,
+    MariaDB sends and receives passwords and all in plain text."""
+
+    def __init__(self, url: DatabaseURL, context: ssl.SSLContext | None, **options: Any) -> None:
+        super().__init__(ssl=context, **options)
+        self._context = context
+        self._url = url
+
+    async def _get_server_information(self) -> None:
+        await super()._get_server_information()
+        if self._context is not None and not self.server_capabilities & CLIENT.SSL:
+            if self._url.wants_tls:
+                raise NoTLS(self._url)
+            self._ssl_context = self._context = None
+            self.client_flag &= ~CLIENT.SSL
+
+
 class MySQLConnection:
     """A prepared connection. `run` sends one statement or several and yields what each reported."""
 
@@ -81,7 +107,9 @@ class MySQLConnection:
         self._increment = increment
         self._offset = offset
         # Not aiomysql.connect(): when that is cancelled in the handshake nobody is left who could close the socket.
-        self._driver = aiomysql.Connection(
+        self._driver = _Driver(
+            url,
+            context,
             host=url.host,
             port=url.port,
             user=url.user,
@@ -90,7 +118,6 @@ class MySQLConnection:
             db=url.database,
             charset="utf8mb4",
             autocommit=None,
-            ssl=context,
             program_name="ticketd",
         )
         self._open = False
@@ -136,15 +163,6 @@ class MySQLConnection:
             self.mariadb = "mariadb" in self._driver.get_server_info().lower()
         except BaseException as error:
             self._lose(error)
-
-    def require_tls(self) -> None:
-        """Raise TicketDatabaseMisconfigured where TLS is asked for and the connection is in plain text."""
-        if self._url.wants_tls and not self._driver._secure:
-            self.drop()
-            raise self._no_tls()
-
-    def _no_tls(self) -> TicketDatabaseMisconfigured:
-        return TicketDatabaseMisconfigured(f"does not use TLS, which ssl-mode={self._url.ssl_mode} asks for")
 
     def _lose(self, error: BaseException) -> NoReturn:
         """Drop the connection, translate and raise."""
@@ -257,7 +275,7 @@ class MySQLConnection:
     def _hold(self, facts: ServerFacts) -> None:
         """Hold what the server says against what is expected."""
         if self._url.wants_tls and not facts.tls:
-            raise self._no_tls()
+            raise NoTLS(self._url)
         if facts.increment != self._increment:
             raise TicketDatabaseMisconfigured(
                 f"has auto_increment_increment={facts.increment}, wanted {self._increment}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.databases import mysql_statements as sql
 from app.databases.inspection import InspectedTable, Inspection
-from app.databases.mysql_connection import MySQLConnection, ServerFacts, code_of
+from app.databases.mysql_connection import MySQLConnection, NoTLS, ServerFacts, code_of
 from app.databases.mysql_ledger import mark_of
 from app.databases.mysql_tables import CRASH_SAFE_ENGINES, position_of, table_of
 from app.databases.protocol import Position
@@ -76,6 +76,11 @@ class MySQLInspector:
         except TimeoutError:
             self._connection.drop()
             found.trouble, found.advice = "did not answer in time", _UNREACHABLE
+        except NoTLS as error:
+            found.trouble, found.advice = (
+                str(error),
+                "give it a certificate (ssl_cert, ssl_key), or ask for less in its URL",
+            )
         except TicketDatabaseMisconfigured as error:
             found.trouble, found.advice = str(error), "upgrade it"
         except TicketDatabaseError as error:
@@ -102,8 +107,6 @@ class MySQLInspector:
         found.set_increment, found.set_offset = facts.increment, facts.offset
         found.durability = facts.durability
         found.tls = facts.tls
-        if self._url.wants_tls and not facts.tls:
-            found.tls_missing = f"ssl-mode={self._url.ssl_mode}"
 
     # --- what the user may -----------------------------------------------------------------------------------------
 

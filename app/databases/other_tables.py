@@ -69,7 +69,6 @@ async def used_by(column: Column) -> Used:
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await connection.log_in()
-            connection.require_tls()
             try:
                 rows = await connection.execute(sql.largest(column.table, column.column))
                 definition = await connection.execute(sql.definition(column.table))
