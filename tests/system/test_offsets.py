@@ -129,7 +129,9 @@ def test_two_schemas_of_one_server_are_one_server_whatever_it_says_of_its_offset
                 15,
                 "the second one to be found out",
             )
-            assert all(each["status"] == "quarantined" for each in server.databases())
+            wait_until(
+                lambda: all(each["status"] == "quarantined" for each in server.databases()), 15, "both in quarantine"
+            )
 
 
 def test_an_engine_that_is_not_crash_safe_and_keys_that_deadlock_are_served_with_a_warning(
