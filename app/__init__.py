@@ -47,7 +47,7 @@ The rooms
     settings, log, errors, metrics, sequences       know nothing of the rest
     databases/                                      the protocol and its engines; the only place that imports a driver
     ring, fence                                     decisions without I/O; the clock is passed in
-    ledger, lane, issuer, catalog, health           the domain: marks, tickets, sequences, probes
+    ledger, keepers, lane, issuer, catalog, health           the domain: marks, tickets, sequences, probes
     problems, access, ticket_endpoint, http_api     HTTP; api_description says what there is
     rates, pages, status_page, docs_page            the pages for people, with what lies in static/
     service                                         the composition root: builds everything, owns start and stop

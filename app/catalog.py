@@ -164,6 +164,7 @@ class Catalog:
                 self.lanes[name, lane.member.database.offset] = lane
         entry.tables[member] = table
         lane = entry.lane_on(member)
+        lane.listed = table
         if lane.state is LaneState.EXHAUSTED and table.ceiling > lane.fence.ceiling:
             lane.state = LaneState.CLOSED
             self._ring.lanes_changed()

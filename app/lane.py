@@ -74,7 +74,8 @@ class Lane:
     """One sequence on one database: queue, statement under way, fence, and what the ledger holds for it.
 
     `token`, `mark`, `read_at` and the steps belong to the ledger. `must_rise`: the database may have gone back in this
-    sequence, whatever its incarnation says. `reason`: why the lane is suspended, in words. `missing`: because the
+    sequence, whatever its incarnation says. `listed`: the table as the catalog saw it last, `table`: as it was when
+    the lane opened. `reason`: why the lane is suspended, in words. `missing`: because the
     database has no table for it. `tried`: whether a suspended lane has been tried again since; requests wait for that.
     `largest_whole`: close to the end, the largest block that may still be there.
     """
@@ -84,6 +85,7 @@ class Lane:
         self.member = member
         self.state = LaneState.CLOSED
         self.reason: str | None = None
+        self.listed: Table | None = None
         self.table: Table | None = None
         self.fence = Fence(member.database.offset, member.database.increment)
         self.token = ""

@@ -50,10 +50,10 @@ What holds, and what does not:
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 
-from app.databases.protocol import Mark, Position
+from app.databases.protocol import Mark, Position, Table
 from app.errors import (
     ColumnExhausted,
     MarkRefused,
@@ -61,9 +61,9 @@ from app.errors import (
     SequenceUnavailable,
     TicketDatabaseBusy,
     TicketDatabaseError,
-    TicketDatabaseHung,
     TicketDatabaseUnavailable,
 )
+from app.keepers import Keepers
 from app.lane import Lane, LaneState
 from app.log import event
 from app.ring import Member, Ring
@@ -106,12 +106,11 @@ class Ledger:
     ) -> None:
         self._ring = ring
         self._refuse = refuse_unverified
-        self._patience = patience
+        self._keepers = Keepers(ring, patience)
         self._forgets_after = forgets_after
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._reserving: set[Lane] = set()
-        self._seen: dict[tuple[str, int], Mark] = {}
         self._kept: dict[Member, dict[tuple[str, int], Mark]] = {}
         self._read: dict[Member, tuple[float, float]] = {}
 
@@ -132,18 +131,19 @@ class Ledger:
         """Make sure that what the lane draws next was never issued. Raises TicketDatabaseError."""
         member, database = lane.member, lane.member.database
         incarnation, read_at = member.incarnation, self._clock()
-        table = (await database.tables([lane.sequence])).get(lane.sequence)
-        if table is None:
-            raise SequenceMissing("has no table for it")
+        table = lane.listed or await self._table(lane)
         lane.fence.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
         life = f"{incarnation}.{table.created}"
         proposal = Mark(lane.sequence, database.offset, database.increment, 0, 0, f"{life}:{secrets.token_hex(4)}")
-        rows = await self._on_others(member, proposal)
+        rows = await self._keepers.on_others(member, proposal)
         if not rows and self._refuse:
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
         position = await database.position(table)
+        if position.created != table.created:
+            lane.listed = await self._table(lane)
+            raise SequenceUnavailable("had its table made anew meanwhile")
         known = [row for row in rows.values() if row.token != proposal.token]
-        seen = self._seen.get((lane.sequence, database.offset))
+        seen = self._keepers.seen.get((lane.sequence, database.offset))
         if seen is not None:
             known.append(seen)
         issued = max([lane.fence.highest, *(row.issued for row in known)])
@@ -151,8 +151,6 @@ class Ledger:
         if lane.fence.next_after(max(position.next_id - 1, issued)) > lane.fence.last_allowed:
             lane.fence.lift(position.next_id - 1)
             raise ColumnExhausted("stands at the end of its column")
-        if position.created != table.created:
-            raise SequenceUnavailable("had its table made anew meanwhile")
         if self._may_have_gone_back(lane, life, known, position, issued):
             await self._move_up(lane, proposal, rows, max([issued, position.largest, *(row.mark for row in known)]))
         else:
@@ -160,13 +158,19 @@ class Ledger:
             best = max(own, key=lambda row: (row.mark, row.token), default=proposal)
             for holder, row in rows.items():
                 if row.token != best.token:
-                    await self._renew(holder, row, replace(best, mark=max(best.mark, row.mark), issued=issued))
+                    await self._keepers.renew(holder, row, replace(best, mark=max(best.mark, row.mark), issued=issued))
             lane.token, lane.mark, lane.reserve_at = best.token, 0, 0
             lane.fence.lift(max(issued, position.next_id - 1))
         if member.incarnation != incarnation:
             raise TicketDatabaseUnavailable("was restarted or replaced")
         lane.must_rise = False
         lane.read_at = read_at
+
+    async def _table(self, lane: Lane) -> Table:
+        table = (await lane.member.database.tables([lane.sequence])).get(lane.sequence)
+        if table is None:
+            raise SequenceMissing("has no table for it")
+        return table
 
     def _may_have_gone_back(self, lane: Lane, life: str, known: list[Mark], position: Position, issued: int) -> bool:
         return (
@@ -175,50 +179,6 @@ class Ledger:
             or position.next_id <= max(issued, position.largest)
             or (position.largest == 0 and any(row.mark > 0 for row in known))
         )
-
-    async def _on_others(self, member: Member, mark: Mark) -> dict[Member, Mark]:
-        """Reserve on every other database that keeps marks; the row of each as it is then."""
-        others = self._ring.keepers(member)
-        answers = await asyncio.gather(*(self._reserve_on(other, mark) for other in others))
-        rows = {other: row for other, row in zip(others, answers, strict=True) if row is not None}
-        for row in rows.values():
-            self._note(row)
-        return rows
-
-    async def _reserve_on(self, holder: Member, mark: Mark) -> Mark | None:
-        try:
-            async with asyncio.timeout(self._patience):
-                return (await holder.database.reserve([mark]))[mark.sequence, mark.offset]
-        except TimeoutError:
-            self._failed(holder, TicketDatabaseHung("did not answer in time"))
-        except TicketDatabaseError as error:
-            self._failed(holder, error)
-        return None
-
-    def _failed(self, holder: Member, error: TicketDatabaseError) -> None:
-        """A database that does not answer is down; one that answers, but cannot keep marks, may still draw."""
-        if isinstance(error, TicketDatabaseUnavailable):
-            self._ring.mark_down(holder, str(error))
-        else:
-            self._ring.keeps_no_marks(holder, str(error))
-
-    def _note(self, row: Mark) -> None:
-        """Remember the largest mark ever read, for when its database cannot be asked."""
-        key = (row.sequence, row.offset)
-        seen = self._seen.get(key)
-        if seen is None or (row.mark, row.issued) >= (seen.mark, seen.issued):
-            self._seen[key] = row
-
-    async def _renew(self, holder: Member, old: Mark, new: Mark) -> None:
-        """Raise MarkRefused if the row has changed; a holder that fails keeps marks no longer."""
-        try:
-            row = await holder.database.renew(old, new)
-        except TicketDatabaseError as error:
-            self._failed(holder, error)
-            return
-        if row.token != new.token:
-            raise MarkRefused("its mark changed on another database while it was moved up")
-        self._seen[row.sequence, row.offset] = row
 
     async def _move_up(self, lane: Lane, proposal: Mark, rows: dict[Member, Mark], known: int) -> None:
         database, table = lane.member.database, lane.table
@@ -235,9 +195,9 @@ class Ledger:
             new = replace(proposal, mark=mark, issued=drawn.last, token=f"{proposal.token}{secrets.token_hex(2)}")
             try:
                 for holder, row in rows.items():
-                    await self._renew(holder, row, new)
+                    await self._keepers.renew(holder, row, new)
             except MarkRefused:
-                rows = await self._on_others(lane.member, proposal)
+                rows = await self._keepers.on_others(lane.member, proposal)
                 continue
             lane.fence.lift(drawn.last)
             lane.token = new.token
@@ -259,7 +219,7 @@ class Ledger:
         wanted = Mark(lane.sequence, database.offset, database.increment, mark, last, token)
         rows: dict[Member, Mark] = {}
         while set(self._ring.keepers(lane.member)) - rows.keys():  # one may have come up meanwhile
-            rows = await self._on_others(lane.member, wanted)
+            rows = await self._keepers.on_others(lane.member, wanted)
         for row in rows.values():
             if row.token != token or row.mark < last:
                 raise MarkRefused("the ledger holds another incarnation of it")
@@ -273,7 +233,10 @@ class Ledger:
         if lane in self._reserving:
             return
         self._reserving.add(lane)
-        task = asyncio.get_running_loop().create_task(self._reserve_ahead(lane))
+        self._spawn(self._reserve_ahead(lane))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -315,10 +278,10 @@ class Ledger:
                 marks = await other.database.marks()
                 counters[other] = await other.database.counters(await other.database.names())
             except TicketDatabaseError as error:
-                self._failed(other, error)
+                self._keepers.failed(other, error)
                 continue
             for mark in marks:
-                self._note(mark)
+                self._keepers.note(mark)
                 if mark.offset != member.database.offset and mark.increment == member.database.increment:
                     _take_larger(best, mark)
         for other, found in counters.items():
@@ -330,7 +293,7 @@ class Ledger:
     async def read_only(self, member: Member) -> None:
         """Remember the marks of a database that answers, though it is not in the ring. Raises TicketDatabaseError."""
         for mark in await member.database.marks():
-            self._note(mark)
+            self._keepers.note(mark)
 
     def _account_for(
         self, best: dict[tuple[str, int], Mark], other: Member, sequence: str, last: int, created: str
@@ -375,7 +338,7 @@ class Ledger:
         kept = self._kept[holder] = rows if everything else self._kept[holder] | rows
         self._read[holder] = (read_at if everything else all_at, read_at)
         for changed in rows.values():
-            self._note(changed)
+            self._keepers.note(changed)
         stale: list[Mark] = []
         for key, lane in lanes.items():
             if lane.state is not LaneState.OPEN or lane.member is holder or not lane.token:
@@ -406,7 +369,7 @@ class Ledger:
         database, table = lane.member.database, lane.table
         assert table is not None
         wanted = Mark(lane.sequence, database.offset, database.increment, above, above, lane.token)
-        rows = await self._on_others(lane.member, wanted)
+        rows = await self._keepers.on_others(lane.member, wanted)
         if any(row.token != wanted.token or row.issued < above for row in rows.values()):
             raise MarkRefused("the ledger holds another incarnation of it")
         await database.raise_above(table, above)
@@ -415,6 +378,7 @@ class Ledger:
     async def close(self) -> None:
         """Let reservations that are under way finish."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._keepers.close()
 
 
 def _take_larger(best: dict[tuple[str, int], Mark], mark: Mark) -> None:

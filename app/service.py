@@ -61,7 +61,7 @@ class Service:
         self.ledger = Ledger(
             self.ring,
             refuse_unverified=settings.unverified == "refuse",
-            patience=settings.database_timeout / 2,
+            patience=0.7 * settings.database_timeout,
             forgets_after=5 * settings.probe_interval + 2 * settings.database_timeout,
             clock=time.monotonic,
         )

@@ -127,13 +127,20 @@ class MySQLPool:
     async def question(
         self, *, patience: float = 1.0, about_marks: bool = False, anybody: bool = False
     ) -> AsyncIterator[MySQLConnection]:
-        """A connection for one question, within `patience` times the timeout; raises TicketDatabaseError only."""
+        """A connection for one question, within `patience` times the timeout; raises TicketDatabaseError only.
+
+        Waiting for one's turn is no sign of the database's health, so it has a time of its own.
+        """
+        limit = self.timeout * patience
+        turn = self._about_marks if about_marks else self._about_tables
+        try:
+            async with asyncio.timeout(limit):
+                await turn.acquire()
+        except TimeoutError as error:
+            raise TicketDatabaseBusy("had no connection free in time") from error
         began = time.monotonic()
         try:
-            async with (
-                asyncio.timeout(self.timeout * patience),
-                self._about_marks if about_marks else self._about_tables,
-            ):
+            async with asyncio.timeout(limit):
                 connection = self.take_idle() or await self.connect(anybody=anybody)
                 try:
                     yield connection
@@ -148,6 +155,8 @@ class MySQLPool:
                     self.give_back(connection)
         except TimeoutError as error:
             raise self.hung(began, running=True) from error
+        finally:
+            turn.release()
 
     def hung(self, since: float, *, running: bool) -> TicketDatabaseError:
         """What a statement without an answer means: one table's trouble if the database has answered anything since."""
