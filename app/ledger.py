@@ -351,7 +351,7 @@ class Ledger:
             if row is not None:
                 lane.fence.lift(row.issued)
             highest = lane.fence.highest
-            if lane.mark and (row is None or highest > row.issued):
+            if (lane.mark or lane.issued) and (row is None or highest > row.issued):
                 increment = lane.member.database.increment
                 stale.append(Mark(*key, increment, max(lane.mark, highest), highest, lane.token))
         if stale:
