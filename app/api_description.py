@@ -26,9 +26,9 @@ Example = dict[str, Any]
 
 def _whole_number(value: Any) -> Any:
     """An id may come as a string too, for clients that lose integers above 2^53."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 99:
-        return int(value)
-    return value
+    digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 99
+    exact = isinstance(value, float) and value.is_integer() and abs(value) < 2**53  # to JSON, 5.0 is a whole number
+    return int(value) if digits or exact else value
 
 
 def _as_number_or_digits(least: int) -> WithJsonSchema:

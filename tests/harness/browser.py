@@ -36,6 +36,7 @@ class Browser:
         self._process = ChildProcess(
             [path, *_FLAGS, f"--user-data-dir={self._base}/profile", "about:blank"], stdout=log, stderr=log
         )
+        self._socket: websocket.WebSocket | None = None
         self._numbers = itertools.count(1)
         self.complaints: list[str] = []
         self.requested: list[str] = []
@@ -54,6 +55,8 @@ class Browser:
         self.close()
 
     def close(self) -> None:
+        if self._socket is not None:
+            self._socket.shutdown()  # type: ignore[no-untyped-call]
         self._process.kill()
         remove_directory(self._base)
 
@@ -68,6 +71,7 @@ class Browser:
 
     def command(self, method: str, **parameters: Any) -> Any:
         """One command of the debugging protocol; its result."""
+        assert self._socket is not None
         number = next(self._numbers)
         self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
         while True:

@@ -1,0 +1,147 @@
+"""The status page in a real Chromium."""
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.harness.browser import Browser
+from tests.harness.load import Load
+from tests.harness.pair import MySQLPair
+from tests.harness.processes import wait_until
+from tests.harness.ticketd import PATIENT, TicketServer
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TicketServer]:
+    with TicketServer(settings=PATIENT) as server:
+        server.wait_ready()
+        yield server
+
+
+def wait_text(browser: Browser, selector: str, pattern: str, timeout: float = 40) -> None:
+    try:
+        wait_until(lambda: re.search(pattern, browser.text(selector)), timeout, f"{selector} to say {pattern}", 0.2)
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}; it says {browser.text('body')}") from error
+
+
+def test_it_shows_a_database_going_down_and_coming_back_without_a_reload(
+    browser: Browser, own_pair: MySQLPair, tmp_path: Path
+) -> None:
+    even = f'[data-database="{own_pair.even.name}"]'
+    browser.complaints.clear()
+    browser.requested.clear()
+    with TicketServer(own_pair.urls) as server:
+        server.wait_health("pass", 60)
+        browser.look(1200, 800)
+        browser.open(f"{server.url}/")
+        browser.value("window.mark = 'the same page'")
+        assert browser.text("#headline") == "All well"
+        assert server.name.partition(":")[2] in browser.text(".server")
+        with Load([server.address], clients=2, pause=0.05) as load:
+            load.run_for(1)
+            wait_text(browser, "#rate", "[1-9]")
+            wait_text(browser, '[data-sequence="photos"]', r"\d")
+            own_pair.even.kill()
+            wait_text(browser, f"{even} .pill", "down")
+            wait_text(browser, f"{even} .error", "refuses|lost|closed|gone")
+            assert browser.text("#headline") == "1 of 2 databases not up"
+            assert "1 of 2 databases not up" in str(browser.value("document.title"))
+            own_pair.even.restart()
+            wait_text(browser, f"{even} .pill", "up", 60)
+            wait_text(browser, "#headline", "All well", 60)
+        assert browser.value("window.mark") == "the same page"
+        assert browser.complaints == []
+        assert {re.match(r"[a-z]+://[^/]*|data:", url)[0] for url in browser.requested} <= {server.url, "data:"}  # type: ignore[index]
+        server.kill()
+        wait_until(lambda: browser.value("!document.getElementById('lost').hidden"), 30, "the page to notice")
+        server.start()
+        server.wait_alive()
+        wait_until(lambda: browser.value("document.getElementById('lost').hidden"), 30, "the page to notice", 0.2)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (768, 1024), (360, 740)])
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_nothing_sticks_out_on_any_screen(
+    browser: Browser, server: TicketServer, path: str, width: int, height: int
+) -> None:
+    server.put(f"/sequence/{'long_' * 12}name")
+    server.ticket("photos")
+    browser.look(width, height)
+    browser.open(f"{server.url}{path}")
+    browser.value("document.querySelectorAll('details').forEach((each) => each.open = true)")
+    assert browser.value("document.documentElement.scrollWidth") <= width
+
+
+def test_it_is_dark_where_the_reader_likes_it_dark(browser: Browser, server: TicketServer) -> None:
+    def brightness(of: str, what: str) -> float:
+        colour = str(browser.value(f"getComputedStyle(document.querySelector('{of}')).{what}"))
+        return sum(map(float, re.findall(r"[\d.]+", colour)[:3])) / 765
+
+    for dark in (False, True):
+        browser.look(1000, 800, dark=dark)
+        browser.open(f"{server.url}/")
+        back, text = brightness("body", "backgroundColor"), brightness("body", "color")
+        assert (back < 0.2 and text > 0.8) if dark else (back > 0.8 and text < 0.2)
+
+
+def test_it_can_be_read_without_scripts(browser: Browser, server: TicketServer) -> None:
+    server.ticket("photos")
+    browser.look(1000, 800, scripts=False)
+    try:
+        browser.open(f"{server.url}/")
+        text = browser.text("body")
+        for wanted in ("All well", "odd.sqlite3", "even.sqlite3", "photos", "up", "tickets/s"):
+            assert wanted in text
+        assert 'http-equiv="refresh"' in server.get("/").text
+    finally:
+        browser.look(1000, 800)
+
+
+def test_what_is_tried_in_the_docs_is_answered(browser: Browser, server: TicketServer) -> None:
+    browser.look(1200, 900)
+    browser.complaints.clear()
+    browser.open(f"{server.url}/docs")
+    browser.value("document.querySelector('form[data-path=\"/ticket/{sequence}\"] button').click()")
+    wait_text(browser, "pre.shown", '(?s)GET /ticket/photos.*200.*"id"')
+    assert browser.complaints == []
+
+
+class _Loads(HTMLParser):
+    """What a page makes a browser load, and what of it could run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "srcset", "data") or (name == "href" and tag == "link"):
+                self.found.append(str(value))
+            if name.startswith("on") or name == "style":
+                self.handlers.append(name)
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_the_pages_load_nothing_and_forbid_everything_else(server: TicketServer, path: str) -> None:
+    reply = server.get(path)
+    page = _Loads()
+    page.feed(reply.text)
+    assert [each for each in page.found if not each.startswith("data:")] == []
+    assert page.handlers == []
+    policy = reply.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert reply.headers["cache-control"] == "no-store"
+    assert len(reply.body) < 100_000

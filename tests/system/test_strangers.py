@@ -1,0 +1,55 @@
+"""Requests that nobody of us has thought of, made by schemathesis from what /openapi.json says, with all its checks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.ticketd import PATIENT, TicketServer
+
+CONFIGURATION = """
+seed = 20041
+generation.max-examples = 8
+generation.database = "none"
+phases.stateful.enabled = false
+request-timeout = 30
+"""
+TOKEN = "strangers-token"
+
+
+def schemathesis(server: TicketServer, where: Path, *arguments: str) -> str:
+    """Run it on all that the server describes; its report, where it has found nothing."""
+    (where / "schemathesis.toml").write_text(CONFIGURATION, encoding="utf-8")
+    description = server.get("/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"})
+    (where / "openapi.json").write_bytes(description.body)
+    command = [sys.executable, "-W", "ignore", "-m", "schemathesis.cli", "run", "openapi.json", "--url", server.url]
+    done = subprocess.run(
+        [*command, "--checks", "all", "--no-color", *arguments],
+        cwd=where,
+        env={**os.environ, "PYTHONWARNINGS": "ignore", "NO_PROXY": "*"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("given", ["no tokens wanted", "an admin's token", "no token"])
+def test_nothing_is_undocumented_and_nothing_breaks(tmp_path: Path, given: str) -> None:
+    settings: dict[str, object] = dict(PATIENT)
+    if given != "no tokens wanted":
+        settings |= {"TICKETS_TOKENS": TOKEN, "TICKETS_ADMIN_TOKENS": f"{TOKEN}-of-an-admin"}
+    token = f"{TOKEN}-of-an-admin" if given == "an admin's token" else None
+    with TicketServer(settings=settings) as server:
+        server.wait_ready()
+        report = schemathesis(server, tmp_path, *(["-H", f"Authorization: Bearer {token}"] if token else []))
+        log = server.log_text()
+        assert server.get("/readyz").status == 200
+    assert "Traceback" not in log
+    assert "No issues found" in report, report
