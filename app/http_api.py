@@ -221,11 +221,11 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
         authorization = headers.get(b"authorization")
-        if method == "PUT" or (method == "POST" and path.endswith("/bump")):
+        if path in OPEN_PATHS:
+            refusal = None
+        elif method == "PUT" or (method == "POST" and path.endswith("/bump")):
             send = _auditing(scope, send, authorization)
             refusal = self._access.refusal_for_changes(authorization)
-        elif path in OPEN_PATHS:
-            refusal = None
         else:
             refusal = self._access.refusal_for_reading(authorization, page=path in PAGES)
         if refusal is not None:

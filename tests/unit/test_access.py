@@ -1,0 +1,86 @@
+"""Who may."""
+
+import base64
+
+import pytest
+from pydantic import SecretStr
+
+from app.access import Access, short_name
+from app.server import warn_if_open_to_all
+from app.settings import load
+
+
+def access(tokens: str = "", admin_tokens: str = "") -> Access:
+    return Access(map(SecretStr, tokens.split()), map(SecretStr, admin_tokens.split()))
+
+
+def statuses(of: Access, authorization: bytes | None) -> tuple[int, int, int]:
+    """What tickets, reading and changes are answered with."""
+    refusals = (
+        of.refusal_for_tickets(authorization),
+        of.refusal_for_reading(authorization),
+        of.refusal_for_changes(authorization),
+    )
+    tickets, reading, changes = (200 if each is None else each.status for each in refusals)
+    return tickets, reading, changes
+
+
+@pytest.mark.parametrize(
+    ("tokens", "admins", "given", "expected"),
+    [
+        ("", "", None, (200, 200, 200)),
+        ("", "", b"Bearer whatever", (200, 200, 200)),
+        ("u v", "", None, (401, 401, 401)),
+        ("u v", "", b"Bearer u", (200, 200, 200)),
+        ("u v", "", b"bearer v", (200, 200, 200)),
+        ("u v", "", b"Bearer w", (401, 401, 401)),
+        ("", "a b", None, (200, 200, 401)),
+        ("", "a b", b"Bearer a", (200, 200, 200)),
+        ("", "a b", b"Bearer x", (200, 200, 401)),
+        ("u", "a", None, (401, 401, 401)),
+        ("u", "a", b"Bearer u", (200, 200, 403)),
+        ("u", "a", b"Bearer a", (200, 200, 200)),
+        ("u", "a", b"Bearer ", (401, 401, 401)),
+        ("u", "a", b"u", (401, 401, 401)),
+        ("u", "a", b"Bearer  u ", (200, 200, 403)),
+        ("u", "a", b"Basic " + base64.b64encode(b"me:u"), (401, 200, 401)),
+        ("u", "a", b"Basic " + base64.b64encode(b"me:a"), (401, 200, 401)),
+        ("u", "a", b"Basic " + base64.b64encode(b"u"), (401, 401, 401)),
+        ("u", "a", b"Basic not base64", (401, 401, 401)),
+        ("tökén-票", "", "Bearer tökén-票".encode(), (200, 200, 200)),
+        ("tökén", "", "Bearer tökén".encode("latin-1"), (401, 401, 401)),
+        ("u", "", b"Bearer \xff\xfe", (401, 401, 401)),
+    ],
+)
+def test_the_matrix(tokens: str, admins: str, given: bytes | None, expected: tuple[int, int, int]) -> None:
+    assert statuses(access(tokens, admins), given) == expected
+
+
+def test_a_browser_is_asked_on_pages_alone() -> None:
+    page = access("u").refusal_for_reading(None, page=True)
+    rest = access("u").refusal_for_reading(None)
+    assert page is not None
+    assert rest is not None
+    assert dict(page.headers)["www-authenticate"].startswith('Bearer realm="tickets", Basic realm="tickets"')
+    assert dict(rest.headers)["www-authenticate"] == 'Bearer realm="tickets"'
+
+
+def test_no_token_is_shown() -> None:
+    assert "secret" not in repr(access("secret-1", "secret-2"))
+    assert short_name(b"Bearer secret-1") == short_name(b"bearer  secret-1") != short_name(b"Bearer secret-2")
+    assert len(short_name(b"Bearer secret-1")) == 8
+    assert short_name(None) == short_name(b"Basic abc") == "none"
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [({}, False), ({"TICKETS_HOST": "localhost"}, False), ({"TICKETS_HOST": "::1"}, False),
+     ({"TICKETS_HOST": "127.9.9.9"}, False), ({"TICKETS_HOST": "0.0.0.0"}, True), ({"TICKETS_HOST": "::"}, True),
+     ({"TICKETS_HOST": "tickets.internal"}, True), ({"TICKETS_HOST": "0.0.0.0", "TICKETS_TOKENS": "t"}, False),
+     ({"TICKETS_HOST": "0.0.0.0", "TICKETS_ADMIN_TOKENS": "t"}, False)],
+)  # fmt: skip
+def test_listening_beyond_loopback_without_tokens_is_warned_of(
+    settings: dict[str, str], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_if_open_to_all(load(settings))
+    assert ("listens beyond loopback" in caplog.text) is warned
