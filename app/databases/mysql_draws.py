@@ -15,6 +15,7 @@ from app.databases.mysql_connection import MySQLConnection
 from app.databases.mysql_pool import MySQLPool
 from app.databases.protocol import Draw, Table
 from app.errors import (
+    SequenceWentBack,
     TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseMisconfigured,
@@ -32,8 +33,9 @@ DRAWS_PER_PACKET = 32
 class PendingDraw:
     """`count` tickets that somebody waits for.
 
-    `shared`: other servers draw from the table too, so a block and the id above it seldom meet, and the block is taken
-    whole, below an id that is dropped. `alone`: this one met nobody. `ends_only`: see `mysql_statements.draw_ends`.
+    A block lies between two ordinary ids, which belong to it. `shared`: other servers draw from the table too, so the
+    three seldom meet, the block is taken whole, and the two ids are dropped. `alone`: this one met nobody. `ends_only`:
+    see `mysql_statements.draw_ends`.
     """
 
     table: Table
@@ -59,22 +61,28 @@ class PendingDraw:
             return sql.draw(name, self.count)
         if self.ends_only:
             return sql.draw_ends(name, self.count, self.after, self.increment, self.offset)
-        size = self.count if self.shared else self.count - 1
+        size = self.count if self.shared else max(self.count - 2, 1)
         return sql.draw_block(name, size, self.after, self.increment, self.offset)
 
     async def read(self, connection: MySQLConnection) -> Draw | None:
         """Read this draw's results, of which the first has been received already.
 
-        None: another server drew between a block and the id above it, so that the two are not one block. Both are
-        dropped, and the next try takes a whole block below an id that is dropped.
+        None: another server drew between a block and the ids around it, so that the three are not one block. All are
+        dropped, and the next try takes a whole block between two ids that are dropped.
         """
         if self.plain:
             return Draw(connection.insert_id, self.increment, self.count)
         if self.ends_only:
+            below = connection.insert_id
+            self._check_risen(below)
+            await connection.next()
             await connection.next()
             first = connection.insert_id
             await connection.next()
             return Draw(first, self.increment, self.count)
+        await connection.next()
+        below = connection.insert_id
+        self._check_risen(below)
         await connection.next()
         await connection.next()
         first = connection.insert_id
@@ -82,11 +90,18 @@ class PendingDraw:
         await connection.next()
         above = connection.insert_id
         await connection.next()
-        last = first + self.increment * (self.count - 1)
-        if above < last or (above == last and self.shared):
-            raise TicketDatabaseUnavailable(f"gave id {above} after a block that ends at {last}")
-        self.alone = above <= last + self.increment
-        return Draw(first, self.increment, self.count) if self.shared or above == last else None
+        size = self.count if self.shared else max(self.count - 2, 1)
+        if above < first + size * self.increment:
+            raise TicketDatabaseUnavailable(f"gave id {above} inside a block of {size} that begins at {first}")
+        self.alone = below + self.increment == first and first + size * self.increment == above
+        if self.shared:
+            return Draw(first, self.increment, self.count)
+        return Draw(below, self.increment, self.count) if self.alone else None
+
+    def _check_risen(self, below: int) -> None:
+        """Before a block is taken for one: the id right below it is above all that was known issued."""
+        if 0 < below <= self.after:
+            raise SequenceWentBack(f"gave id {below} after {self.after} had been issued")
 
 
 class DrawQueue:

@@ -87,47 +87,47 @@ def draw(table: str, rows: int) -> str:
     return f"REPLACE INTO `{table}` (stub) VALUES {_values(rows)}"  # noqa: S608 - a validated name
 
 
-def _start(after: int, wide: int, increment: int, offset: int) -> int:
-    """The session's offset that makes a block begin at the first id of this database above `after`.
+def _widen(wide: int, after: int, increment: int, offset: int) -> str:
+    """The session draws in steps of `wide` from now on, beginning right after the id it has just drawn.
 
-    `after` may be any number (a bump's, the counter of a table just opened), so it says nothing of the residue: taken
-    from it, the block would lie on another database's ids.
+    That id is the table's own counter at work. A block whose place was chosen from memory could not show that the table
+    has gone back; and where the id is not above `after`, the largest one known, nothing is widened, so that the counter
+    is not moved in among ids that others have issued.
     """
-    first = after + 1 + (offset - after - 1) % increment
-    return first % wide or wide
+    risen = f"LAST_INSERT_ID() > {after}"
+    return (
+        f"SET SESSION auto_increment_increment = IF({risen}, {wide}, {increment}), "
+        # the cast: MySQL takes no decimal, which is what an unsigned and a signed number make together
+        f"auto_increment_offset = CAST(IF({risen}, (LAST_INSERT_ID() + {increment - 1}) MOD {wide} + 1, {offset}) "
+        "AS UNSIGNED)"
+    )
+
+
+def _narrow(increment: int, offset: int) -> str:
+    return f"SET SESSION auto_increment_increment = {increment}, auto_increment_offset = {offset}"
 
 
 def draw_block(table: str, size: int, after: int, increment: int, offset: int) -> str:
-    """Draws a block of `size` ids and then one ordinary id above it, in one transaction.
+    """Draws one ordinary id, a block of `size` ids right after it, and one ordinary id above that, in one transaction.
 
     Under an increment of `size * increment` one REPLACE moves the counter past the whole block, but puts only its
-    first id on disk; the second REPLACE puts an id above the block there. The session's offset makes the block begin
-    right after `after`, the last id seen, where nobody else drew in between. Six results; the third and the fifth
-    carry the ids.
+    first id on disk; the last REPLACE puts an id above the block there. They follow one another without a gap where
+    nobody else drew in between. Seven results; the second, the fourth and the sixth carry the ids.
     """
-    wide = size * increment
-    start = _start(after, wide, increment, offset)
-    return (
-        f"SET SESSION auto_increment_increment = {wide}, auto_increment_offset = {start};"
-        f"BEGIN;{draw(table, 1)};"
-        f"SET SESSION auto_increment_increment = {increment}, auto_increment_offset = {offset};"
-        f"{draw(table, 1)};COMMIT"
-    )
+    one = draw(table, 1)
+    widen, narrow = _widen(size * increment, after, increment, offset), _narrow(increment, offset)
+    return f"BEGIN;{one};{widen};{one};{narrow};{one};COMMIT"
 
 
 def draw_ends(table: str, size: int, after: int, increment: int, offset: int) -> str:
-    """Draws the first and the last id of a block of `size` in one statement, which puts both on disk.
+    """Draws one ordinary id, and then the first and the last id of a block of `size` in one statement, which puts both
+    on disk.
 
-    Leaves a gap as large as the block: for `innodb_autoinc_lock_mode = 0`, under which `draw_block` deadlocks. Three
-    results; the second carries the first id.
+    Leaves a gap as large as the block: for `innodb_autoinc_lock_mode = 0`, under which `draw_block` deadlocks. Four
+    results; the first and the third carry the ordinary id and the block's first.
     """
     wide = (size - 1) * increment
-    start = _start(after, wide, increment, offset)
-    return (
-        f"SET SESSION auto_increment_increment = {wide}, auto_increment_offset = {start};"
-        f"{draw(table, 2)};"
-        f"SET SESSION auto_increment_increment = {increment}, auto_increment_offset = {offset}"
-    )
+    return f"{draw(table, 1)};{_widen(wide, after, increment, offset)};{draw(table, 2)};{_narrow(increment, offset)}"
 
 
 def make(table: str, width: Width, start: int) -> str:

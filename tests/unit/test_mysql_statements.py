@@ -7,25 +7,33 @@ import pytest
 from app.databases import mysql_statements as sql
 
 
-def first_offset(statement: str) -> int:
-    found = re.search(r"auto_increment_offset = (\d+)", statement)
-    assert found is not None
-    return int(found[1])
+def offset_after(statement: str, drawn: int) -> tuple[int, int]:
+    """The increment and offset of the session once it has drawn this id: the IFs, worked out as the server does."""
+    found = re.findall(r"IF\(LAST_INSERT_ID\(\) > (\d+), ([^,]+), (\d+)\)", statement)
+    assert len(found) == 2
+
+    def worked_out(expression: str) -> int:
+        return int(eval(expression.replace("LAST_INSERT_ID()", str(drawn)).replace("MOD", "%")))
+
+    increment, offset = (worked_out(wide if drawn > int(after) else plain) for after, wide, plain in found)
+    return increment, offset
 
 
 @pytest.mark.parametrize(("increment", "offset"), [(2, 1), (2, 2), (3, 3), (5, 2)])
 @pytest.mark.parametrize("size", [2, 7, 1000])
-def test_a_block_begins_right_after_the_last_id_on_its_databases_own_ids(
-    size: int, increment: int, offset: int
-) -> None:
-    """Whatever number is known last: an id, a bump's number, a counter. An id of its own continues without a gap."""
-    for after in [*range(60), 10**9, 2**63 - 10]:
+def test_a_block_begins_right_after_the_id_drawn_before_it(size: int, increment: int, offset: int) -> None:
+    for drawn in [*range(offset, offset + 40 * increment, increment), 10**9 * increment + offset]:
         for statement, wide in (
-            (sql.draw_block("photos", size, after, increment, offset), size * increment),
-            (sql.draw_ends("photos", size, after, increment, offset), (size - 1) * increment),
+            (sql.draw_block("photos", size, drawn - 1, increment, offset), size * increment),
+            (sql.draw_ends("photos", size, drawn - 1, increment, offset), (size - 1) * increment),
         ):
-            start = first_offset(statement)
+            step, start = offset_after(statement, drawn)
+            assert step == wide
             assert 1 <= start <= wide
-            assert start % increment == offset % increment
-            following = after + 1 + (start - after - 1) % wide
-            assert after < following <= after + increment
+            assert drawn + 1 + (start - drawn - 1) % wide == drawn + increment
+
+
+@pytest.mark.parametrize("after", [7, 8, 1000])
+def test_a_table_that_has_gone_back_is_not_moved_in_among_what_others_have_issued(after: int) -> None:
+    for statement in (sql.draw_block("photos", 500, after, 2, 1), sql.draw_ends("photos", 500, after, 2, 1)):
+        assert offset_after(statement, 7) == (2, 1)
