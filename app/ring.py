@@ -112,7 +112,7 @@ class Ring:
         if member.marks_trouble is None:
             member.marks_trouble = reason
             self.on_change(member)
-        member.wake.set()
+            member.wake.set()
 
     @property
     def any_up(self) -> bool:
