@@ -89,7 +89,8 @@ class Health:
                 await self._probe(member)
             except Exception:
                 log.exception("a probe met an error it does not know: database=%s", member.name)
-            self._ring.settle(member)
+            if not member.wake.is_set():  # else it went down while the probe was under way, which says nothing then
+                self._ring.settle(member)
 
     async def _probe(self, member: Member) -> None:
         look = await self._look(member)
