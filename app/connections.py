@@ -23,6 +23,8 @@ _PIECE = HEAD_BYTES // 2
 REQUEST_SECONDS = 20.0
 """How long a new connection may say nothing, and how long a request may take: its head, its body, its answer."""
 LOOK_SECONDS = 2.0
+AHEAD = 8_192
+"""How many requests a client may send ahead of the answers; what arrives in one piece may be as many as that."""
 
 
 class JoinedWrites:
@@ -46,7 +48,7 @@ class JoinedWrites:
 
     def _flush(self) -> None:
         parts, self._parts = self._parts, []
-        if parts:
+        if parts and not self._transport.is_closing():
             self._transport.write(b"".join(parts))
 
     def close(self) -> None:
@@ -78,10 +80,17 @@ class LimitedProtocol(HttpToolsProtocol):
                 self.parser.feed_data(data)
                 if self.head_is_incomplete:
                     self._count_head(len(data))
+            if len(self.pipeline) > AHEAD:
+                self.transport.abort()
         except httptools.HttpParserUpgrade:
             return  # goes on in HTTP/1.1, which the client has to accept
         except httptools.HttpParserError:
             self._refuse(Problem(400, "this is not a request in HTTP/1.1"))
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.pipeline:  # uvicorn would read on with each answer, and collect without end what is sent ahead
+            self.flow.pause_reading()
 
     def _feed_in_pieces(self, data: bytes) -> None:
         for begin in range(0, len(data), _PIECE):
@@ -123,7 +132,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def be_quiet_about_gone_clients() -> None:
-    """uvicorn logs a traceback for a client that sends requests ahead and goes away before they are answered."""
+    """uvicorn logs a traceback where a client has gone away that it still has something to send to."""
     logging.getLogger("uvicorn.error").addFilter(lambda record: "the handler is closed" not in str(_error_of(record)))
 
 
