@@ -26,6 +26,8 @@ from app.ring import Member, Ring
 
 log = logging.getLogger(__name__)
 
+LAST_PROBE_SECONDS = 1.0
+"""How long the end waits for a probe under way: a connection that is cancelled cannot say good-bye."""
 LISTING_SECONDS = 5.0
 """How often a database's tables are listed."""
 HURRY_SECONDS = 0.25
@@ -51,6 +53,7 @@ class Health:
         self._interval = interval
         self._clock = clock
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
         self._listed: dict[Member, float] = {}
         self._admission = asyncio.Lock()
 
@@ -65,9 +68,14 @@ class Health:
             self._tasks.append(asyncio.create_task(self._loop(member)))
 
     async def stop(self) -> None:
-        """End the loops; tell the ledgers what was issued last."""
-        for task in self._tasks:
-            task.cancel()
+        """End the loops, each after the probe that is under way; tell the ledgers what was issued last."""
+        self._stopping = True
+        for member in self._ring.members:
+            member.wake.set()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=LAST_PROBE_SECONDS)
+            for task in late:
+                task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for member in self._ring.members:
             if member.up:
@@ -84,6 +92,8 @@ class Health:
                     await member.wake.wait()
             except TimeoutError:
                 pass
+            if self._stopping:
+                return
             member.wake.clear()
             try:
                 await self._probe(member)
@@ -231,11 +241,24 @@ class Health:
         except TicketDatabaseError as error:
             event(log, logging.WARNING, "could not read floors or tables", database=member.name, reason=error)
         at_once = asyncio.Semaphore(RECOVERIES)
-        await asyncio.gather(*(self._recover(lane, at_once) for lane in self._suspended(member)))
+        await asyncio.gather(
+            *(self._recover(lane, at_once) for lane in self._suspended(member)),
+            *(self._open(lane, at_once) for lane in self._of_another_life(member)),
+        )
 
     def _suspended(self, member: Member) -> list[Lane]:
         lanes = self._catalog.lanes.values()
         return [lane for lane in lanes if lane.member is member and lane.state is LaneState.SUSPENDED]
+
+    def _of_another_life(self, member: Member) -> list[Lane]:
+        """Those that were closed when it was taken in and may have gone back: they are moved above their marks
+        now, while the marks are there."""
+        lanes = self._catalog.lanes.values()
+        return [
+            lane
+            for lane in lanes
+            if lane.member is member and lane.state is LaneState.CLOSED and self._ledger.is_of_another_life(lane)
+        ]
 
     async def _refresh_marks(self, member: Member) -> None:
         try:
@@ -253,3 +276,12 @@ class Health:
                 await lane.recover()
             except TicketDatabaseError as error:
                 lane.recovery_failed(error)
+
+    async def _open(self, lane: Lane, at_once: asyncio.Semaphore) -> None:
+        async with at_once:
+            if not lane.member.up or lane.waiting or lane.state is not LaneState.CLOSED:
+                return
+            try:
+                await lane.open()
+            except TicketDatabaseError as error:
+                lane.report(error)
