@@ -35,6 +35,8 @@ What holds, and what does not:
 - Both databases restored to an earlier state: outside the guarantee. Nothing is left that knows better.
 - A database restored while every server was down: its start is another one, so its life differs from the rows on the
   others, and it is moved above their marks.
+- A sequence that nobody asks for after its database was restored: its lane is opened all the same, with the first
+  probe, and one at its end is moved to the end again. So the marks may be lost afterwards.
 - A table remade, or loaded from a dump, under a running server: its life differs too. A table truncated keeps its life;
   it is seen by standing below what is known issued, which is written with every probe, so what a truncation can hide is
   a sequence that is younger than two probe intervals.
@@ -125,6 +127,11 @@ class Ledger:
         if self._ring.keepers(lane.member) and self._clock() > lane.read_at + self._forgets_after:
             lane.close()
 
+    def is_of_another_life(self, lane: Lane) -> bool:
+        """Whether what is known of the sequence was issued by another life of the lane's database."""
+        seen = self._keepers.seen.get((lane.sequence, lane.member.database.offset))
+        return seen is not None and not seen.token.startswith(f"{lane.member.incarnation}.")
+
     # --- opening a lane --------------------------------------------------------------------------------------------
 
     async def open(self, lane: Lane) -> None:
@@ -148,11 +155,11 @@ class Ledger:
             known.append(seen)
         issued = max([lane.fence.highest, *(row.issued for row in known)])
         lane.table = table
-        if lane.fence.next_after(max(position.next_id - 1, issued)) > lane.fence.last_allowed:
-            lane.fence.lift(position.next_id - 1)
-            raise ColumnExhausted("stands at the end of its column")
         if self._may_have_gone_back(lane, life, known, position, issued):
             await self._move_up(lane, proposal, rows, max([issued, position.largest, *(row.mark for row in known)]))
+        elif lane.fence.next_after(position.next_id - 1) > lane.fence.last_allowed:
+            lane.fence.lift(position.next_id - 1)
+            raise ColumnExhausted("stands at the end of its column")
         else:
             own = [row for row in rows.values() if life_of(row.token) == life]
             best = max(own, key=lambda row: (row.mark, row.token), default=proposal)
