@@ -1,0 +1,135 @@
+"""The ticket server as `app.service` puts it together, on databases that a test hands over and without HTTP."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Sequence
+
+from app.catalog import Catalog
+from app.databases.protocol import TicketDatabase
+from app.health import Health
+from app.issuer import TicketIssuer
+from app.lane import Lane
+from app.ledger import Ledger
+from app.metrics import Metrics
+from app.overseer import Overseer
+from app.ring import Member, Ring
+from tests.fakes.ticket_database import TIMEOUT, FakeServer, FakeTicketDatabase
+
+PROBE_INTERVAL = 1.0
+REQUEST_TIMEOUT = 2.0
+
+
+class FakeTicketServer:
+    """Ring, ledger, catalog, issuer, health and overseer on these databases."""
+
+    def __init__(
+        self,
+        databases: Sequence[TicketDatabase],
+        *,
+        clock: Callable[[], float],
+        refuse_unverified: bool = False,
+        probe_interval: float = PROBE_INTERVAL,
+        database_timeout: float = TIMEOUT,
+        request_timeout: float = REQUEST_TIMEOUT,
+    ) -> None:
+        self.databases = databases
+        self.metrics = Metrics()
+        self.ring = Ring(databases, now=clock)
+        self.ring.on_change = self._database_changed
+        self.ledger = Ledger(
+            self.ring,
+            refuse_unverified=refuse_unverified,
+            patience=database_timeout / 2,
+            forgets_after=5 * probe_interval + 2 * database_timeout,
+            clock=clock,
+        )
+        self.catalog = Catalog(self.ring, self._make_lane)
+        self.issuer = TicketIssuer(
+            self.ring,
+            self.catalog,
+            attempt=database_timeout,
+            timeout=request_timeout,
+            increment=databases[0].increment,
+        )
+        self.health = Health(self.ring, self.ledger, self.catalog, probe_interval, clock=clock)
+        self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.issuer, self.metrics)
+
+    def _make_lane(self, sequence: str, member: Member) -> Lane:
+        return Lane(sequence, member, self.ring, self.ledger, self.metrics)
+
+    def _database_changed(self, member: Member) -> None:
+        if not member.up:
+            for lane in self.catalog.lanes.values():
+                if lane.member is member:
+                    lane.send_on()
+
+    def lane(self, sequence: str, offset: int) -> Lane:
+        return self.catalog.lanes[sequence, offset]
+
+    async def start(self, *, expires: bool = True) -> None:
+        """`expires`: unless whoever drives the clock lets requests go whose time is over (`expire`)."""
+        await self.health.start()
+        if expires:
+            self.issuer.start()
+
+    def expire(self, now: float) -> bool:
+        """Let go the requests whose time on a database is over; whether others wait still."""
+        waiting = [lane for lane in self.catalog.lanes.values() if lane.waiting]
+        for lane in waiting:
+            lane.expire(now)
+        return bool(waiting)
+
+    async def stop(self) -> None:
+        await self.health.stop()
+        await self.ledger.close()
+        await self.catalog.close()
+        await self.issuer.stop()
+        await asyncio.gather(*(database.close() for database in self.databases))
+
+
+def latency(seed: int, longest: float = 0.004) -> Callable[[], tuple[float, float]]:
+    """Random times there and back; the same ones for the same seed."""
+    chance = random.Random(seed)
+    return lambda: (chance.random() * longest, chance.random() * longest)
+
+
+class Site:
+    """Fake servers, and ticket servers on them in one event loop, for tests."""
+
+    def __init__(self, databases: int = 2, sequences: Sequence[str] = ("photos",), *, increment: int = 0) -> None:
+        step = increment or databases
+        clock = asyncio.get_running_loop().time
+        self.servers = [FakeServer(offset, step, sequences, clock) for offset in range(1, databases + 1)]
+        self._numbers = itertools.count(1)
+        self._running: list[FakeTicketServer] = []
+
+    async def __aenter__(self) -> "Site":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for server in self.servers:
+            server.heal()
+        await asyncio.gather(*(ticket_server.stop() for ticket_server in self._running))
+
+    async def ticket_server(
+        self, *, refuse_unverified: bool = False, probe_interval: float = PROBE_INTERVAL, largest_block: int = 32_767
+    ) -> FakeTicketServer:
+        """One more ticket server, started."""
+        clock = asyncio.get_running_loop().time
+        clients = [
+            FakeTicketDatabase(server, largest_block=largest_block, latency=latency(next(self._numbers)))
+            for server in self.servers
+        ]
+        made = FakeTicketServer(
+            clients, clock=clock, refuse_unverified=refuse_unverified, probe_interval=probe_interval
+        )
+        await made.start()
+        self._running.append(made)
+        return made
+
+    async def restart(self, ticket_server: FakeTicketServer) -> FakeTicketServer:
+        """Stop it, and start another in its place."""
+        self._running.remove(ticket_server)
+        await ticket_server.stop()
+        return await self.ticket_server()

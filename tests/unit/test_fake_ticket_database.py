@@ -1,0 +1,378 @@
+"""The fake ticket database counts as MySQL does, and fails as it is told to."""
+
+import asyncio
+
+import pytest
+
+from app.databases.protocol import Draw, Mark, Position, Table, TicketDatabase
+from app.errors import (
+    ColumnExhausted,
+    SequenceMissing,
+    SequenceUnavailable,
+    TicketDatabaseBusy,
+    TicketDatabaseHung,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
+from app.sequences import TICKET_LIMIT, Width
+from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
+from tests.fakes.virtual_time import virtual_time
+
+TOP_OF_INT = 2**32 - 1
+
+
+async def connected(server: FakeServer) -> tuple[FakeTicketDatabase, Table]:
+    database = FakeTicketDatabase(server)
+    await database.look()
+    return database, (await database.tables(["photos"]))["photos"]
+
+
+def mark(high: int, token: str = "life:1", issued: int = 0) -> Mark:
+    return Mark("photos", 2, 2, high, issued, token)
+
+
+def the_fake_keeps_the_protocol(database: FakeTicketDatabase) -> TicketDatabase:
+    return database  # mypy is the test
+
+
+# --- arithmetic ------------------------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_ids_are_of_the_offset_in_steps_of_the_increment() -> None:
+    database, table = await connected(FakeServer(offset=2, increment=3))
+    assert [(await database.draw(table, 1, 0)).first for _ in range(3)] == [2, 5, 8]
+    assert await database.draw(table, 4, 8) == Draw(11, 3, 4)
+    assert await database.draw(table, 10_000, 20) == Draw(23, 3, 10_000)
+    assert (await database.draw(table, 1, 0)).first == 23 + 3 * 10_000
+
+
+@virtual_time
+async def test_the_position_is_the_live_counter_and_the_largest_row() -> None:
+    database, table = await connected(FakeServer(offset=1))
+    assert await database.position(table) == Position(1, 0, table.created)
+    drawn = await database.draw(table, 5, 0)
+    position = await database.position(table)
+    assert (position.largest, position.next_id) == (drawn.last, drawn.last + 2)
+
+
+@virtual_time
+async def test_raising_goes_up_and_never_down() -> None:
+    server = FakeServer(offset=2)
+    database, table = await connected(server)
+    await database.raise_above(table, 1000)
+    assert (await database.draw(table, 1, 0)).first == 1002
+    await database.raise_above(table, 10)
+    assert (await database.draw(table, 1, 0)).first == 1004
+
+
+@virtual_time
+async def test_a_table_made_begins_at_its_start_and_is_not_made_twice() -> None:
+    database, _ = await connected(FakeServer(offset=2))
+    await database.make("songs", Width.INT, 101)
+    await database.make("songs", Width.BIGINT, 9)
+    table = (await database.tables(["songs"]))["songs"]
+    assert (table.width, table.ceiling, table.repeats_ceiling) == (Width.INT, TOP_OF_INT, True)
+    assert (await database.draw(table, 1, 0)).first == 102
+
+
+@virtual_time
+async def test_the_odd_side_of_an_int_repeats_its_last_id_without_an_error() -> None:
+    server = FakeServer(1, sequences={"photos": Width.INT})
+    database, table = await connected(server)
+    server.use_up("photos", left=3)
+    ids = [(await database.draw(table, 1, 0)).first for _ in range(4)]
+    assert ids == [TOP_OF_INT - 2, TOP_OF_INT, TOP_OF_INT, TOP_OF_INT]
+
+
+@virtual_time
+async def test_the_even_side_of_an_int_ends_with_an_error() -> None:
+    server = FakeServer(2, sequences={"photos": Width.INT})
+    database, table = await connected(server)
+    server.use_up("photos", left=2)
+    assert (await database.draw(table, 1, 0)).first == TOP_OF_INT - 1
+    with pytest.raises(ColumnExhausted):
+        await database.draw(table, 1, 0)
+
+
+@virtual_time
+async def test_several_that_straddle_the_end_fail_whole_and_a_block_runs_past_it() -> None:
+    server = FakeServer(2, sequences={"photos": Width.INT})
+    database, table = await connected(server)
+    server.use_up("photos", left=20)
+    with pytest.raises(ColumnExhausted):
+        await database.draw(table, 11, 0)
+    assert (await database.draw(table, 1000, 0)).last > TOP_OF_INT
+
+
+@virtual_time
+async def test_a_bigint_goes_on_above_the_largest_ticket() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    await database.raise_above(table, TICKET_LIMIT)
+    assert table.ceiling == TICKET_LIMIT
+    assert not table.repeats_ceiling
+    assert (await database.draw(table, 1, 0)).first > TICKET_LIMIT
+
+
+# --- the ledger ------------------------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_reservation_takes_the_larger_mark_under_the_same_token_only() -> None:
+    database, _ = await connected(FakeServer(1))
+    await database.reserve([mark(10, issued=7)])
+    await database.reserve([mark(30, issued=5)])
+    assert await database.marks() == [mark(30, issued=7)]
+    refused = await database.reserve([mark(99, "other:2")])
+    assert refused == {("photos", 2): mark(30, issued=7)}
+    assert await database.marks() == [mark(30, issued=7)]
+
+
+@virtual_time
+async def test_a_renewal_needs_the_token_and_no_mark_above_the_old_one() -> None:
+    database, _ = await connected(FakeServer(1))
+    await database.reserve([mark(10)])
+    assert await database.renew(mark(10, "other:1"), mark(20, "new:2")) == mark(10)
+    assert await database.renew(mark(9), mark(20, "new:2")) == mark(10)
+    assert await database.renew(mark(10), mark(20, "new:2")) == mark(20, "new:2")
+    assert await database.renew(mark(10), mark(50, "late:3")) == mark(20, "new:2")
+
+
+@virtual_time
+async def test_marks_can_be_asked_for_by_when_they_changed() -> None:
+    server = FakeServer(1, clock=asyncio.get_running_loop().time)
+    database, _ = await connected(server)
+    await database.reserve([mark(10)])
+    await asyncio.sleep(10)
+    assert await database.marks(5) == []
+    await database.reserve([mark(10)])  # nothing new
+    assert await database.marks(5) == []
+    await database.reserve([mark(11)])
+    assert await database.marks(5) == [mark(11)]
+
+
+@virtual_time
+async def test_a_row_that_is_gone_cannot_be_renewed() -> None:
+    database, _ = await connected(FakeServer(1))
+    with pytest.raises(TicketDatabaseUnavailable):
+        await database.renew(mark(1), mark(2))
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_down_and_cut_refuse_everything() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    server.down = True
+    for statement in (database.look(), database.draw(table, 1, 0), database.marks(), database.names()):
+        with pytest.raises(TicketDatabaseUnavailable, match="refuses"):
+            await statement
+    server.heal()
+    database.cut = True
+    with pytest.raises(TicketDatabaseUnavailable, match="refuses"):
+        await database.look()
+    other, _ = await connected(server)
+    assert (await other.draw(table, 1, 0)).first == 1
+
+
+@virtual_time
+async def test_a_hanging_server_answers_when_it_thaws_in_time() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    server.hang()
+    asyncio.get_running_loop().call_later(0.3, server.thaw)
+    assert (await database.draw(table, 1, 0)).first == 1
+
+
+@virtual_time
+async def test_a_hanging_server_executes_later_what_nobody_waits_for_any_more() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    server.hang()
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(TicketDatabaseHung):
+        await database.draw(table, 1, 0)
+    assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
+    assert server.table("photos").largest == 0
+    server.thaw()
+    assert server.table("photos").largest == 1
+    assert (await database.draw(table, 1, 0)).first == 3
+
+
+@virtual_time
+async def test_a_restart_loses_what_had_not_begun_and_keeps_the_data() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    await database.draw(table, 1, 0)
+    server.hang()
+    late = asyncio.ensure_future(database.draw(table, 1, 0))
+    await asyncio.sleep(0.1)
+    server.restart()
+    with pytest.raises(TicketDatabaseUnavailable):
+        await late
+    with pytest.raises(TicketDatabaseUnavailable, match="restarted"):
+        await database.draw(table, 1, 0)
+    await database.look()
+    assert (await database.draw(table, 1, 0)).first == 3
+
+
+@virtual_time
+async def test_a_lost_reply_is_of_a_statement_that_was_committed() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    server.loses_replies = 1
+    with pytest.raises(TicketDatabaseUnavailable):
+        await database.draw(table, 1, 0)
+    assert (await database.draw(table, 1, 0)).first == 3
+
+
+@virtual_time
+async def test_a_locked_table_hangs_alone_for_one_timeout() -> None:
+    server = FakeServer(1, sequences=["photos", "accounts"])
+    database, table = await connected(server)
+    accounts = (await database.tables(["accounts"]))["accounts"]
+    server.lock("photos")
+    with pytest.raises(SequenceUnavailable):
+        await database.draw(table, 1, 0)
+    with pytest.raises(SequenceUnavailable):
+        await database.position(table)
+    assert (await database.draw(accounts, 1, 0)).first == 1
+    await database.look()
+
+
+@virtual_time
+async def test_read_only_reads_and_does_not_write() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    server.read_only = True
+    assert await database.names() == {"photos": table.created}
+    assert await database.counters(["photos"]) == {"photos": (1, table.created)}
+    assert await database.marks() == []
+    for statement in (database.look(), database.draw(table, 1, 0), database.reserve([mark(1)])):
+        with pytest.raises(TicketDatabaseUnavailable, match="read-only"):
+            await statement
+
+
+@virtual_time
+async def test_a_ledger_that_fails_fails_alone() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    server.ledger_fails = True
+    for statement in (database.marks(), database.reserve([mark(1)]), database.renew(mark(1), mark(2))):
+        with pytest.raises(SequenceUnavailable):
+            await statement
+    await database.draw(table, 1, 0)
+    await database.look()
+
+
+@virtual_time
+async def test_deadlocks_are_as_many_as_asked_for_and_change_nothing() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    server.deadlocks = 2
+    for _ in range(2):
+        with pytest.raises(TicketDatabaseBusy):
+            await database.draw(table, 1, 0)
+    assert (await database.draw(table, 1, 0)).first == 1
+
+
+@virtual_time
+async def test_misconfigured_is_found_by_a_look() -> None:
+    server = FakeServer(1)
+    server.misconfigured = "has increment 1, wanted 2"
+    with pytest.raises(TicketDatabaseMisconfigured, match="increment 1"):
+        await FakeTicketDatabase(server).look()
+
+
+@virtual_time
+async def test_a_wrong_residue_is_in_the_draws_and_not_in_the_look() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    server.draws_as = (2, 2)
+    await database.look()
+    assert (await database.draw(table, 1, 0)).first == 2
+    server.heal()
+    assert (await database.draw(table, 1, 0)).first == 5  # the counter stood at 4
+
+
+@virtual_time
+async def test_back_to_a_snapshot_is_another_incarnation_of_the_same_server() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    before = await database.look()
+    await database.draw(table, 1, 0)
+    copy = server.snapshot()
+    await database.draw(table, 8, 0)
+    await database.reserve([mark(10)])
+    server.restore(copy)
+    after = await database.look()
+    assert after.incarnation != before.incarnation
+    assert after.identity == before.identity
+    assert await database.marks() == []
+    assert await database.position(table) == Position(3, 1, table.created)
+    await database.draw(table, 1, 0)
+    server.restore(copy)  # a copy can be put back more than once
+    await database.look()
+    assert (await database.draw(table, 1, 0)).first == 3
+
+
+@virtual_time
+async def test_truncated_keeps_created_and_remade_does_not() -> None:
+    server = FakeServer(1)
+    database, table = await connected(server)
+    await database.draw(table, 8, 0)
+    server.truncate("photos")
+    assert await database.position(table) == Position(1, 0, table.created)
+    server.remake("photos")
+    assert (await database.position(table)).created != table.created
+    server.drop("photos")
+    for statement in (database.position(table), database.draw(table, 1, 0), database.raise_above(table, 9)):
+        with pytest.raises(SequenceMissing):
+            await statement
+    assert await database.tables(["photos"]) == {}
+
+
+@virtual_time
+async def test_an_empty_one_in_its_place_is_another_server_without_tables() -> None:
+    server = FakeServer(1)
+    database, _ = await connected(server)
+    await database.reserve([mark(1)])
+    before = await database.look()
+    server.replace_by_empty()
+    after = await database.look()
+    assert after.identity != before.identity
+    assert after.incarnation != before.incarnation
+    assert await database.names() == {}
+    assert await database.marks() == []
+
+
+@virtual_time
+async def test_two_ticket_servers_share_one_fake_server() -> None:
+    server = FakeServer(1)
+    one, table = await connected(server)
+    other, _ = await connected(server)
+    assert [(await one.draw(table, 1, 0)).first, (await other.draw(table, 1, 0)).first] == [1, 3]
+    await one.reserve([mark(5)])
+    assert await other.marks() == [mark(5)]
+
+
+def test_a_wait_that_nothing_can_end_is_an_error_in_virtual_time() -> None:
+    @virtual_time
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(RuntimeError, match="never happen"):
+        stuck()
+
+
+def test_virtual_time_takes_no_time() -> None:
+    @virtual_time
+    async def long() -> float:
+        before = asyncio.get_running_loop().time()
+        await asyncio.gather(asyncio.sleep(3600), asyncio.sleep(7200))
+        return asyncio.get_running_loop().time() - before
+
+    assert long() == pytest.approx(7200)
