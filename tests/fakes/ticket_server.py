@@ -40,7 +40,7 @@ class FakeTicketServer:
         self.ledger = Ledger(
             self.ring,
             refuse_unverified=refuse_unverified,
-            patience=database_timeout / 2,
+            patience=0.7 * database_timeout,
             forgets_after=5 * probe_interval + 2 * database_timeout,
             clock=clock,
         )
