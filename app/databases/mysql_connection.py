@@ -244,8 +244,14 @@ class MySQLConnection:
         self._lose(error)
 
     async def check(self) -> ServerFacts:
-        """Hold increment, offset and TLS against what is expected; raises TicketDatabaseMisconfigured."""
-        facts = await self._read_facts()
+        """Hold increment, offset and TLS against what is expected.
+
+        Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where they do not fit.
+        """
+        try:
+            facts = await self._read_facts()
+        except BaseException as error:
+            self._fail(error)
         self._hold(facts)
         return facts
 
