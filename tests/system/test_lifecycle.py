@@ -236,7 +236,7 @@ def test_several_servers_on_one_folder_never_draw_twice_though_they_are_killed(t
         for server in servers:
             server.wait_ready()
         with Load([server.address for server in servers], clients=12, mix=["photos", "accounts"], hop=3) as load:
-            for victim in (*servers, servers[0]):
+            for victim in servers[:2]:
                 load.run_until_tickets(200)
                 victim.kill()
                 load.run_until_tickets(100)
