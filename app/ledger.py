@@ -38,8 +38,8 @@ What holds, and what does not:
 - A sequence that nobody asks for after its database was restored: its lane is opened all the same, with the first
   probe, and one at its end is moved to the end again. So the marks may be lost afterwards.
 - A table remade, or loaded from a dump, under a running server: its life differs too. A table truncated keeps its life;
-  it is seen by standing below what is known issued, which is written with every probe, so what a truncation can hide is
-  a sequence that is younger than two probe intervals.
+  it is seen by standing below what is known issued, which is written with every probe, so what a truncation under
+  running servers can hide is what was issued since the last one.
 - A sequence bumped: mark and issued are lifted to the number on the other databases before the bump is answered, so a
   database restored from before the bump is moved above it.
 - A step that straddles the ceiling ends there; steps shrink as the ceiling comes near, so that a move above the mark
