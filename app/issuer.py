@@ -54,7 +54,7 @@ class TicketIssuer:
                 time = now()
                 if time >= deadline:
                     raise OutOfTime
-            self._raise_if_exhausted(entry, count if whole else 1)
+            self._raise_if_exhausted(entry, count, whole)
             if not self._ring.take_turn(entry.rotation):
                 expected = any(lane.about_to_be_tried for lane in entry.rotation.lanes)
                 if not await self._ring.wait_for_change(deadline - time, expected=expected):
@@ -68,14 +68,14 @@ class TicketIssuer:
             if time >= deadline:
                 raise OutOfTime
 
-    def _raise_if_exhausted(self, entry: Entry, whole: int) -> None:
+    def _raise_if_exhausted(self, entry: Entry, count: int, whole: bool) -> None:
         lanes = entry.rotation.lanes
         if not all(lane.member.up for lane in lanes):
             return  # one that is away might still have some
         if all(lane.state is LaneState.EXHAUSTED for lane in lanes):
             raise SequenceExhausted(f"{entry.name} is exhausted: every id up to {entry.ceiling} has been used")
-        if all(lane.state is LaneState.EXHAUSTED or whole > lane.largest_whole for lane in lanes):
-            raise SequenceExhausted(f"{entry.name} is at its end: no block of {whole} is left")
+        if not any(lane.may_hold(count, whole) for lane in lanes):
+            raise SequenceExhausted(f"{entry.name} is at its end: no {count} tickets are left on one database")
 
     async def _expire(self) -> None:
         now = asyncio.get_running_loop().time

@@ -119,6 +119,14 @@ class Lane:
         """Whether it is suspended and the database, which is up, has not been asked for it since."""
         return self.state is LaneState.SUSPENDED and not self.tried and self.member.up
 
+    def may_hold(self, count: int, whole: bool) -> bool:
+        """Whether so many tickets may be left here; false where it is certain that they are not."""
+        if self.state is LaneState.EXHAUSTED:
+            return False
+        if whole:
+            return count <= self.largest_whole
+        return count == 1 or not self._one_by_one or count <= self.fence.headroom()
+
     @property
     def waiting(self) -> bool:
         """Whether any request waits here."""
@@ -244,6 +252,7 @@ class Lane:
             try:
                 if waiter.whole and waiter.count > 1:
                     self.largest_whole = min(self.largest_whole, waiter.count - 1)
+                if not self.may_hold(waiter.count, waiter.whole):  # those that are left are not used up for it
                     _answer(waiter, None)
                     continue
                 while len(ids) < waiter.count and not waiter.future.done():
@@ -310,10 +319,9 @@ class Lane:
         self.member.wake.set()
 
     def close(self) -> None:
-        """Open again, with the ledger, before the next draw; the end of the sequence is found again, too."""
-        if self.state is LaneState.OPEN or self.state is LaneState.EXHAUSTED:
+        """Open again, with the ledger, before the next draw."""
+        if self.state is LaneState.OPEN:
             self.state = LaneState.CLOSED
-            self._ring.lanes_changed()
 
     async def recover(self) -> None:
         """Open a suspended lane and check one draw, which is dropped; then take requests again.
