@@ -319,9 +319,10 @@ class Lane:
         self.member.wake.set()
 
     def close(self) -> None:
-        """Open again, with the ledger, before the next draw."""
-        if self.state is LaneState.OPEN:
+        """Open again, with the ledger, before the next draw; the end of the sequence is found again, too."""
+        if self.state is LaneState.OPEN or self.state is LaneState.EXHAUSTED:
             self.state = LaneState.CLOSED
+            self._ring.lanes_changed()
 
     async def recover(self) -> None:
         """Open a suspended lane and check one draw, which is dropped; then take requests again.
