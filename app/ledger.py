@@ -321,6 +321,7 @@ class Ledger:
         self, member: Member, known: Mapping[tuple[str, int], Mark], changed: Mapping[tuple[str, int], Mark]
     ) -> None:
         lifted = [m for key, m in changed.items() if key not in known or known[key].token == m.token]
+        lifted = lifted or [*known.values()][:1]  # as it is: that marks can be written has to be seen, not assumed
         if lifted:
             await member.database.reserve(lifted)
         for key, mark in changed.items():
