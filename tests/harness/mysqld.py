@@ -280,6 +280,36 @@ class TicketMySQL:
         """MAX(id), 0 for an empty table."""
         return int(self.execute(f"SELECT COALESCE(MAX(id), 0) FROM `{table}`", database=database)[0][0])
 
+    def end_connections(self) -> None:
+        """KILL every connection of the ticket servers' user."""
+        with contextlib.closing(self.connect(None, read_timeout=30)) as root:
+            self._kill_connections(root)
+
+    def _kill_connections(self, root: Any) -> int:
+        found = run(root, "SELECT id FROM information_schema.processlist WHERE user = %s", [USER])
+        for (number,) in found:
+            with contextlib.suppress(pymysql.MySQLError):  # it has gone by itself
+                run(root, f"KILL {number}")
+        return len(found)
+
+    @contextlib.contextmanager
+    def crowded(self) -> Iterator[None]:
+        """Somebody else has taken every connection, those of the ticket servers too."""
+        with contextlib.ExitStack() as stack:
+            root = stack.enter_context(contextlib.closing(self.connect(None, read_timeout=30)))
+            ((usually,),) = run(root, "SELECT @@global.max_connections")
+            run(root, f"CREATE USER IF NOT EXISTS 'crowd'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'")
+            stack.callback(run, root, f"SET GLOBAL max_connections = {usually}")
+            run(root, "SET GLOBAL max_connections = 15")
+            for _ in range(100):
+                with contextlib.suppress(pymysql.MySQLError):
+                    while True:
+                        crowd = pymysql.connect(host="127.0.0.1", port=self.port, user="crowd", password=PASSWORD)
+                        stack.callback(crowd.close)
+                if not self._kill_connections(root):
+                    break
+            yield
+
     def connections(self) -> int:
         """How many connections the ticket server's user has open here."""
         sql = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = %s"

@@ -63,35 +63,20 @@ def lock_table(stage: Stage) -> None:
 
 
 def end_connections(stage: Stage) -> None:
-    _end_connections(stage.a_database())
+    stage.a_database().end_connections()
 
 
 def change_password(stage: Stage) -> None:
     database = stage.a_database()
     database.execute(f"ALTER USER '{USER}'@'127.0.0.1' IDENTIFIED BY 'another one'", database=None)
-    _end_connections(database)
+    database.end_connections()
     stage.pause()
     database.execute(f"ALTER USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'", database=None)
 
 
 def use_up_connections(stage: Stage) -> None:
-    database = stage.a_database()
-    with contextlib.ExitStack() as stack:
-        ((before,),) = database.execute("SELECT @@global.max_connections", database=None)
-        stack.callback(database.execute, f"SET GLOBAL max_connections = {before}", database=None)
-        database.execute("SET GLOBAL max_connections = 20", database=None)
-        with contextlib.suppress(pymysql.MySQLError):
-            for _ in range(30):
-                stack.callback(database.connect_as_server().close)
-        _end_connections(database)
+    with stage.a_database().crowded():
         stage.pause()
-
-
-def _end_connections(database: TicketMySQL) -> None:
-    sql = "SELECT id FROM information_schema.processlist WHERE user = %s"
-    for (number,) in database.execute(sql, [USER], database=None):
-        with contextlib.suppress(pymysql.MySQLError):  # it has gone by itself
-            database.execute(f"KILL {number}", database=None)
 
 
 # -- a database that goes back in time
