@@ -37,7 +37,7 @@ def until_both_draw(load: Load) -> None:
 
 def assert_nothing_was_lost(result: Result) -> None:
     assert len(result.answers) > 100
-    assert result.failures == []
+    assert result.failures() == []
     assert result.violations() == []
 
 
