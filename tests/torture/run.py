@@ -89,12 +89,15 @@ class Torture:
         sequence, server = self._chance.choice(SEQUENCES), stage.a_server()
         found = server.get(f"/sequence/{sequence}").json()
         above = max(each["last"] or 0 for each in found["databases"]) + self._chance.randrange(1, 10_000)
-        reply = server.post(f"/sequence/{sequence}/bump", json={"above": str(above)})
-        if reply.status == 200:
-            self.tally.bumped(sequence, above, time.monotonic())
-            self.bumps += 1
-        else:
-            self.tally.fail(f"a bump of {sequence} was answered with {reply.status}: {reply.text[:300]}")
+        deadline = time.monotonic() + 15
+        while (reply := server.post(f"/sequence/{sequence}/bump", json={"above": str(above)})).status != 200:
+            # a table that was dropped may not be there again yet
+            if reply.status != 503 or time.monotonic() > deadline:
+                self.tally.fail(f"a bump of {sequence} was answered with {reply.status}: {reply.text[:300]}")
+                return
+            time.sleep(0.2)
+        self.tally.bumped(sequence, above, time.monotonic())
+        self.bumps += 1
 
     # -- what is shown
 
