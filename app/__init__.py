@@ -44,12 +44,15 @@ deadline: TICKETS_DATABASE_TIMEOUT for one attempt on one database, TICKETS_REQU
 The rooms
 =========
 
-    settings, log, errors, metrics, sequences       know nothing of the rest
+    settings, log, errors, sequences, metrics       what everybody may know
     databases/                                      the protocol and its engines; the only place that imports a driver
     ring, fence                                     decisions without I/O; the clock is passed in
-    ledger, keepers, lane, issuer, catalog, health           the domain: marks, tickets, sequences, probes
-    problems, access, ticket_endpoint, http_api     HTTP; api_description says what there is
-    rates, pages, status_page, docs_page            the pages for people, with what lies in static/
+    keepers, ledger, lane, issuer, catalog, health  the domain: marks, tickets, sequences, probes
+    overseer, rates                                 what operators see and do; how fast sequences are used
+    access, problems                                who may; errors as problem details
+    ticket_endpoint, http_api, api_description      tickets and blocks; the rest of HTTP; what /openapi.json says of both
+    status_page, docs_page, pages                   the pages at / and /docs
+    connections, tracing                            limits on clients; OpenTelemetry, where it is asked for
     service                                         the composition root: builds everything, owns start and stop
-    server, cli, client, doctor                     the process, the commands, what they ask a server, the check-up
+    server, cli, client, doctor, doctor_findings    the process, the commands, the check-up
 """
