@@ -45,7 +45,7 @@ The rooms
 =========
 
     settings, log, errors, sequences, metrics       what everybody may know
-    databases/                                      the protocol and its engines; the only place that imports a driver
+    databases/                                      the protocol, its engines; the only place that imports a driver
     ring, fence                                     decisions without I/O; the clock is passed in
     keepers, ledger, lane, issuer, catalog, health  the domain: marks, tickets, sequences, probes
     overseer, rates                                 what operators see and do; how fast sequences are used
