@@ -50,7 +50,7 @@ The rooms
     keepers, ledger, lane, issuer, catalog, health  the domain: marks, tickets, sequences, probes
     overseer, rates                                 what operators see and do; how fast sequences are used
     access, problems                                who may; errors as problem details
-    ticket_endpoint, http_api, api_description      tickets and blocks; the rest of HTTP; what /openapi.json says of both
+    ticket_endpoint, http_api, api_description      tickets and blocks; the rest of HTTP; what /openapi.json says
     status_page, docs_page, pages                   the pages at / and /docs
     connections, tracing                            limits on clients; OpenTelemetry, where it is asked for
     service                                         the composition root: builds everything, owns start and stop
