@@ -22,10 +22,11 @@ class Column(NamedTuple):
     ceiling: int
     repeats: bool
 
-    @property
-    def last(self) -> int:
-        """The last ticket: one that may have been given before is never handed out."""
-        return self.ceiling - 1 if self.repeats else self.ceiling
+    def tickets(self, schema: Schema) -> list[int]:
+        """Those that are left. The largest id, which may have been given before, is never handed out; MySQL refuses the
+        one before it as well, which leaves no room for the increment."""
+        lost = 0 if not self.repeats else 1 if schema.pair.odd.engine.is_mariadb else 2
+        return list(range(self.ceiling - LEFT + 1, self.ceiling - lost + 1))
 
 
 COLUMNS = {
@@ -90,7 +91,7 @@ def test_every_ticket_up_to_the_end_and_then_410_for_this_sequence_alone(
     make_nearly_full(schema, name, column)
     notebook = Notebook(name)
     taken = take_all(notebook, server)
-    assert sorted(taken) == list(range(column.ceiling - LEFT + 1, column.last + 1))
+    assert sorted(taken) == column.tickets(schema)
     for _ in range(4):
         assert notebook.ask(server).status == 410
         assert notebook.ask(server, "count", 3).status == 410
@@ -120,7 +121,7 @@ def test_the_last_tickets_come_one_at_a_time_when_several_do_not_fit(
         answer = notebook.ask(server, kind, size)  # type: ignore[arg-type]
         assert answer.status == 410, answer
     rest = take_all(notebook, server)
-    assert sorted([*first, *rest]) == list(range(column.ceiling - LEFT + 1, column.last + 1))
+    assert sorted([*first, *rest]) == column.tickets(schema)
     notebook.check()
 
 

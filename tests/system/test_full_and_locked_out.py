@@ -55,15 +55,23 @@ def test_connections_used_up(fragile: Schema, server: TicketServer) -> None:
 def test_the_password_is_changed_and_changed_back(fragile: Schema, server: TicketServer) -> None:
     even = fragile.pair.even
     with steady_load(server) as load:
-        even.execute(f"ALTER USER '{USER}'@'127.0.0.1' IDENTIFIED BY 'another one'", database=None)
-        even.end_connections()
-        entry = server.wait_database(even.name, "down")
-        assert "password" in entry["last_error"]
-        assert PASSWORD not in server.get("/healthz").text
-        load.run_until_tickets(30)
-        even.execute(f"ALTER USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'", database=None)
+        with another_password(even):
+            wait_until(lambda: "password" in str(server.databases()[1]["last_error"]), 30, "the reason")
+            assert server.databases()[1]["status"] == "down"
+            assert PASSWORD not in server.get("/healthz").text
+            load.run_until_tickets(30)
         server.wait_database(even.name, "up")
     assert PASSWORD not in server.log_text()
+
+
+@contextlib.contextmanager
+def another_password(database: TicketMySQL) -> Iterator[None]:
+    database.execute(f"ALTER USER '{USER}'@'127.0.0.1' IDENTIFIED BY 'another one'", database=None)
+    try:
+        database.end_connections()
+        yield
+    finally:
+        database.execute(f"ALTER USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'", database=None)
 
 
 def test_a_database_is_restarted_read_only(fragile: Schema, server: TicketServer) -> None:
