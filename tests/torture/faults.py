@@ -89,10 +89,10 @@ def truncate(stage: Stage) -> None:
 def remake(stage: Stage) -> None:
     database, sequence = stage.a_database(), stage.a_sequence()
     database.execute(f"DROP TABLE `{sequence}`")
-    if sequence == FLICKRS:
-        database.execute(flickrs_table(sequence))
-    else:
-        with contextlib.suppress(pymysql.MySQLError):  # a server has been quicker
+    with contextlib.suppress(pymysql.MySQLError):  # a server has been quicker
+        if sequence == FLICKRS:
+            database.execute(flickrs_table(sequence))
+        else:
             database.execute(f"CREATE TABLE `{sequence}` LIKE `{'accounts' if sequence == 'photos' else 'photos'}`")
 
 
