@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.harness.history import Answer
+from tests.harness.history import Answer, Kind
 from tests.harness.load import Load, Want
 from tests.harness.notebook import Notebook
 from tests.harness.pair import Schema
@@ -51,6 +51,26 @@ def test_tickets_just_acknowledged_outlive_a_kill_of_both_databases(fragile: Sch
     for offset in (ODD, EVEN):
         notebook.take_from(server, offset)
     notebook.take_all_kinds(server, rounds=1)
+    notebook.check()
+
+
+@pytest.mark.parametrize("kind", ["block", "count", "single"])
+def test_a_database_alone_keeps_what_it_gave(kind: Kind, fragile: Schema) -> None:
+    """No other one keeps marks, so all there is to go by is what it has on disk."""
+    size = {"block": 10_000, "count": 1000, "single": 1}[kind]
+    notebook = Notebook()
+    settings = QUICK_PROBES | PATIENT | {"TICKETS_INCREMENT": 2}
+    odd = fragile.pair.odd
+    with TicketServer(odd.url_of(fragile.name), settings=settings) as server:
+        server.wait_ready()
+        for _ in range(2):
+            notebook.take(server, kind, size)
+            notebook.take(server, kind, size)
+            odd.kill()
+            odd.restart()
+            server.wait_database(odd.name, "up")
+        notebook.take_from(server, ODD)
+        notebook.take(server, "block", 500)
     notebook.check()
 
 
