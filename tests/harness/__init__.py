@@ -9,6 +9,8 @@
     ticketd     the ticket server as a process
     load        many clients that record every answer
     history     the checker of what they recorded: no ticket twice, each in order
+    tally       the same for runs without an end: an answer at a time, in little memory
+    notebook    what a test takes by itself, one request after the other
 
 Everything here is ordinary blocking code that may be called from any thread; what needs an event loop (the proxy, the
 load) runs one in a thread of its own, so that a test which waits for a database to start disturbs neither. Nothing

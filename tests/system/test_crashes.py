@@ -56,7 +56,7 @@ def test_tickets_just_acknowledged_outlive_a_kill_of_both_databases(fragile: Sch
 
 @pytest.mark.parametrize("kind", ["block", "count", "single"])
 def test_a_database_alone_keeps_what_it_gave(kind: Kind, fragile: Schema) -> None:
-    """No other one keeps marks, so all there is to go by is what it has on disk."""
+    """No other one keeps marks and no server remembers: all there is to go by is what it has on disk."""
     size = {"block": 10_000, "count": 1000, "single": 1}[kind]
     notebook = Notebook()
     settings = QUICK_PROBES | PATIENT | {"TICKETS_INCREMENT": 2}
@@ -66,9 +66,11 @@ def test_a_database_alone_keeps_what_it_gave(kind: Kind, fragile: Schema) -> Non
         for _ in range(2):
             notebook.take(server, kind, size)
             notebook.take(server, kind, size)
+            server.kill()
             odd.kill()
             odd.restart()
-            server.wait_database(odd.name, "up")
+            server.start()
+            server.wait_ready()
         notebook.take_from(server, ODD)
         notebook.take(server, "block", 500)
     notebook.check()

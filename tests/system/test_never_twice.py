@@ -203,6 +203,33 @@ def test_an_earlier_copy_under_running_servers(
     take_everything(notebook, *servers)
 
 
+def test_an_earlier_copy_meets_a_server_that_has_not_heard_what_the_others_issued(
+    schema: Schema, servers: Servers, new_name: Callable[[], str]
+) -> None:
+    """By its own tickets it could not tell: that the database was restarted has to be enough."""
+    busy, database = servers[0], schema.pair.odd
+    notebook = Notebook(new_name())
+    assert busy.put(f"/sequence/{notebook.sequence}").status == 201
+    with TicketServer(schema.urls, settings=SETTINGS | {"TICKETS_PROBE_INTERVAL": 30}) as late:
+        late.wait_health()
+        for _ in range(4):
+            notebook.take(late)
+        saved = database.save_data_directory()
+        for _ in range(4):
+            notebook.take(busy, "count", 500)
+        let_marks_be_written()
+        database.kill()
+        database.restore_data_directory(saved)
+        database.restart()
+        for _ in range(6):
+            notebook.take(late)
+        notebook.check()
+        late.wait_database(database.name, "up")
+        notebook.take_from(late, ODD)
+        notebook.take_from(busy, ODD)
+        notebook.check()
+
+
 def test_an_earlier_copy_while_no_server_runs(schema: Schema, servers: Servers, notebook: Notebook) -> None:
     one, other = servers
     database = schema.pair.odd
