@@ -58,10 +58,13 @@ SHOW_CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
 
 
 def clock(*, mariadb: bool) -> str:
-    """The server's clock, and the second it started in: both from one statement, so that the difference is exact."""
+    """The server's clock, and the second it started in: both from one statement, so that the difference is exact.
+
+    Signed before the subtraction: a clock set back beyond the server's start makes the uptime 2**64 less than nothing.
+    """
     schema = "information_schema" if mariadb else "performance_schema"
     return (
-        "SELECT UNIX_TIMESTAMP(NOW(6)), CAST(UNIX_TIMESTAMP() - VARIABLE_VALUE AS SIGNED) "  # noqa: S608 - a constant
+        "SELECT UNIX_TIMESTAMP(NOW(6)), CAST(UNIX_TIMESTAMP() AS SIGNED) - CAST(VARIABLE_VALUE AS SIGNED) "  # noqa: S608 - a constant
         f"FROM {schema}.global_status WHERE VARIABLE_NAME = 'UPTIME'"
     )
 

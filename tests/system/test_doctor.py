@@ -375,11 +375,12 @@ def test_tls_asked_for_and_not_in_use(schema: Schema) -> None:
     assert line.startswith(f"{schema.pair.even.name}: does not use TLS, which ssl-mode=REQUIRED asks for")
 
 
-def test_clock_off(schema: Schema) -> None:
-    with set_global(schema.pair.even, "init_connect", "'SET timestamp = UNIX_TIMESTAMP() - 90'"):
+@pytest.mark.parametrize("seconds", [90, 86_400], ids=["a little", "to before the server's start"])
+def test_clock_off(schema: Schema, seconds: int) -> None:
+    with set_global(schema.pair.even, "init_connect", f"'SET timestamp = UNIX_TIMESTAMP() - {seconds}'"):
         line = the_one_line(schema.urls)
     assert line.startswith(f"{schema.pair.even.name}: has a clock that is ")
-    assert 85 <= int(line.split(" is ")[1].split()[0]) <= 95
+    assert seconds - 5 <= int(line.split(" is ")[1].split()[0]) <= seconds + 5
 
 
 def test_own_tables_of_a_newer_version(schema: Schema) -> None:
