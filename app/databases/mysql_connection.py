@@ -18,6 +18,7 @@ from pymysql.constants import CLIENT
 
 from app.databases import mysql_statements as sql
 from app.databases.mysql_errors import KEEPS_CONNECTION, translated
+from app.databases.mysql_wire import Wire, query
 from app.databases.url import DatabaseURL
 from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
 
@@ -98,6 +99,18 @@ class _Driver(aiomysql.Connection):  # type: ignore[misc]
             self._ssl_context = self._context = None
             self.client_flag &= ~CLIENT.SSL
 
+    def put_wire(self) -> Wire:
+        """A `Wire` between the socket and the driver's stream, from now on."""
+        transport = self._writer.transport
+        wire = Wire(transport, transport.get_protocol(), self._loop)
+        transport.set_protocol(wire)
+        return wire
+
+    async def read_answer(self) -> None:
+        """Read the answer to a statement that the driver has not sent itself."""
+        self._next_seq_id = 1
+        await self._read_query_result()
+
 
 class MySQLConnection:
     """A prepared connection. `run` sends one statement or several and yields what each reported."""
@@ -121,6 +134,7 @@ class MySQLConnection:
             program_name="ticketd",
         )
         self._open = False
+        self._wire: Wire | None = None
         self.mariadb = False
         self.facts: ServerFacts | None = None
         self.last_used = 0.0
@@ -159,6 +173,7 @@ class MySQLConnection:
         """Connect and log in, and no more: any server will do, of whatever version."""
         try:
             await self._driver._connect()
+            self._wire = self._driver.put_wire()
             self._open = True
             self.mariadb = "mariadb" in self._driver.get_server_info().lower()
         except BaseException as error:
@@ -198,6 +213,25 @@ class MySQLConnection:
             await self._driver.query(statements)
         except BaseException as error:
             self._fail(error)
+
+    async def draw(self, statement: str, timeout: float) -> int:
+        """One plain statement that draws, and the id in its OK packet; 0 where it drew nothing.
+
+        Raises TimeoutError after so many seconds, with the connection still in the middle of it.
+        """
+        wire = self._wire
+        assert wire is not None
+        try:
+            id_ = await wire.draw(query(statement), timeout)
+            if id_ is None:
+                async with asyncio.timeout(timeout):
+                    await self._driver.read_answer()
+                return self.insert_id
+        except TimeoutError:
+            raise
+        except BaseException as error:
+            self._fail(error)
+        return id_
 
     async def next(self) -> None:
         """Receive the next statement's result."""

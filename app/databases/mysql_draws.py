@@ -219,26 +219,22 @@ class DrawQueue:
     async def _run(self, connection: MySQLConnection, batch: list[PendingDraw]) -> None:
         """Send the batch in one packet and answer every draw; raises nothing but cancellation."""
         began = time.monotonic()
-        together = len(batch) > 1
-        statements = [draw.statement for draw in batch]
         drawn: list[Draw | None] = []
         try:
-            async with asyncio.timeout(self._pool.timeout):
-                await connection.start(";".join(["BEGIN", *statements, "COMMIT"] if together else statements))
-                for draw in batch:
-                    if together:
-                        await connection.next()
-                    drawn.append(await draw.read(connection))
-                    self._pool.last_answer = time.monotonic()
-                if together:
-                    await connection.next()
+            if len(batch) == 1 and batch[0].plain:
+                id_ = await connection.draw(batch[0].statement, self._pool.timeout)
+                drawn.append(Draw(id_, self._increment, batch[0].count))
+                self._pool.last_answer = time.monotonic()
+            else:
+                async with asyncio.timeout(self._pool.timeout):
+                    await self._exchange(connection, batch, drawn)
         except TimeoutError:
             connection.drop()
             self._failed(batch, len(drawn), self._pool.hung(began, running=True))
         except TicketDatabaseError as error:
             if connection.usable:
                 self._pool.last_answer = time.monotonic()
-            if together or not batch[0].plain:
+            if len(batch) > 1 or not batch[0].plain:
                 connection.drop()  # a transaction is open, or the session has a block's increment
             self._failed(batch, len(drawn), error)
         except BaseException:
@@ -248,6 +244,21 @@ class DrawQueue:
         else:
             for draw, result in zip(batch, drawn, strict=True):
                 self._answer(draw, result)
+
+    async def _exchange(
+        self, connection: MySQLConnection, batch: list[PendingDraw], drawn: list[Draw | None]
+    ) -> None:
+        """Several draws in one transaction, or a block; what each gave goes to `drawn` as it comes."""
+        together = len(batch) > 1
+        statements = [draw.statement for draw in batch]
+        await connection.start(";".join(["BEGIN", *statements, "COMMIT"] if together else statements))
+        for draw in batch:
+            if together:
+                await connection.next()
+            drawn.append(await draw.read(connection))
+            self._pool.last_answer = time.monotonic()
+        if together:
+            await connection.next()
 
     def _answer(self, draw: PendingDraw, drawn: Draw | None) -> None:
         if drawn is None:
