@@ -10,7 +10,7 @@ from bench.stage import Stage
 DIRECT = "Direct: an application on the two databases in turn"
 SERVER = "The ticket server on the same two databases"
 GROWTH = "Many sequences, used at random, 64 connections"
-YARDSTICK = "Yardsticks: the same uvicorn, no ticket at all, 64 connections"
+YARDSTICK = "Yardsticks: the same uvicorn, no ticket at all"
 INSTEAD = "What else one could use, durable, 64 connections"
 
 Run = Callable[[Stage, float], Sample]
@@ -60,6 +60,10 @@ def _yardstick(which: str) -> Run:
     return lambda stage, seconds: wrk.measure([stage.yardstick(which).port], "/ticket/photos", 64, seconds)
 
 
+def _bare_latency(stage: Stage, seconds: float) -> Sample:
+    return web_client.measure(stage.yardstick("asgi").port, "/ticket/photos", 1, seconds, tickets=False)
+
+
 def _embedded(stage: Stage, seconds: float) -> Sample:
     return wrk.measure([stage.embedded.port], "/ticket/photos", 64, seconds)
 
@@ -86,6 +90,7 @@ CASES: tuple[Case, ...] = (
         "the id from the OK packet, one round trip",
     ),
     Case("server-latency-1", SERVER, "single tickets, 1 connection, latency", _latency(1), _OWN_LOOP),
+    Case("yardstick-asgi-1", YARDSTICK, "bare ASGI, 1 connection, latency", _bare_latency, _OWN_LOOP),
     Case("server-1", SERVER, "single tickets, 1 connection", _server("/ticket/photos", 1)),
     *(
         Case(
@@ -109,8 +114,8 @@ CASES: tuple[Case, ...] = (
         for connections in (1, 8, 64)
     ),
     Case("server-64", SERVER, "single tickets, 64 connections", _server("/ticket/photos", 64)),
-    Case("yardstick-fastapi", YARDSTICK, "constant FastAPI route", _yardstick("fastapi")),
-    Case("yardstick-asgi", YARDSTICK, "bare ASGI, the ceiling", _yardstick("asgi")),
+    Case("yardstick-fastapi", YARDSTICK, "constant FastAPI route, 64 connections", _yardstick("fastapi")),
+    Case("yardstick-asgi", YARDSTICK, "bare ASGI, the ceiling, 64 connections", _yardstick("asgi")),
     Case(
         "two-servers-64",
         SERVER,

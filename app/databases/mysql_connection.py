@@ -214,7 +214,7 @@ class MySQLConnection:
         except BaseException as error:
             self._fail(error)
 
-    async def draw(self, statement: str, timeout: float) -> int:
+    async def draw(self, statement: str, seconds: float) -> int:
         """One plain statement that draws, and the id in its OK packet; 0 where it drew nothing.
 
         Raises TimeoutError after so many seconds, with the connection still in the middle of it.
@@ -222,9 +222,9 @@ class MySQLConnection:
         wire = self._wire
         assert wire is not None
         try:
-            id_ = await wire.draw(query(statement), timeout)
+            id_ = await wire.draw(query(statement), seconds)
             if id_ is None:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(seconds):
                     await self._driver.read_answer()
                 return self.insert_id
         except TimeoutError:

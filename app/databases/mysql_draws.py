@@ -245,9 +245,7 @@ class DrawQueue:
             for draw, result in zip(batch, drawn, strict=True):
                 self._answer(draw, result)
 
-    async def _exchange(
-        self, connection: MySQLConnection, batch: list[PendingDraw], drawn: list[Draw | None]
-    ) -> None:
+    async def _exchange(self, connection: MySQLConnection, batch: list[PendingDraw], drawn: list[Draw | None]) -> None:
         """Several draws in one transaction, or a block; what each gave goes to `drawn` as it comes."""
         together = len(batch) > 1
         statements = [draw.statement for draw in batch]

@@ -51,16 +51,16 @@ class Wire(asyncio.Protocol):
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def draw(self, packet: bytes, timeout: float) -> "asyncio.Future[int | None]":
+    def draw(self, packet: bytes, seconds: float) -> "asyncio.Future[int | None]":
         """Send a statement that draws. The future gives its id, or None: the driver has the answer, or the end of it.
 
         It raises TimeoutError after so many seconds.
         """
         loop = self._loop
         drawing = self._drawing = loop.create_future()
-        self._until = loop.time() + timeout
+        self._until = loop.time() + seconds
         if self._timer is None:  # one for as many draws as there are until it goes off
-            self._timer = loop.call_later(timeout, self._look_at_the_time)
+            self._timer = loop.call_later(seconds, self._look_at_the_time)
         if self._transport.is_closing():
             drawing.set_result(None)
         else:
