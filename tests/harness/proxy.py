@@ -53,7 +53,6 @@ class FaultyProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name=f"proxy-{self.port}", daemon=True)
         self._listener: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
         self._links: set[_Link] = set()
         self._changed = asyncio.Event()
 
@@ -129,7 +128,7 @@ class FaultyProxy:
         self.fault, self.seconds = fault, seconds
         await self._reset([link for link in self._links if link.lost or fault is Fault.REFUSE])
         if fault is Fault.REFUSE:
-            await self._stop_listening()
+            self._stop_listening()
         elif self._listener is None:
             await self._listen()
         self._changed.set()
@@ -151,30 +150,30 @@ class FaultyProxy:
         listener.listen(512)
         listener.setblocking(False)
         self._listener = listener
-        self._accepting = self._loop.create_task(self._accept(listener))
+        # not sock_accept: a connection that it has just accepted is lost with it where it is cancelled
+        self._loop.add_reader(listener, self._accept, listener)
 
-    async def _stop_listening(self) -> None:
-        if self._accepting is not None:
-            self._accepting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._accepting
+    def _stop_listening(self) -> None:
         if self._listener is not None:
+            self._loop.remove_reader(self._listener)
             self._listener.close()
-        self._listener = self._accepting = None
+        self._listener = None
 
-    async def _accept(self, listener: socket.socket) -> None:
-        while True:
-            client, _ = await self._loop.sock_accept(listener)
-            client.setblocking(False)
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.accepted += 1
-            if self.fault is Fault.RESET_ON_CONNECT:
-                _close_with_reset(client)
-                continue
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return  # it has gone again
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.accepted += 1
+        if self.fault is Fault.RESET_ON_CONNECT:
+            _close_with_reset(client)
+        else:
             self._links.add(_Link(self, client))
 
     async def _close(self) -> None:
-        await self._stop_listening()
+        self._stop_listening()
         await self._cut()
 
     def forget(self, link: "_Link") -> None:
