@@ -214,7 +214,7 @@ class World:
         assert len(residues) == 1, f"{tickets} are of two databases"
         server = self.servers[(first - 1) % increment]
         runs = [(first, last)] if isinstance(tickets, range) else [(ticket, ticket) for ticket in tickets]
-        assert not isinstance(tickets, range) or tickets.step == increment
+        assert not isinstance(tickets, range) or tickets.step == increment, f"they go in steps of {tickets.step}"
         assert first > floor, f"{first} in {sequence} after it was moved above {floor}"
         assert last <= CEILINGS[sequence], f"{last} is above the end of {sequence}"
         for begin, end in runs:
