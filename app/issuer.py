@@ -4,11 +4,11 @@ import asyncio
 
 from app.catalog import Catalog, Entry
 from app.errors import NoTicketDatabase, OutOfTime, SequenceExhausted
-from app.lane import LaneState, Tickets
+from app.lane import Lane, LaneState, Tickets
 from app.ring import Ring
 
 EXPIRY_SECONDS = 0.02
-"""How often requests whose time on a database is over are looked for: one timer for all, instead of one for each."""
+"""How often requests whose time on a database is over are looked for while any wait: one timer for all of them."""
 FIRST_PAUSE = 0.005
 LAST_PAUSE = 0.08
 """Seconds before every database is asked once more, doubled each time, and how long it gets at the most."""
@@ -23,16 +23,8 @@ class TicketIssuer:
         self._attempt = attempt
         self._timeout = timeout
         self.increment = increment
-        self._expiry: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin to look for requests whose time is over."""
-        self._expiry = asyncio.create_task(self._expire())
-
-    async def stop(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-            await asyncio.gather(self._expiry, return_exceptions=True)
+        self._asked: set[Lane] = set()
+        self._expiry: asyncio.TimerHandle | None = None
 
     async def issue(self, name: str, count: int, *, whole: bool = False) -> Tickets:
         """`count` tickets of the sequence, increasing, all from one database; as a range if `whole` or `count` is 1.
@@ -40,7 +32,8 @@ class TicketIssuer:
         Raises InvalidRequest or UnknownSequence for the name, SequenceExhausted, NoTicketDatabase, OutOfTime.
         """
         entry = self._catalog.entries.get(name) or await self._catalog.find(name)
-        now = asyncio.get_running_loop().time
+        loop = asyncio.get_running_loop()
+        now = loop.time
         time = now()
         deadline = time + self._timeout
         pause = FIRST_PAUSE
@@ -48,7 +41,11 @@ class TicketIssuer:
             for lane in self._ring.take_turn(entry.rotation):
                 if not (lane.can_be_asked and lane.member.up):
                     continue
-                tickets = await lane.ask(count, whole, min(time + self._attempt, deadline))
+                answer = lane.ask(count, whole, min(time + self._attempt, deadline))
+                self._asked.add(lane)
+                if self._expiry is None:
+                    self._expiry = loop.call_later(EXPIRY_SECONDS, self._expire)
+                tickets = await answer
                 if tickets is not None:
                     return tickets
                 time = now()
@@ -77,11 +74,11 @@ class TicketIssuer:
         if not any(lane.may_hold(count, whole) for lane in lanes):
             raise SequenceExhausted(f"{entry.name} is at its end: no {count} tickets are left on one database")
 
-    async def _expire(self) -> None:
-        now = asyncio.get_running_loop().time
-        while True:
-            await asyncio.sleep(EXPIRY_SECONDS)
-            time = now()
-            for lane in self._catalog.lanes.values():
-                if lane.waiting:
-                    lane.expire(time)
+    def _expire(self) -> None:
+        """Let go the requests whose time on a database is over; again a moment later, while any wait."""
+        loop = asyncio.get_running_loop()
+        time = loop.time()
+        self._asked = {lane for lane in self._asked if lane.waiting}
+        for lane in self._asked:
+            lane.expire(time)
+        self._expiry = loop.call_later(EXPIRY_SECONDS, self._expire) if self._asked else None

@@ -105,7 +105,6 @@ class Service:
     async def start(self) -> None:
         """Look at every database and take in those that work; then the server may listen."""
         await self.health.start()
-        self.issuer.start()
         self.rates.start()
 
     async def stop(self) -> None:
@@ -114,7 +113,6 @@ class Service:
         await self.health.stop()
         await self.ledger.close()
         await self.catalog.close()
-        await self.issuer.stop()
         await asyncio.gather(*(database.close() for database in self._databases))
         if self._tracing is not None:
             await self._tracing.close()

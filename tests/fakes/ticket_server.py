@@ -67,24 +67,13 @@ class FakeTicketServer:
     def lane(self, sequence: str, offset: int) -> Lane:
         return self.catalog.lanes[sequence, offset]
 
-    async def start(self, *, expires: bool = True) -> None:
-        """`expires`: unless whoever drives the clock lets requests go whose time is over (`expire`)."""
+    async def start(self) -> None:
         await self.health.start()
-        if expires:
-            self.issuer.start()
-
-    def expire(self, now: float) -> bool:
-        """Let go the requests whose time on a database is over; whether others wait still."""
-        waiting = [lane for lane in self.catalog.lanes.values() if lane.waiting]
-        for lane in waiting:
-            lane.expire(now)
-        return bool(waiting)
 
     async def stop(self) -> None:
         await self.health.stop()
         await self.ledger.close()
         await self.catalog.close()
-        await self.issuer.stop()
         await asyncio.gather(*(database.close() for database in self.databases))
 
 

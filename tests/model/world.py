@@ -20,7 +20,6 @@ from typing import Any
 
 from app.errors import NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
 from app.health import LISTING_SECONDS
-from app.issuer import EXPIRY_SECONDS
 from app.lane import Tickets
 from app.sequences import Width, ceiling_of
 from tests.fakes.ticket_database import FakeServer, FakeState, FakeTicketDatabase
@@ -45,8 +44,7 @@ class Host:
         self.name = f"tickets-{number}"
         self.frozen = False
         self.well_since = world.clock.now
-        self.wakes_at = self.expires_at = 0.0
-        self.waits = False
+        self.wakes_at = 0.0
         self._world = world
         self._start()
 
@@ -62,7 +60,7 @@ class Host:
         self.tasks: set[asyncio.Task[None]] = set()
         self.ended = False
         self.well_since = world.clock.now
-        self.spawn(self.server.start(expires=False))
+        self.spawn(self.server.start())
 
     def client(self, server: FakeServer) -> FakeTicketDatabase:
         return self.clients[server.offset - 1]
@@ -156,11 +154,7 @@ class World:
                     continue
                 if host.wakes_at <= self.clock.now + 1e-9:
                     host.wakes_at = host.loop.run_until_idle()
-                if self.clock.now >= host.expires_at:
-                    host.expires_at = self.clock.now + EXPIRY_SECONDS
-                    host.waits = host.server.expire(self.clock.now)
-                    host.wakes_at = host.loop.run_until_idle()
-                next_timer = min(next_timer, host.wakes_at, host.expires_at if host.waits else until)
+                next_timer = min(next_timer, host.wakes_at)
             if self.clock.now >= until:
                 break
             self.clock.now = next_timer
