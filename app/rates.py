@@ -20,26 +20,45 @@ Progress = Callable[[], Iterable[tuple[str, int, tuple[int, ...]]]]
 """For every sequence: its name, tickets issued by this server, and ids used up on each database (0: not known)."""
 
 
+class _History:
+    """The newest numbers, oldest first. All its memory is taken at once, so that a server does not grow as they come;
+    as objects they would be the largest part of one with many sequences."""
+
+    __slots__ = ("_filled", "_values")
+
+    def __init__(self) -> None:
+        self._values = array("d", bytes(8 * SAMPLES))
+        self._filled = 0
+
+    def add(self, value: float) -> None:
+        if self._filled < SAMPLES:
+            self._values[self._filled] = value
+            self._filled += 1
+        else:
+            del self._values[0]
+            self._values.append(value)
+
+    @property
+    def last(self) -> float:
+        return self._values[self._filled - 1] if self._filled else 0.0
+
+    def all(self) -> Sequence[float]:
+        return self._values[: self._filled]
+
+
 @dataclass(slots=True)
 class _Samples:
     """Of one sequence, or of all of them. `used` adds up what was seen to be used, by whichever server."""
 
-    issued: "array[float]" = field(default_factory=lambda: array("d"))
-    used: "array[float]" = field(default_factory=lambda: array("d"))
+    issued: _History = field(default_factory=_History)
+    used: _History = field(default_factory=_History)
     last: tuple[int, ...] = ()
 
     def add(self, issued: int, last: tuple[int, ...]) -> None:
         seen = sum(max(0, now - before) for before, now in zip(self.last, last, strict=False) if before and now)
-        _append(self.used, seen + (self.used[-1] if self.used else 0))
-        _append(self.issued, issued)
+        self.used.add(seen + self.used.last)
+        self.issued.add(issued)
         self.last = last
-
-
-def _append(values: "array[float]", value: float) -> None:
-    """Keep the newest. Eight bytes each: as objects they would be the largest part of a server with many sequences."""
-    values.append(value)
-    if len(values) > SAMPLES:
-        del values[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +119,8 @@ class Rates:
         return self._rate(self._all)
 
     def _rate(self, samples: _Samples) -> Rate:
-        times = list(self._times)[-len(samples.issued) :]
-        issued = list(samples.issued)
+        issued, used = samples.issued.all(), samples.used.all()
+        times = list(self._times)[-len(issued) :]
         if len(times) < 2:
             return Rate()
         history = [
@@ -110,5 +129,5 @@ class Rates:
         ]
         first = max(0, len(times) - 1 - PRESENT)
         present = max(0, issued[-1] - issued[first]) / max(times[-1] - times[first], 1e-3)
-        used = (samples.used[-1] - samples.used[0]) / max(times[-1] - times[0], 1e-3)
-        return Rate(present, history, used)
+        used_up = (used[-1] - used[0]) / max(times[-1] - times[0], 1e-3)
+        return Rate(present, history, used_up)
