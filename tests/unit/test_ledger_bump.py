@@ -1,0 +1,133 @@
+"""The ledger: sequences that are moved up, and those that end."""
+
+import asyncio
+
+import pytest
+
+from app.errors import NoTicketDatabase, SequenceExhausted
+from app.sequences import Width
+from tests.fakes.ticket_server import Site
+from tests.fakes.virtual_time import virtual_time
+from tests.unit.ledgers import probed, take, take_all
+
+# --- bump ------------------------------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_after_a_bump_everything_is_larger_on_every_database_and_every_server() -> None:
+    async with Site(2) as site:
+        one, other = await site.ticket_server(), await site.ticket_server()
+        await take(one, 4)
+        await take(other, 4)
+        await one.overseer.bump("photos", 100_000, force=False)
+        assert min(await take(one, 4) + await take(other, 4)) > 100_000
+
+
+@virtual_time
+async def test_a_smaller_number_changes_nothing() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await take(server, 10)
+        await server.overseer.bump("photos", 3, force=False)
+        assert await take(server, 2) == [11, 12]
+
+
+@virtual_time
+async def test_a_bump_is_kept_by_the_others_so_that_an_older_copy_is_moved_above_it() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await take(server, 4)
+        copy = site.servers[0].snapshot()
+        await server.overseer.bump("photos", 100_000, force=False)
+        site.servers[0].restore(copy)
+        await asyncio.sleep(3)
+        assert min(await take(server, 6)) > 100_000
+
+
+@virtual_time
+async def test_a_bump_while_tickets_are_drawn_gives_none_twice() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        tickets: list[int] = []
+        floor = 0
+
+        async def draw() -> None:
+            while floor < 50_000 or len(tickets) < 300:
+                asked_above = floor
+                tickets.extend(await server.issuer.issue("photos", 1))
+                assert tickets[-1] > asked_above
+
+        drawing = [asyncio.create_task(draw()) for _ in range(4)]
+        for above in (500, 5_000, 50_000):
+            await asyncio.sleep(0.03)
+            await server.overseer.bump("photos", above, force=False)
+            floor = above
+        await asyncio.gather(*drawing)
+        assert len(tickets) == len(set(tickets))
+
+
+@virtual_time
+async def test_while_a_database_is_away_there_is_no_bump() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await take(server, 2)
+        site.servers[1].down = True
+        await probed()
+        with pytest.raises(NoTicketDatabase):
+            await server.overseer.bump("photos", 1_000, force=False)
+
+
+# --- the end of a sequence -------------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_an_int_column_gives_each_id_once_to_the_very_end_on_both_sides() -> None:
+    async with Site(2, []) as site:
+        for database in site.servers:
+            database.make("small", Width.INT, 1)
+            database.use_up("small", 40)
+        server = await site.ticket_server()
+        given: list[int] = []
+        with pytest.raises(SequenceExhausted):
+            await take_all(server, "small", given)
+        assert len(given) == len(set(given)) >= 30
+        assert max(given) < 2**32 - 1  # MySQL gives that one again and again: never certain to be the first time
+
+
+@virtual_time
+async def test_a_database_restored_from_before_its_end_is_moved_to_the_end_at_once() -> None:
+    """The marks that say so may be lost later, with the database that keeps them."""
+    async with Site(2, []) as site:
+        for database in site.servers:
+            database.make("small", Width.INT, 1)
+            database.use_up("small", 100)
+        server = await site.ticket_server()
+        copy = site.servers[1].snapshot()
+        given: list[int] = []
+        with pytest.raises(SequenceExhausted):
+            await take_all(server, "small", given)
+        await probed()
+        site.servers[1].restore(copy)
+        await probed()
+        with pytest.raises(SequenceExhausted):
+            await take_all(server, "small", given)
+        site.servers[0].replace_by_empty()
+        server = await site.restart(server)
+        await asyncio.sleep(8)
+        with pytest.raises(SequenceExhausted):
+            await take_all(server, "small", given)
+        assert len(given) == len(set(given))
+
+
+@virtual_time
+async def test_the_ceiling_of_an_int_column_is_never_handed_out_twice() -> None:
+    async with Site(2, []) as site:
+        for database in site.servers:
+            database.make("small", Width.INT, 1)
+            database.use_up("small", 4)
+        one, other = await site.ticket_server(), await site.ticket_server()
+        given: list[int] = []
+        for server in (one, other, one, other):
+            with pytest.raises((SequenceExhausted, NoTicketDatabase)):
+                await take_all(server, "small", given)
+        assert len(given) == len(set(given))
