@@ -276,19 +276,18 @@ class Ledger:
 
         `others`: those that are up or about to be; one that fails here is marked down.
         """
-        known = {(m.sequence, m.offset): m for m in await member.database.marks()}
+        known = {(m.sequence, m.offset): m for m in await self._marks_of(member)}
         self._kept.pop(member, None)
         best = dict(known)
         counters: dict[Member, dict[str, tuple[int, str]]] = {}
         for other in others:
             try:
-                marks = await other.database.marks()
+                marks = await self._marks_of(other)
                 counters[other] = await other.database.counters(await other.database.names())
             except TicketDatabaseError as error:
                 self._keepers.failed(other, error)
                 continue
             for mark in marks:
-                self._keepers.note(mark)
                 if mark.offset != member.database.offset and mark.increment == member.database.increment:
                     _take_larger(best, mark)
         for other, found in counters.items():
@@ -299,8 +298,14 @@ class Ledger:
 
     async def read_only(self, member: Member) -> None:
         """Remember the marks of a database that answers, though it is not in the ring. Raises TicketDatabaseError."""
-        for mark in await member.database.marks():
+        await self._marks_of(member)
+
+    async def _marks_of(self, holder: Member) -> list[Mark]:
+        """Every mark that it keeps, and remembered at once: whatever fails after this, what has been read holds."""
+        marks = await holder.database.marks()
+        for mark in marks:
             self._keepers.note(mark)
+        return marks
 
     def _account_for(
         self, best: dict[tuple[str, int], Mark], other: Member, sequence: str, last: int, created: str

@@ -126,7 +126,7 @@ class ChildProcess:
     def freeze(self) -> None:
         """SIGSTOP: it keeps its connections and says nothing. Returns when it has really stopped."""
         self.signal(signal.SIGSTOP)
-        wait_until(lambda: not self.running or self._state() in "Tt", 5, f"process {self.pid} to stop")
+        wait_until(lambda: not self.running or self._states() <= {"T", "t"}, 5, f"process {self.pid} to stop")
 
     def thaw(self) -> None:
         """SIGCONT."""
@@ -156,12 +156,13 @@ class ChildProcess:
         _guard.tell("reaped", self._process.pid)
         return code
 
-    def _state(self) -> str:
-        try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return "T"  # no /proc here: the signal is sent, that has to do
-        return stat.rpartition(")")[2].split()[0]
+    def _states(self) -> set[str]:
+        """Of all its threads: one in the middle of a write stops only after it. None where there is no /proc."""
+        states = set()
+        for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                states.add(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0])
+        return states
 
 
 def new_directory(prefix: str) -> Path:

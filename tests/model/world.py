@@ -6,7 +6,8 @@ go on. A killed one stops for good; nothing that it was about to hand out counts
 
 What the contract covers. `knows[d, e]`: e can tell what d has issued, as far as a ticket server could know when it
 handed out d's tickets: e was among those that keep marks for d. Where d goes back in time, one e that knows has to be
-well and reachable, and to stay so until d has been moved up: `returning` names the two until then.
+well, reachable and in the ring of every ticket server (a draw that is under way may be handed out later, and d was not
+protected where e was not there), and to stay so until d has been moved up: `returning` names the two until then.
 """
 
 import asyncio
@@ -248,9 +249,14 @@ class World:
     def who_knows(self, server: FakeServer) -> FakeServer | None:
         """A database that can tell all that this one has issued, and can be asked by every ticket server."""
         for other in self.servers:
-            if other is not server and self.knows[server, other] and self.reachable(other):
+            if other is not server and self.knows[server, other] and self.reachable(other) and self._is_taken_in(other):
                 return other
         return None
+
+    def _is_taken_in(self, server: FakeServer) -> bool:
+        """Whether every ticket server has it in its ring as it is now, and does not only think so still."""
+        members = [host.server.ring.members[server.offset - 1] for host in self.hosts]
+        return all(m.up and m.marks_trouble is None and m.incarnation == server.incarnation for m in members)
 
     def may_go_back(self, server: FakeServer) -> bool:
         return self.returning is None and self.who_knows(server) is not None

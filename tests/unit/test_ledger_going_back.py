@@ -1,13 +1,13 @@
 """The ledger: everything skipped where a database may have gone back."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
 
 from app.databases.protocol import Mark
-from app.errors import TicketDatabaseBusy
+from app.errors import TicketDatabaseBusy, TicketDatabaseHung
 from app.ledger import life_of
 from tests.fakes.ticket_database import FakeServer, FakeState
 from tests.fakes.ticket_server import Site
@@ -156,6 +156,29 @@ async def test_a_restart_of_the_database_under_load_is_moved_above_the_mark() ->
         await take(server, 2)
         await probed()
         assert min(of(1, await take(server, 4))) > high > max(before)
+
+
+@virtual_time
+async def test_marks_that_were_read_hold_though_their_database_fails_a_moment_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is asked for more than its marks when another one is taken in, and may answer only the first question."""
+    async with Site(2) as site:
+        busy, late = await site.ticket_server(), await site.ticket_server()
+        copy = site.servers[1].snapshot()
+        before = await take(busy, 20)
+        keeper = late.databases[0]
+
+        async def down_already(_: Iterable[str]) -> dict[str, tuple[int, str]]:
+            site.servers[0].down = True
+            raise TicketDatabaseHung("did not answer in time")
+
+        monkeypatch.setattr(keeper, "counters", down_already)
+        site.servers[1].restore(copy)
+        late.ring.members[1].wake.set()  # before it reads the marks of the other one with a probe
+        await asyncio.sleep(0.3)
+        assert [member.up for member in late.ring.members] == [False, True]
+        assert min(of(2, await take(late, 4))) > max(of(2, before))
 
 
 class Meddling(FakeServer):
