@@ -354,19 +354,22 @@ class Ledger:
             self._keepers.note(changed)
         stale: list[Mark] = []
         for key, lane in lanes.items():
-            if lane.state is not LaneState.OPEN or lane.member is holder or not lane.token:
+            if lane.member is holder or not lane.token:
                 continue
             row = kept.get(key)
-            if key in rows and rows[key].token != lane.token:
-                lane.close()
-                continue
-            lane.read_at = max(lane.read_at, read_at)
+            if lane.state is LaneState.OPEN:
+                if key in rows and rows[key].token != lane.token:
+                    lane.close()
+                else:
+                    lane.read_at = max(lane.read_at, read_at)
             if row is not None:
                 lane.fence.lift(row.issued)
             highest = lane.fence.highest
             if (lane.mark or lane.issued) and (row is None or highest > row.issued):
-                increment = lane.member.database.increment
-                stale.append(Mark(*key, increment, max(lane.mark, highest), highest, lane.token))
+                # under the row's own token: what has been issued is to be known, whoever may draw from now on
+                token = lane.token if row is None else row.token
+                mark = max(lane.mark, highest) if token == lane.token else highest
+                stale.append(Mark(*key, lane.member.database.increment, mark, highest, token))
         if stale:
             kept.update(await holder.database.reserve(stale))
 

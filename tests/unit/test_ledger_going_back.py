@@ -181,6 +181,23 @@ async def test_marks_that_were_read_hold_though_their_database_fails_a_moment_la
         assert min(of(2, await take(late, 4))) > max(of(2, before))
 
 
+@virtual_time
+async def test_what_was_issued_under_another_token_is_told_as_well() -> None:
+    """A lane that opened while nobody could be asked has a token of its own, and may never be asked again."""
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        await take(first, 6)
+        site.servers[0].down = True
+        await probed()
+        second = await site.ticket_server()
+        alone = await take(second, 5)
+        assert second.lane("photos", 2).token != mark_about(site, 2, on=1).token
+        site.servers[0].heal()
+        await probed()
+        await probed()
+        assert mark_about(site, 2, on=1).issued >= max(alone)
+
+
 class Meddling(FakeServer):
     """Lets somebody reserve at the very moment before a row is renewed."""
 
