@@ -101,3 +101,11 @@ class Keepers:
     async def close(self) -> None:
         """Let writes that are under way finish."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def take_larger(best: dict[tuple[str, int], Mark], mark: Mark) -> None:
+    """Of two marks about the same the larger one holds."""
+    key = (mark.sequence, mark.offset)
+    row = best.get(key)
+    if row is None or mark.mark > row.mark:
+        best[key] = mark

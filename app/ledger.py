@@ -65,7 +65,7 @@ from app.errors import (
     TicketDatabaseError,
     TicketDatabaseUnavailable,
 )
-from app.keepers import Keepers
+from app.keepers import Keepers, take_larger
 from app.lane import Lane, LaneState
 from app.log import event
 from app.ring import Member, Ring
@@ -289,7 +289,7 @@ class Ledger:
                 continue
             for mark in marks:
                 if mark.offset != member.database.offset and mark.increment == member.database.increment:
-                    _take_larger(best, mark)
+                    take_larger(best, mark)
         for other, found in counters.items():
             for sequence, (next_id, created) in found.items():
                 self._account_for(best, other, sequence, next_id - 1, created)
@@ -395,10 +395,3 @@ class Ledger:
         """Let reservations that are under way finish."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._keepers.close()
-
-
-def _take_larger(best: dict[tuple[str, int], Mark], mark: Mark) -> None:
-    key = (mark.sequence, mark.offset)
-    row = best.get(key)
-    if row is None or mark.mark > row.mark:
-        best[key] = mark

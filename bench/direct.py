@@ -75,7 +75,7 @@ def measure(
         for number in range(connections):
             sockets = [stack.enter_context(database.raw_connection()) for database in databases]
             clients.append(DirectClient(sockets, number, pick, select))
-        tally = loop.run(clients, seconds)
+        tally = loop.run(clients, seconds, starving=True)
     if len(tables) == 1:
         _check(databases, tables[0], clients)
     deadlocks = sum(client.deadlocks for client in clients)
