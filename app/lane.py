@@ -1,20 +1,25 @@
 """A lane: one sequence on one ticket database.
 
 Requests queue here while a statement is under way, and the next statement draws for all of them at once: first come,
-first served. One request alone waits for nobody. The statement runs in a task of the lane's own, so a request that has
-gone away cancels nothing; its ticket becomes a gap. A request whose time on this database is over is let go by `expire`
-and asks the next lane.
+first served. One request alone waits for nobody. The statement is the lane's own, so a request that has gone away
+cancels nothing; its ticket becomes a gap. A request whose time on this database is over is let go by `expire` and asks
+the next lane.
+
+A ticket mostly takes the short way: `ask` sends the statement, its answer comes to `_came`, which hands out what it
+brought; no task takes part. Whatever has to wait for more than that is seen to by a task: a lane that has to be opened,
+a mark to be reserved, a database without a connection to spare, an error.
 """
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from enum import StrEnum
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
-from app.databases.protocol import Draw, Table
+from app.databases.protocol import Draw, Drawn, Table
 from app.errors import (
     ColumnExhausted,
     MarkRefused,
@@ -30,11 +35,9 @@ from app.fence import Fence, WrongResidue
 from app.log import event
 from app.metrics import Metrics
 from app.ring import Member, Ring
+from app.waiters import Waiter, let_go
 
 log = logging.getLogger(__name__)
-
-Tickets = Sequence[int]
-"""What a request gets: a range, or at the very end of a sequence a list."""
 
 
 class LaneState(StrEnum):
@@ -58,16 +61,13 @@ class LaneKeeper(Protocol):
     def check(self, lane: "Lane") -> None: ...
 
 
-class _Waiter:
-    """A request in the queue: `None` as its result sends it on to the next lane."""
+class _Sent(NamedTuple):
+    """A lane as it was when a statement for so many `tickets` was sent, `at` by the performance counter."""
 
-    __slots__ = ("count", "future", "until", "whole")
-
-    def __init__(self, count: int, whole: bool, until: float, future: "asyncio.Future[Tickets | None]") -> None:
-        self.count = count
-        self.whole = whole
-        self.until = until
-        self.future = future
+    highest: int
+    token: str
+    at: float
+    tickets: int
 
 
 class Lane:
@@ -103,9 +103,11 @@ class Lane:
         self._ring = ring
         self._keeper = keeper
         self._metrics = metrics
-        self._queue: deque[_Waiter] = deque()
-        self._under_way: Sequence[_Waiter] = ()
-        self._pump_task: asyncio.Task[None] | None = None
+        self._queue: deque[Waiter] = deque()
+        self._under_way: Sequence[Waiter] = ()
+        self._busy = False
+        self._in_company = False
+        self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<Lane {self.sequence} on {self.member.name} {self.state}, {len(self._queue)} waiting>"
@@ -134,76 +136,128 @@ class Lane:
 
     # --- the request's side ----------------------------------------------------------------------------------------
 
-    def ask(self, count: int, whole: bool, until: float) -> "asyncio.Future[Tickets | None]":
-        """Queue for `count` tickets. The future gives increasing ids (a range if `whole`), or None: ask the next lane.
-
-        `until`: in the event loop's time; from then on `expire` lets the request go.
-        """
-        future: asyncio.Future[Tickets | None] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiter(count, whole, until, future))
-        if self._pump_task is None:
-            self._pump_task = asyncio.get_running_loop().create_task(self._pump())
-            self._pump_task.add_done_callback(self._pump_ended)
-        return future
+    def ask(self, waiter: Waiter) -> None:
+        """Queue a request, which is answered later; from its `until` on `expire` lets it go."""
+        self._queue.append(waiter)
+        if not self._busy:
+            self._busy = True
+            if self._in_company:  # others are about to ask, in this turn of the event loop, and can share the statement
+                asyncio.get_running_loop().call_soon(self._next)
+            else:
+                self._next()
 
     def expire(self, now: float) -> None:
         """Let go every request whose time on this database is over; it need not be the oldest one."""
         for waiter in (*self._under_way, *self._queue):
             if waiter.until <= now:
-                _answer(waiter, None)
+                let_go(waiter)
 
     def send_on(self) -> None:
         """Let every request go: this lane cannot serve now. What the statement under way draws becomes a gap."""
         for waiter in self._under_way:
-            _answer(waiter, None)
+            let_go(waiter)
         while self._queue:
-            _answer(self._queue.popleft(), None)
+            let_go(self._queue.popleft())
 
     # --- the statement's side --------------------------------------------------------------------------------------
 
-    async def _pump(self) -> None:
-        while self._queue:
-            batch, total = self._next_batch()
-            if not batch:
-                continue
-            self._under_way = batch
-            try:
-                drawn = await self.draw(total)
-            except ColumnExhausted as error:
-                await self._draw_one_by_one(batch, error)
-            except TicketDatabaseError as error:
-                for waiter in batch:
-                    _answer(waiter, None)
-                self.report(error)
-            else:
-                self._hand_out(batch, drawn)
-            self._under_way = ()
-        self._pump_task = None  # here, not when the task is known to be done: who asks in between begins another
+    def _next(self) -> None:
+        """Draw for those who wait. The lane is busy until it has come back and nobody waits."""
+        try:
+            while self._queue:
+                batch, total = self._next_batch()
+                if batch:
+                    self._in_company = len(batch) > 1
+                    self._under_way = batch
+                    if not self._draws_at_once(batch, total):
+                        self._see_to(self.draw(total))
+                    return
+            self._busy = False
+        except Exception as error:
+            self._broke(error)
 
-    def _pump_ended(self, task: "asyncio.Task[None]") -> None:
+    def _draws_at_once(self, batch: Sequence[Waiter], total: int) -> bool:
+        """Send the statement now, if nothing is to be done before."""
+        try:
+            self._keeper.check(self)
+        except TicketDatabaseError:
+            return False
+        table, highest = self.table, self.fence.highest
+        if self.state is not LaneState.OPEN or table is None or (total > 1 and total > self.fence.headroom()):
+            return False
+        came = partial(self._came, batch, _Sent(highest, self.token, time.perf_counter(), total))
+        return self.member.database.draw_at_once(table, total, highest, came)
+
+    def _came(self, batch: Sequence[Waiter], sent: _Sent, drawn: Drawn) -> None:
+        """What was sent at once has come back."""
+        if self._under_way is not batch:  # the lane broke meanwhile: they have been sent on, and others are under way
+            return
+        try:
+            if isinstance(drawn, TicketDatabaseError):
+                raise drawn
+            self._take_in(drawn, sent)
+            if drawn.last > self.mark:
+                self._see_to(self._reserved(drawn))
+                return
+            if drawn.last > self.reserve_at:
+                self._keeper.reserve_soon(self)
+            self._hand_out(batch, drawn)
+        except TicketDatabaseError as error:
+            self._see_to(_failed(error))
+        except Exception as error:
+            self._broke(error)
+        else:
+            self._under_way = ()
+            self._next()
+
+    def _see_to(self, drawing: Coroutine[None, None, Draw]) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._finish(drawing))
+        self._task.add_done_callback(self._finished)
+
+    async def _finish(self, drawing: Coroutine[None, None, Draw]) -> None:
+        """Hand out what is drawn for those under way, or send them on; then draw for the next."""
+        batch = self._under_way
+        try:
+            drawn = await drawing
+        except ColumnExhausted as error:
+            await self._draw_one_by_one(batch, error)
+        except TicketDatabaseError as error:
+            for waiter in batch:
+                let_go(waiter)
+            self.report(error)
+        else:
+            self._hand_out(batch, drawn)
+        self._under_way = ()
+        self._next()
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
+        if error is not None or task.cancelled():
+            self._broke(error)
+
+    def _broke(self, error: BaseException | None) -> None:
+        """An error that this server does not know: nobody waits here for ever because of it."""
         if error is not None:
             event(log, logging.ERROR, "a lane met an unknown error", exc_info=error, sequence=self.sequence)
-        if error is not None or task.cancelled():
-            self._pump_task = None
-            self.send_on()
-            self._under_way = ()
+        self.send_on()
+        self._under_way = ()
+        self._busy = False
 
-    def _next_batch(self) -> tuple[list[_Waiter], int]:
+    def _next_batch(self) -> tuple[list[Waiter], int]:
         """As many of those who wait as one statement can serve."""
         limit = self.member.database.largest_block
-        batch: list[_Waiter] = []
+        batch: list[Waiter] = []
         total = 0
         while self._queue and total + self._queue[0].count <= limit:
             waiter = self._queue.popleft()
-            if waiter.future.done():
-                continue  # it has been let go
+            if waiter.is_gone():
+                continue
             batch.append(waiter)
             total += waiter.count
             if self._one_by_one:
                 break
         if not batch and self._queue and self._queue[0].count > limit:
-            _answer(self._queue.popleft(), None)
+            let_go(self._queue.popleft())
         return batch, total
 
     async def draw(self, count: int) -> Draw:
@@ -216,35 +270,42 @@ class Lane:
             await self.open()
         if count > 1 and count > self.fence.headroom():
             raise ColumnExhausted("holds fewer further ids than were asked for")
-        table, token = self.table, self.token
+        table = self.table
         assert table is not None
-        highest = self.fence.highest
-        began = time.perf_counter()
-        drawn = await self.member.database.draw(table, count, highest)
-        self._metrics.statement(self.member, time.perf_counter() - began, count)
-        self.fence.check(drawn, highest)
-        last = drawn.last
-        self.fence.lift(last)
-        if self.token != token or self.state is LaneState.CLOSED:
+        sent = _Sent(self.fence.highest, self.token, time.perf_counter(), count)
+        drawn = await self.member.database.draw(table, count, sent.highest)
+        self._take_in(drawn, sent)
+        return await self._reserved(drawn)
+
+    def _take_in(self, drawn: Draw, sent: _Sent) -> None:
+        """Hold what came back against the fence, and the lane as it is now against what it was when it was sent."""
+        self._metrics.statement(self.member, time.perf_counter() - sent.at, sent.tickets)
+        self.fence.check(drawn, sent.highest)
+        self.fence.lift(drawn.last)
+        if self.token != sent.token or self.state is LaneState.CLOSED:
             raise MarkRefused("was closed while it drew")
+
+    async def _reserved(self, drawn: Draw) -> Draw:
+        """The same, once a mark above it is committed."""
+        last = drawn.last
         if last > self.mark:
             await self._keeper.reserve(self, last)
         elif last > self.reserve_at:
             self._keeper.reserve_soon(self)
         return drawn
 
-    def _hand_out(self, batch: Iterable[_Waiter], drawn: Draw) -> None:
+    def _hand_out(self, batch: Iterable[Waiter], drawn: Draw) -> None:
         next_id, step = drawn.first, drawn.step
         for waiter in batch:
             end = next_id + step * waiter.count
-            if waiter.future.done():
+            if waiter.is_gone():
                 self._metrics.gap(self.member, "gone", waiter.count)
             else:
-                waiter.future.set_result(range(next_id, end, step))
+                waiter.answer(range(next_id, end, step))
                 self.issued += waiter.count
             next_id = end
 
-    async def _draw_one_by_one(self, batch: Sequence[_Waiter], error: TicketDatabaseError) -> None:
+    async def _draw_one_by_one(self, batch: Sequence[Waiter], error: TicketDatabaseError) -> None:
         """Close to the end what no longer fits in one statement may fit in several: one ticket at a time."""
         self._one_by_one = True
         for waiter in batch:
@@ -253,17 +314,17 @@ class Lane:
                 if waiter.whole and waiter.count > 1:
                     self.largest_whole = min(self.largest_whole, waiter.count - 1)
                 if not self.may_hold(waiter.count, waiter.whole):  # those that are left are not used up for it
-                    _answer(waiter, None)
+                    let_go(waiter)
                     continue
-                while len(ids) < waiter.count and not waiter.future.done():
+                while len(ids) < waiter.count and not waiter.is_gone():
                     ids.append((await self.draw(1)).first)
             except TicketDatabaseError as failure:
                 for each in batch:
-                    _answer(each, None)
+                    let_go(each)
                 self.report(failure)
                 return
-            if not waiter.future.done():
-                waiter.future.set_result(ids)
+            if not waiter.is_gone():
+                waiter.answer(ids)
                 self.issued += len(ids)
 
     async def open(self) -> None:
@@ -329,7 +390,7 @@ class Lane:
 
         Raises TicketDatabaseError; the lane is suspended still.
         """
-        if self._pump_task is not None:
+        if self._busy:
             return
         await self._keeper.open(self)
         table = self.table
@@ -356,6 +417,5 @@ class Lane:
         self.reason = str(error)
 
 
-def _answer(waiter: _Waiter, result: Tickets | None) -> None:
-    if not waiter.future.done():
-        waiter.future.set_result(result)
+async def _failed(error: TicketDatabaseError) -> Draw:
+    raise error

@@ -90,9 +90,7 @@ class Service:
     def _make_lane(self, sequence: str, member: Member) -> Lane:
         if self._tracing is None:
             return Lane(sequence, member, self.ring, self.ledger, self.metrics)
-        lane = TracedLane(sequence, member, self.ring, self.ledger, self.metrics)
-        lane.tracing = self._tracing
-        return lane
+        return TracedLane(sequence, member, self.ring, self.ledger, self.metrics, tracing=self._tracing)
 
     def _database_changed(self, member: Member) -> None:
         """One line in the log; and nobody waits for a database that is down."""

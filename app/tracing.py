@@ -5,15 +5,19 @@ the way of a ticket: `service` builds plain lanes and no wrapper.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.databases.protocol import Draw
 from app.errors import SettingsError
-from app.lane import Lane, Tickets
+from app.lane import Lane, LaneKeeper
+from app.metrics import Metrics
+from app.ring import Member, Ring
 from app.version import VERSION
+from app.waiters import Waiter
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext, Tracer
@@ -84,25 +88,30 @@ class TracedRequests:
 class TracedLane(Lane):
     """A lane whose draws are spans, each linked to the requests that it draws for."""
 
-    tracing: Tracing
+    def __init__(
+        self, sequence: str, member: Member, ring: Ring, keeper: LaneKeeper, metrics: Metrics, *, tracing: Tracing
+    ) -> None:
+        super().__init__(sequence, member, ring, keeper, metrics)
+        self._tracer = tracing.tracer
+        self._contexts: WeakKeyDictionary[Waiter, SpanContext] = WeakKeyDictionary()
 
-    def ask(self, count: int, whole: bool, until: float) -> "asyncio.Future[Tickets | None]":
+    def ask(self, waiter: Waiter) -> None:
         """See Lane.ask."""
         from opentelemetry.trace import get_current_span
 
-        future = super().ask(count, whole, until)
-        contexts: dict[asyncio.Future[Tickets | None], SpanContext] = self.__dict__.setdefault("_contexts", {})
-        contexts[future] = get_current_span().get_span_context()
-        future.add_done_callback(lambda done: contexts.pop(done, None))
-        return future
+        self._contexts[waiter] = get_current_span().get_span_context()
+        super().ask(waiter)
+
+    def _draws_at_once(self, batch: Sequence[Waiter], total: int) -> bool:
+        """Every draw is a task's: a span has to be around it."""
+        return False
 
     async def draw(self, count: int) -> Draw:
         """See Lane.draw."""
         from opentelemetry.context import Context
         from opentelemetry.trace import Link, SpanKind
 
-        contexts = self.__dict__.get("_contexts", {})
-        links = [Link(contexts[waiter.future]) for waiter in self._under_way if waiter.future in contexts]
+        links = [Link(self._contexts[waiter]) for waiter in self._under_way if waiter in self._contexts]
         attributes: dict[str, str | int] = {
             "db.system.name": "mysql",
             "server.address": self.member.name,
@@ -111,7 +120,7 @@ class TracedLane(Lane):
             "tickets.requests": len(links),
         }
         # not a child of the request that happened to start the lane's task: it is linked like the others
-        with self.tracing.tracer.start_as_current_span(
+        with self._tracer.start_as_current_span(
             "draw", context=Context(), kind=SpanKind.CLIENT, attributes=attributes, links=links
         ):
             return await super().draw(count)

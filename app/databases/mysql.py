@@ -10,7 +10,7 @@ from app.databases.mysql_draws import DrawQueue
 from app.databases.mysql_ledger import MySQLLedger
 from app.databases.mysql_pool import MySQLPool
 from app.databases.mysql_tables import MySQLTables
-from app.databases.protocol import Draw, Look, Table
+from app.databases.protocol import Draw, Drawn, Look, Table
 from app.databases.url import DatabaseURL
 from app.errors import SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
 
@@ -52,6 +52,10 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
     async def draw(self, table: Table, count: int, after: int) -> Draw:
         """See TicketDatabase.draw."""
         return await self._draws.draw(table, count, after)
+
+    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
+        """See TicketDatabase.draw_at_once."""
+        return self._draws.draw_at_once(table, count, after, done)
 
     async def look(self) -> Look:
         """See TicketDatabase.look."""

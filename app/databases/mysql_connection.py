@@ -9,6 +9,7 @@ import hashlib
 import re
 import ssl
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -214,24 +215,21 @@ class MySQLConnection:
         except BaseException as error:
             self._fail(error)
 
-    async def draw(self, statement: str, seconds: float) -> int:
-        """One plain statement that draws, and the id in its OK packet; 0 where it drew nothing.
+    def draw(self, statement: str, seconds: float, done: Callable[[int | None], None]) -> None:
+        """Send one plain statement that draws. `done` gets the id in its OK packet, 0 where it drew nothing.
 
-        Raises TimeoutError after so many seconds, with the connection still in the middle of it.
+        Or None, and at the latest after so many seconds: what became of it, `receive` tells.
         """
         wire = self._wire
         assert wire is not None
+        wire.draw(query(statement), seconds, done)
+
+    async def receive(self) -> None:
+        """Receive the result of a statement that `draw` has sent."""
         try:
-            id_ = await wire.draw(query(statement), seconds)
-            if id_ is None:
-                async with asyncio.timeout(seconds):
-                    await self._driver.read_answer()
-                return self.insert_id
-        except TimeoutError:
-            raise
+            await self._driver.read_answer()
         except BaseException as error:
             self._fail(error)
-        return id_
 
     async def next(self) -> None:
         """Receive the next statement's result."""

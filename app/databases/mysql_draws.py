@@ -1,7 +1,8 @@
 """Draws on one MySQL or MariaDB ticket database: what is sent for each, and how those that wait share connections.
 
-A draw that finds an idle connection goes out at once. While all are busy, draws wait, and the next free connection
-takes several of them in one packet and one transaction, so that they share a commit. Each is answered after it.
+A draw of one statement that finds an idle connection goes out at once, and its answer is taken off the socket. While
+all are busy, draws wait, and the next free connection takes several of them in one packet and one transaction, so that
+they share a commit. Each is answered after it.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from app.databases import mysql_statements as sql
 from app.databases.mysql_connection import MySQLConnection
 from app.databases.mysql_pool import MySQLPool
-from app.databases.protocol import Draw, Table
+from app.databases.protocol import Draw, Drawn, Table
 from app.errors import (
     SequenceWentBack,
     TicketDatabaseBusy,
@@ -119,30 +120,62 @@ class DrawQueue:
         self._serving = 0
         self._opening = 0
 
+    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
+        """See TicketDatabase.draw_at_once."""
+        if self._pending or self._serving >= CONNECTIONS or count > table.rows_per_statement:
+            return False
+        connection = self._pool.take_idle()
+        if connection is None:
+            return False
+        self._serving += 1
+        began = time.monotonic()
+
+        def answered(id_: int | None) -> None:
+            if id_ is None:
+                draw = self._pending_draw(table, count, after, began)
+                self._spawn(self._receive(connection, draw, done))
+                return
+            self._pool.last_answer = time.monotonic()
+            self._set_free(connection)
+            done(Draw(id_, self._increment, count))
+
+        connection.draw(sql.draw(table.sequence, count), self._pool.timeout, answered)
+        return True
+
+    async def _receive(self, connection: MySQLConnection, draw: PendingDraw, done: Callable[[Drawn], None]) -> None:
+        """What a draw that was sent at once came to, where it is no id."""
+        drawn: Drawn = TicketDatabaseUnavailable("broke the connection off")
+        try:
+            await self._serve(connection, [draw], sent=True)
+            drawn = await self._result(draw)
+        except TicketDatabaseError as error:
+            drawn = error
+        finally:
+            done(drawn)
+
     async def draw(self, table: Table, count: int, after: int) -> Draw:
         """See TicketDatabase.draw."""
-        loop = asyncio.get_running_loop()
-        draw = PendingDraw(
+        draw = self._pending_draw(table, count, after, time.monotonic())
+        self._pending.append(draw)
+        self._assign()
+        return await self._result(draw)
+
+    def _pending_draw(self, table: Table, count: int, after: int, began: float) -> PendingDraw:
+        return PendingDraw(
             table,
             count,
             after,
             self._increment,
             self._offset,
-            deadline=time.monotonic() + self._pool.timeout,
-            future=loop.create_future(),
+            deadline=began + self._pool.timeout,
+            future=asyncio.get_running_loop().create_future(),
             shared=table.sequence in self._shared,
             ends_only=self.ends_only,
         )
-        free = not self._pending and self._serving < CONNECTIONS
-        connection = self._pool.take_idle() if free else None
-        if connection is not None:
-            self._serving += 1
-            await self._serve(connection, [draw])
-            if draw.future.done():
-                return draw.future.result()
-        else:
-            self._pending.append(draw)
-            self._assign()
+
+    async def _result(self, draw: PendingDraw) -> Draw:
+        if draw.future.done():
+            return draw.future.result()
         try:
             async with asyncio.timeout(draw.deadline - time.monotonic()):
                 return await draw.future
@@ -185,16 +218,19 @@ class DrawQueue:
             self._opening -= 1
         await self._serve(connection, [])
 
-    async def _serve(self, connection: MySQLConnection, batch: list[PendingDraw]) -> None:
+    async def _serve(self, connection: MySQLConnection, batch: list[PendingDraw], *, sent: bool = False) -> None:
         """Run the batch, or what waits; the connection goes back, and on to what waits then."""
         try:
             batch = batch or self._next_batch()
             if batch:
-                await self._run(connection, batch)
+                await self._run(connection, batch, sent=sent)
         finally:
-            self._serving -= 1
-            self._pool.give_back(connection)
-            self._assign()
+            self._set_free(connection)
+
+    def _set_free(self, connection: MySQLConnection) -> None:
+        self._serving -= 1
+        self._pool.give_back(connection)
+        self._assign()
 
     def _next_batch(self) -> list[PendingDraw]:
         """The first draws that somebody still waits for: plain ones together, a block by itself.
@@ -216,18 +252,16 @@ class DrawQueue:
 
     # --- one packet ------------------------------------------------------------------------------------------------
 
-    async def _run(self, connection: MySQLConnection, batch: list[PendingDraw]) -> None:
-        """Send the batch in one packet and answer every draw; raises nothing but cancellation."""
-        began = time.monotonic()
+    async def _run(self, connection: MySQLConnection, batch: list[PendingDraw], *, sent: bool) -> None:
+        """Send the batch in one packet, unless it has been `sent`, and answer every draw.
+
+        Raises nothing but cancellation.
+        """
+        began = batch[0].deadline - self._pool.timeout if sent else time.monotonic()
         drawn: list[Draw | None] = []
         try:
-            if len(batch) == 1 and batch[0].plain:
-                id_ = await connection.draw(batch[0].statement, self._pool.timeout)
-                drawn.append(Draw(id_, self._increment, batch[0].count))
-                self._pool.last_answer = time.monotonic()
-            else:
-                async with asyncio.timeout(self._pool.timeout):
-                    await self._exchange(connection, batch, drawn)
+            async with asyncio.timeout(began + self._pool.timeout - time.monotonic()):
+                await self._exchange(connection, batch, drawn, sent=sent)
         except TimeoutError:
             connection.drop()
             self._failed(batch, len(drawn), self._pool.hung(began, running=True))
@@ -245,11 +279,16 @@ class DrawQueue:
             for draw, result in zip(batch, drawn, strict=True):
                 self._answer(draw, result)
 
-    async def _exchange(self, connection: MySQLConnection, batch: list[PendingDraw], drawn: list[Draw | None]) -> None:
-        """Several draws in one transaction, or a block; what each gave goes to `drawn` as it comes."""
+    async def _exchange(
+        self, connection: MySQLConnection, batch: list[PendingDraw], drawn: list[Draw | None], *, sent: bool
+    ) -> None:
+        """One draw, or several in one transaction; what each gave goes to `drawn` as it comes."""
         together = len(batch) > 1
         statements = [draw.statement for draw in batch]
-        await connection.start(";".join(["BEGIN", *statements, "COMMIT"] if together else statements))
+        if sent:
+            await connection.receive()
+        else:
+            await connection.start(";".join(["BEGIN", *statements, "COMMIT"] if together else statements))
         for draw in batch:
             if together:
                 await connection.next()

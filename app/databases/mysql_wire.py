@@ -6,6 +6,7 @@ and what arrives in pieces included.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import lru_cache
 
 _COM_QUERY = b"\x03"
@@ -47,49 +48,48 @@ class Wire(asyncio.Protocol):
         self._transport = transport
         self._stream = stream
         self._loop = loop
-        self._drawing: asyncio.Future[int | None] | None = None
+        self._done: Callable[[int | None], None] | None = None
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def draw(self, packet: bytes, seconds: float) -> "asyncio.Future[int | None]":
-        """Send a statement that draws. The future gives its id, or None: the driver has the answer, or the end of it.
+    def draw(self, packet: bytes, seconds: float, done: Callable[[int | None], None]) -> None:
+        """Send a statement that draws; `done` gets its id.
 
-        It raises TimeoutError after so many seconds.
+        Or None: the driver has the answer, or the end of it, or nothing came in so many seconds. It is called once, and
+        not before this has returned.
         """
         loop = self._loop
-        drawing = self._drawing = loop.create_future()
+        self._done = done
         self._until = loop.time() + seconds
         if self._timer is None:  # one for as many draws as there are until it goes off
             self._timer = loop.call_later(seconds, self._look_at_the_time)
         if self._transport.is_closing():
-            drawing.set_result(None)
+            loop.call_soon(self._leave_it_to_the_driver)
         else:
             self._transport.write(packet)
-        return drawing
 
     def _look_at_the_time(self) -> None:
         self._timer = None
-        drawing = self._drawing
-        if drawing is None or drawing.done():
+        if self._done is None:
             return
         rest = self._until - self._loop.time()
         if rest > 0:
             self._timer = self._loop.call_later(rest, self._look_at_the_time)
         else:
-            drawing.set_exception(TimeoutError())
+            self._leave_it_to_the_driver()
 
     def _leave_it_to_the_driver(self) -> None:
-        drawing, self._drawing = self._drawing, None
-        if drawing is not None and not drawing.done():
-            drawing.set_result(None)
+        done, self._done = self._done, None
+        if done is not None:
+            done(None)
 
     def data_received(self, data: bytes) -> None:
-        drawing = self._drawing
-        if drawing is not None and not drawing.done():
+        done = self._done
+        if done is not None:
             id_ = id_in_ok(data)
             if id_ is not None:
-                self._drawing = None
-                drawing.set_result(id_)
+                self._done = None
+                done(id_)
                 return
         self._stream.data_received(data)
         self._leave_it_to_the_driver()

@@ -4,10 +4,11 @@ Two engines stand behind it: `app.databases.mysql` and `app.databases.sqlite`. E
 `TicketDatabaseError` and nothing else, and ends within the database's timeout.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from app.errors import TicketDatabaseError
 from app.sequences import Width
 
 
@@ -21,6 +22,10 @@ class Draw(NamedTuple):
     @property
     def last(self) -> int:
         return self.first + self.step * (self.size - 1)
+
+
+Drawn = Draw | TicketDatabaseError
+"""What a draw came to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,12 @@ class TicketDatabase(Protocol):
         """Draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0 if none.
 
         All of them or none. Raises ColumnExhausted where so many do not fit any more.
+        """
+
+    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
+        """The same for a draw that one statement makes, where it can be sent now; false where it cannot.
+
+        `done` is called once, later, from the event loop. What a lone ticket waits for: no task, no future.
         """
 
     async def names(self) -> dict[str, str]:

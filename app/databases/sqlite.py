@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from app.databases.protocol import Draw, Look, Mark, Position, Table
+from app.databases.protocol import Draw, Drawn, Look, Mark, Position, Table
 from app.errors import (
     ColumnExhausted,
     SequenceMissing,
@@ -192,6 +192,10 @@ class SQLiteDatabase:
         connection.execute("UPDATE _database SET probed = ?", (time.time(),))
         (life,) = connection.execute("SELECT life FROM _database").fetchone()
         return f"{life[:16]}-{self._inode}"
+
+    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
+        """See TicketDatabase.draw_at_once; the file is written by a thread, and never at once."""
+        return False
 
     async def draw(self, table: Table, count: int, after: int) -> Draw:
         """See TicketDatabase.draw."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from app.databases.protocol import Draw, Look, Mark, Position, Table
+from app.databases.protocol import Draw, Drawn, Look, Mark, Position, Table
 from app.errors import (
     ColumnExhausted,
     SequenceMissing,
@@ -331,7 +331,8 @@ class FakeTicketDatabase:
     """One ticket server's side of a `FakeServer`: a `TicketDatabase`.
 
     `latency`: how long the next statement takes to the server, and its answer back. `cut`: the network between the two
-    is down. Draws and questions are made only under the incarnation that the last look found.
+    is down. `draws_at_once`: whether the next draw can be sent at once. Draws and questions are made only under the
+    incarnation that the last look found.
     """
 
     def __init__(
@@ -341,6 +342,7 @@ class FakeTicketDatabase:
         timeout: float = TIMEOUT,
         largest_block: int = 32_767,
         latency: Callable[[], tuple[float, float]] = lambda: (0, 0),
+        draws_at_once: Callable[[], bool] = lambda: True,
     ) -> None:
         self.server = server
         self.name = server.name
@@ -351,6 +353,8 @@ class FakeTicketDatabase:
         self.closed = False
         self._timeout = timeout
         self._latency = latency
+        self._draws_at_once = draws_at_once
+        self._tasks: set[asyncio.Task[None]] = set()
         self._incarnation: str | None = None
         self._in_flight = 0
 
@@ -437,6 +441,23 @@ class FakeTicketDatabase:
         """See TicketDatabase.draw."""
         assert 1 <= count <= self.largest_block
         return await self._statement(lambda: self.server.draw(table.sequence, count), table=table.sequence)
+
+    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
+        """See TicketDatabase.draw_at_once."""
+        if not self._draws_at_once():
+            return False
+
+        async def draw() -> None:
+            try:
+                drawn: Drawn = await self.draw(table, count, after)
+            except TicketDatabaseError as error:
+                drawn = error
+            done(drawn)
+
+        task = asyncio.get_running_loop().create_task(draw())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return True
 
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""

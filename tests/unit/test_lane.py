@@ -19,9 +19,10 @@ from app.errors import (
     TicketDatabaseUnavailable,
 )
 from app.fence import WrongResidue
-from app.lane import Lane, LaneState, Tickets
+from app.lane import Lane, LaneState
 from app.metrics import Metrics
 from app.ring import Ring, Status
+from app.waiters import FutureWaiter, Tickets
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import settled, virtual_time
 
@@ -35,6 +36,9 @@ class Keeper:
         self.soon = 0
         self.step = 1_000_000
         self.fails_with: TicketDatabaseError | None = None
+        self.breaks = False
+        self.refuses = False
+        self.lost_touch = False
 
     async def open(self, lane: Lane) -> None:
         self.opened += 1
@@ -55,17 +59,27 @@ class Keeper:
 
     def reserve_soon(self, lane: Lane) -> None:
         self.soon += 1
+        if self.breaks:
+            raise ZeroDivisionError
         lane.reserve_at = lane.mark
 
     def check(self, lane: Lane) -> None:
-        """It has not lost touch."""
+        if self.refuses:
+            raise TicketDatabaseBusy("may not draw")
+        if self.lost_touch:
+            self.lost_touch = False
+            lane.close()
 
 
 class SlowDatabase(FakeTicketDatabase):
     """Notes every statement, takes ten milliseconds for each, and fails on demand."""
 
+    at_once = True
+
     def __init__(self, server: FakeServer) -> None:
-        super().__init__(server, latency=lambda: (0.005, 0.005), largest_block=1000)
+        super().__init__(
+            server, latency=lambda: (0.005, 0.005), largest_block=1000, draws_at_once=lambda: SlowDatabase.at_once
+        )
         self.counts: list[int] = []
         self.fails_with: TicketDatabaseError | None = None
         self.cancelled = 0
@@ -99,10 +113,18 @@ class Bench:
         return self
 
     def ask(self, count: int = 1, *, whole: bool = False, within: float = 0.5) -> "asyncio.Future[Tickets | None]":
-        return self.lane.ask(count, whole, asyncio.get_running_loop().time() + within)
+        waiter = FutureWaiter(count, whole, asyncio.get_running_loop().time() + within)
+        self.lane.ask(waiter)
+        return waiter.future
 
     async def asked(self, times: int) -> Sequence[Tickets | None]:
         return await asyncio.gather(*(self.ask() for _ in range(times)))
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["at once", "in a task"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds on both ways that a draw can take."""
+    monkeypatch.setattr(SlowDatabase, "at_once", request.param)
 
 
 def in_order(answers: Sequence[Tickets | None]) -> bool:
@@ -236,6 +258,18 @@ async def test_it_opens_before_its_first_draw_and_again_when_it_was_closed() -> 
     assert bench.keeper.opened == 1
     bench.lane.close()
     await bench.asked(3)
+    assert bench.keeper.opened == 2
+
+
+@virtual_time
+async def test_the_ledger_is_asked_before_every_draw() -> None:
+    bench = await Bench().begin()
+    await bench.ask()
+    bench.keeper.refuses = True
+    assert await bench.ask() is None
+    assert bench.database.counts == [1]
+    bench.keeper.refuses, bench.keeper.lost_touch = False, True
+    assert await bench.ask() == range(3, 5, 2)
     assert bench.keeper.opened == 2
 
 
@@ -418,8 +452,20 @@ async def test_a_block_at_the_end_is_whole_or_not_at_all() -> None:
 async def test_an_error_that_nobody_knows_sends_everybody_on_and_the_lane_goes_on() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.database.fails_with = ZeroDivisionError()  # type: ignore[assignment]
-    assert await bench.ask() is None
-    bench.database.fails_with = None
+    bench.keeper.breaks, bench.lane.reserve_at = True, 0
+    assert await bench.asked(3) == [None] * 3
+    bench.keeper.breaks = False
     assert await bench.ask() is not None
     assert isinstance(bench.member.look, Look)
+
+
+@virtual_time
+async def test_who_asks_in_one_turn_of_the_event_loop_shares_a_statement_once_there_is_company() -> None:
+    bench = await Bench().begin()
+    await bench.asked(8)
+    assert bench.database.counts == [1, 7]
+    await bench.asked(8)
+    assert bench.database.counts == [1, 7, 8]
+    await bench.ask()
+    await bench.asked(8)
+    assert bench.database.counts == [1, 7, 8, 1, 1, 7]

@@ -120,11 +120,25 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 class Ends:
-    """A wire with both its ends."""
+    """A wire with both its ends, and what its draws came to."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.transport, self.stream = Transport(), Stream()
         self.wire = Wire(self.transport, self.stream, loop)
+        self.drawn: list[int | None] = []
+        self._heard = asyncio.Event()
+
+    def draw(self, seconds: float = 1) -> None:
+        self.wire.draw(b"draw", seconds, self._hear)
+
+    def _hear(self, id_: int | None) -> None:
+        self.drawn.append(id_)
+        self._heard.set()
+
+    async def hears(self, times: int) -> None:
+        while len(self.drawn) < times:
+            self._heard.clear()
+            await self._heard.wait()
 
 
 @pytest.fixture
@@ -133,19 +147,20 @@ def ends(loop: asyncio.AbstractEventLoop) -> Ends:
 
 
 def test_a_draw_gets_its_id_and_the_driver_hears_nothing(ends: Ends) -> None:
-    drawing = ends.wire.draw(b"draw", 1)
+    ends.draw()
     assert ends.transport.written == [b"draw"]
     ends.wire.data_received(ok(7))
-    assert drawing.result() == 7
+    assert ends.drawn == [7]
     assert ends.stream.told == []
 
 
 @pytest.mark.parametrize("answer", [packet(b"\xff\x51\x04#23000Deadlock"), ok(7)[:5], ok(7) + ok(9)])
 def test_what_is_not_understood_goes_to_the_driver_and_so_does_what_follows(ends: Ends, answer: bytes) -> None:
-    drawing = ends.wire.draw(b"draw", 1)
+    ends.draw()
     ends.wire.data_received(answer)
-    assert drawing.result() is None
+    assert ends.drawn == [None]
     ends.wire.data_received(ok(11))
+    assert ends.drawn == [None]
     assert ends.stream.told == [answer, ok(11)]
 
 
@@ -157,28 +172,25 @@ def test_without_a_draw_everything_goes_to_the_driver(ends: Ends) -> None:
     assert ends.stream.told == [ok(7), "pause", "resume", "end"]
 
 
-def test_an_answer_to_a_draw_that_was_given_up_is_nobodys_id(ends: Ends) -> None:
-    ends.wire.draw(b"draw", 1).cancel()
-    ends.wire.data_received(ok(7))
-    assert ends.stream.told == [ok(7)]
-
-
 def test_a_lost_connection_sends_a_draw_to_the_driver(ends: Ends) -> None:
-    drawing = ends.wire.draw(b"draw", 1)
+    ends.draw()
     ends.wire.connection_lost(None)
-    assert drawing.result() is None
+    assert ends.drawn == [None]
     assert ends.stream.told == [None]
 
 
 def test_an_end_sends_a_draw_to_the_driver(ends: Ends) -> None:
-    drawing = ends.wire.draw(b"draw", 1)
+    ends.draw()
     assert ends.wire.eof_received() is True
-    assert drawing.result() is None
+    assert ends.drawn == [None]
 
 
-def test_on_a_closing_connection_nothing_is_sent(ends: Ends) -> None:
+def test_on_a_closing_connection_nothing_is_sent(ends: Ends, loop: asyncio.AbstractEventLoop) -> None:
     ends.transport.closing = True
-    assert ends.wire.draw(b"draw", 1).result() is None
+    ends.draw()
+    assert ends.drawn == []  # never before `draw` has returned
+    loop.run_until_complete(asyncio.sleep(0))
+    assert ends.drawn == [None]
     assert ends.transport.written == []
 
 
@@ -186,13 +198,24 @@ def test_every_draw_has_its_own_time(ends: Ends, loop: asyncio.AbstractEventLoop
     """The one timer is set for the first; the second may take as long, counted from its own beginning."""
 
     async def two() -> None:
-        first = ends.wire.draw(b"draw", 0.2)
+        ends.draw(0.2)
         await asyncio.sleep(0.15)
         ends.wire.data_received(ok(7))
-        assert await first == 7
         began = loop.time()
-        with pytest.raises(TimeoutError):
-            await ends.wire.draw(b"draw", 0.2)
+        ends.draw(0.2)
+        await ends.hears(2)
         assert 0.19 <= loop.time() - began < 5
 
-    loop.run_until_complete(two())
+    loop.run_until_complete(asyncio.wait_for(two(), 20))
+    assert ends.drawn == [7, None]
+
+
+def test_an_answer_after_the_time_is_over_is_nobodys_id(ends: Ends, loop: asyncio.AbstractEventLoop) -> None:
+    async def late() -> None:
+        ends.draw(0.01)
+        await ends.hears(1)
+        ends.wire.data_received(ok(7))
+
+    loop.run_until_complete(asyncio.wait_for(late(), 20))
+    assert ends.drawn == [None]
+    assert ends.stream.told == [ok(7)]
