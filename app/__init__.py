@@ -3,7 +3,8 @@
 The way of a ticket
 ===================
 
-    ticket_endpoint   reads the request: a sequence, a count. Plain ASGI, ahead of FastAPI, because every write of our
+    express           a request for one ticket that reads, byte for byte, like an earlier one goes to its lane as it is.
+    ticket_endpoint   reads any other: a sequence, a count. Plain ASGI, ahead of FastAPI, because every write of our
                       users waits for it; all the rest of HTTP is in http_api.
     issuer            takes the sequence's turn from the ring, asks one lane after the other until one has tickets.
     ring              the ticket databases in turn order and their state; no I/O.
@@ -15,6 +16,9 @@ The way of a ticket
     ledger            makes sure the mark above the ticket is committed on every other database that is up.
 
 Then the lane hands the tickets out, first come, first served. A request that has gone away leaves a gap.
+
+Mostly no task takes part: the request's last byte sends the statement, and the OK packet writes the answer. What has to
+wait for more than that (a lane that opens, a mark, a connection, an error, a count or a block) goes on in a task.
 
 A lane opens before its first draw under an incarnation of its database: it reads the table's position, compares it
 with the marks that the other databases keep, and where the database may have gone back it is moved above them, one
@@ -38,7 +42,7 @@ Who owns which connection
 A `MySQLDatabase` owns all its connections: one for probes and the ledger's and catalog's questions, and as many for
 draws as statements are in flight, up to a limit. They are opened outside any lock, prepared once (session variables,
 checks), and dropped at any exception, timeout or cancellation: a connection whose state is in doubt is never used
-again. A statement runs in a task of its own, so that a client that goes away cancels nothing. Every wait has a
+again. A statement belongs to its lane, so that a client that goes away cancels nothing. Every wait has a
 deadline: TICKETS_DATABASE_TIMEOUT for one attempt on one database, TICKETS_REQUEST_TIMEOUT for the request.
 
 The rooms
@@ -47,10 +51,12 @@ The rooms
     settings, log, errors, sequences, metrics       what everybody may know
     databases/                                      the protocol, its engines; the only place that imports a driver
     ring, fence                                     decisions without I/O; the clock is passed in
-    keepers, ledger, lane, issuer, catalog, health  the domain: marks, tickets, sequences, probes
+    keepers, ledger, catalog, health                the domain: marks, sequences, probes
+    waiters, lane, issuer                           the domain: who waits, who draws, who is asked
     overseer, rates                                 what operators see and do; how fast sequences are used
     access, problems                                who may; errors as problem details
-    ticket_endpoint, http_api, api_description      tickets and blocks; the rest of HTTP; what /openapi.json says
+    express, ticket_endpoint                        tickets and blocks
+    http_api, api_description                       the rest of HTTP; what /openapi.json says
     status_page, docs_page, pages                   the pages at / and /docs
     connections, tracing                            limits on clients; OpenTelemetry, where it is asked for
     service                                         the composition root: builds everything, owns start and stop

@@ -34,10 +34,11 @@ class JoinedWrites:
     the head alone, which a load balancer has passed on by then and cannot take back.
     """
 
-    __slots__ = ("_call_soon", "_parts", "_transport")
+    __slots__ = ("_call_soon", "_parts", "_transport", "is_closing")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
+        self.is_closing = transport.is_closing
         self._call_soon = loop.call_soon
         self._parts: list[bytes] = []
 
@@ -45,6 +46,12 @@ class JoinedWrites:
         if not self._parts:
             self._call_soon(self._flush)
         self._parts.append(data)
+
+    def write_at_once(self, data: bytes) -> None:
+        """Write a whole answer, after what waits."""
+        if self._parts:
+            self._flush()
+        self._transport.write(data)
 
     def _flush(self) -> None:
         parts, self._parts = self._parts, []
@@ -72,20 +79,35 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
+        if self.transport.is_closing():
+            return
+        if data.strip(b"\r\n"):  # line ends before a request are not one yet
+            self._unset_keepalive_if_required()
         try:
             if len(data) > _PIECE:
                 self._feed_in_pieces(data)
             else:
-                self.parser.feed_data(data)
+                self._feed(data)
                 if self.head_is_incomplete:
                     self._count_head(len(data))
             if len(self.pipeline) > AHEAD:
                 self.transport.abort()
-        except httptools.HttpParserUpgrade:
-            return  # goes on in HTTP/1.1, which the client has to accept
         except httptools.HttpParserError:
             self._refuse(Problem(400, "this is not a request in HTTP/1.1"))
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:  # it goes on in HTTP/1.1, which the client has to accept
+            if any(_announces_body(name, value) for name, value in self.headers):
+                # the parser takes what comes next for a request, and to the next server on the way it is a body
+                self._refuse(Problem(400, "a request with a body cannot offer to upgrade the connection"))
+            else:
+                self._feed(data[offer.args[0] :])
+
+    def on_message_complete(self) -> None:
+        self.cycle.more_body = False  # uvicorn forgets this where the answer came first: it would seem to be under way
+        self.cycle.message_event.set()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -94,11 +116,11 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _feed_in_pieces(self, data: bytes) -> None:
         for begin in range(0, len(data), _PIECE):
-            self.parser.feed_data(data[begin : begin + _PIECE])
+            self._feed(data[begin : begin + _PIECE])
             if self.head_is_incomplete:
                 self._count_head(min(_PIECE, len(data) - begin))
-                if self.transport.is_closing():
-                    break
+            if self.transport.is_closing():
+                break
 
     @property
     def head_is_incomplete(self) -> bool:
@@ -129,6 +151,10 @@ class LimitedProtocol(HttpToolsProtocol):
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         self.transport.write(f"HTTP/1.1 {problem.status} {problem.title}\r\n{head}\r\n".encode("latin-1") + body)
         self.transport.close()
+
+
+def _announces_body(name: bytes, value: bytes) -> bool:
+    return name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ") != b"")
 
 
 def be_quiet_about_gone_clients() -> None:

@@ -13,12 +13,15 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from app import tracing
 from app.connections import LimitedProtocol, allow_many, be_quiet_about_gone_clients, watch
+from app.express import ExpressOrders, ExpressProtocol
 from app.log import event
 from app.service import Service
 from app.settings import Settings
@@ -67,12 +70,16 @@ class _Uvicorn(uvicorn.Server):
 
 async def serve(settings: Settings) -> None:
     """Run the ticket server until a signal ends it. Raises OSError where it cannot listen."""
-    service = Service(settings, Tracing() if tracing.wanted(os.environ) else None)
+    traces = Tracing() if tracing.wanted(os.environ) else None
+    service = Service(settings, traces)
+    protocol: Any = LimitedProtocol
+    if traces is None and not settings.access_log:  # these have to see every request
+        protocol = partial(ExpressProtocol, orders=ExpressOrders(service.endpoint))
     config = uvicorn.Config(
         service.app,
         host=settings.host,
         port=settings.port,
-        http=LimitedProtocol,
+        http=protocol,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -6,7 +6,7 @@ middleware, no model, bytes built once. `app.api_description` describes it in /o
 
 import json
 import logging
-from asyncio import get_running_loop
+import time
 from functools import lru_cache
 from urllib.parse import parse_qsl
 
@@ -14,17 +14,49 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.access import Access
 from app.errors import Draining, InvalidRequest, TicketError
-from app.issuer import TicketIssuer
+from app.issuer import FirstTry, TicketIssuer
+from app.lane import Lane
 from app.metrics import Metrics
 from app.problems import Problem, method_not_allowed, outcome_of, problem_of, send_problem
+from app.waiters import Waiter
 
 log = logging.getLogger(__name__)
 
 LARGEST_COUNT = 1_000
 LARGEST_BLOCK = 10_000
 
+FIRST_TRY = "tickets.first_try"
+"""In a scope: the FirstTry of a request that has one behind it, and so is not new here."""
+
 _JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 _TEXT_HEADERS = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
+
+
+class Order:
+    """A plain request for one ticket of `sequence`, and how its answer reads."""
+
+    __slots__ = ("_body", "_dated", "_head", "_headers", "sequence")
+
+    def __init__(self, sequence: str, *, as_text: bool) -> None:
+        self.sequence = sequence
+        name = sequence.encode()
+        self._body = (b"", b"\n") if as_text else (b'{"sequence":"%b","id":' % name, b',"id_str":"', b'"}')
+        self._headers = _TEXT_HEADERS if as_text else _JSON_HEADERS
+        self._head = b""
+        self._dated: object = None
+
+    def body(self, id_: int) -> bytes:
+        """The answer's body."""
+        return (b"%d" % id_).join(self._body)
+
+    def answer(self, id_: int, default_headers: list[tuple[bytes, bytes]], keep_alive: bool) -> bytes:
+        """The answer as HTTP/1.1 sends it. `default_headers`: a new list whenever they change."""
+        if self._dated is not default_headers:
+            lines = (b"%b: %b\r\n" % header for header in (*default_headers, *self._headers))
+            self._head = b"HTTP/1.1 200 OK\r\n" + b"".join(lines) + b"content-length: "
+            self._dated = default_headers
+        body = self.body(id_)
+        return b"%b%d\r\n%b\r\n%b" % (self._head, len(body), b"" if keep_alive else b"connection: close\r\n", body)
 
 
 class TicketEndpoint:
@@ -36,9 +68,14 @@ class TicketEndpoint:
         self._rest = rest
         self._issuer = issuer
         self._access = access
-        self._metrics = metrics
+        self.metrics = metrics
         self._largest_block = largest_block
         self.draining_is_over = False
+
+    @property
+    def patience(self) -> float:
+        """Seconds that the lane which is asked first has for a request."""
+        return self._issuer.first_attempt
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -52,9 +89,9 @@ class TicketEndpoint:
         await self._rest(scope, receive, send)
 
     async def _serve(self, scope: Scope, send: Send, name: str, endpoint: str) -> None:
-        metrics = self._metrics
-        now = get_running_loop().time
-        began = now()
+        metrics = self.metrics
+        first: FirstTry | None = scope.get(FIRST_TRY)
+        arrived = time.perf_counter() if first is None else first.arrived
         metrics.in_flight += 1
         try:
             method = scope["method"]
@@ -62,13 +99,7 @@ class TicketEndpoint:
                 metrics.requests[endpoint, "invalid"] += 1
                 await send_problem(send, method_not_allowed("GET", "POST"), head=method == "HEAD")
                 return
-            accept = b""
-            authorization = None
-            for key, value in scope["headers"]:
-                if key == b"accept":
-                    accept = value
-                elif key == b"authorization":
-                    authorization = value
+            accept, authorization = _accept_and_authorization(scope)
             if not self._access.tickets_are_free:
                 refusal = self._access.refusal_for_tickets(authorization)
                 if refusal is not None:
@@ -77,7 +108,7 @@ class TicketEndpoint:
                     return
             try:
                 if endpoint == "ticket":
-                    body, headers = await self._ticket(name, scope["query_string"], prefers_text(accept))
+                    body, headers = await self._ticket(name, scope["query_string"], prefers_text(accept), first)
                 else:
                     body, headers = await self._block(name, scope["query_string"]), _JSON_HEADERS
             except TicketError as error:
@@ -90,23 +121,39 @@ class TicketEndpoint:
                 await send_problem(send, Problem(500, "an error that this server does not know; its log says more"))
                 return
             metrics.requests[endpoint, "ok"] += 1
-            metrics.issue_seconds.add(now() - began)
+            metrics.issue_seconds.add(time.perf_counter() - arrived)
             headers = [*headers, (b"content-length", b"%d" % len(body))]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         finally:
             metrics.in_flight -= 1
 
-    async def _ticket(self, name: str, query: bytes, as_text: bool) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    def order_of(self, scope: Scope) -> Order | None:
+        """What a request wants if it is a plain one for one ticket, which may be had; None for any other."""
+        name = scope["path"][8:]
+        plain = scope["path"].startswith("/ticket/") and scope["method"] in {"GET", "POST"}
+        if not plain or scope["query_string"] or not self._issuer.knows(name):
+            return None
+        accept, authorization = _accept_and_authorization(scope)
+        if not self._access.tickets_are_free and self._access.refusal_for_tickets(authorization) is not None:
+            return None
+        return Order(name, as_text=prefers_text(accept))
+
+    def take(self, order: Order, waiter: Waiter) -> Lane | None:
+        """Have a lane answer `waiter`; None if none can now. See TicketIssuer.ask_first."""
+        return None if self.draining_is_over else self._issuer.ask_first(order.sequence, waiter)
+
+    async def _ticket(
+        self, name: str, query: bytes, as_text: bool, first: FirstTry | None
+    ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
         count = number_in(query, "count", LARGEST_COUNT) if query else None
-        if self.draining_is_over:
+        if self.draining_is_over and first is None:
             raise Draining
-        ids = await self._issuer.issue(name, count or 1)
+        ids = await self._issuer.issue(name, count or 1, first=first)
         if as_text:
             return b"".join([b"%d\n" % id_ for id_ in ids]), _TEXT_HEADERS
         if count is None:
-            id_ = ids[0]
-            return b'{"sequence":"%b","id":%d,"id_str":"%d"}' % (name.encode(), id_, id_), _JSON_HEADERS
+            return Order(name, as_text=False).body(ids[0]), _JSON_HEADERS
         answer = {"sequence": name, "count": count, "ids": list(ids), "ids_str": [str(id_) for id_ in ids]}
         return json.dumps(answer, separators=(",", ":")).encode(), _JSON_HEADERS
 
@@ -125,6 +172,17 @@ class TicketEndpoint:
             step,
             size,
         )
+
+
+def _accept_and_authorization(scope: Scope) -> tuple[bytes, bytes | None]:
+    accept = b""
+    authorization = None
+    for key, value in scope["headers"]:
+        if key == b"accept":
+            accept = value
+        elif key == b"authorization":
+            authorization = value
+    return accept, authorization
 
 
 def number_in(query: bytes, name: str, largest: int) -> int | None:

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from app.errors import InvalidRequest, NoTicketDatabase, OutOfTime, SequenceExhausted, UnknownSequence
-from app.lane import Tickets
+from app.waiters import Tickets
 from tests.fakes.ticket_database import TIMEOUT
 from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time

@@ -28,13 +28,14 @@ class FakeIssuer:
     """Issues odd numbers in order; or fails as it is told."""
 
     increment = 2
+    first_attempt = 0.5
 
     def __init__(self) -> None:
         self.next = 1
         self.asked: list[tuple[str, int, bool]] = []
         self.error: Exception | None = None
 
-    async def issue(self, name: str, count: int, *, whole: bool = False) -> Any:
+    async def issue(self, name: str, count: int, *, whole: bool = False, first: object = None) -> Any:
         self.asked.append((name, count, whole))
         if self.error is not None:
             raise self.error
