@@ -24,13 +24,13 @@ def _tables(stage: Stage, seconds: float) -> Sample:
     return direct.measure(stage.databases, sequences(), 64, False, seconds)
 
 
-def _server(path: str, connections: int, *, tickets: int = 1, two: bool = False) -> Run:
+def _server(path: str, connections: int, *, tickets: int = 1, two: bool = False, unlike: bool = False) -> Run:
     def run(stage: Stage, seconds: float) -> Sample:
         ports = [stage.server.port]
         if two:
             ports.append(stage.second_server.port)
         before = sum(database.counter("photos") for database in stage.databases)
-        sample = wrk.measure(ports, path, connections, seconds, tickets=tickets)
+        sample = wrk.measure(ports, path, connections, seconds, tickets=tickets, unlike=unlike)
         drawn = (sum(database.counter("photos") for database in stage.databases) - before) / len(stage.databases)
         if drawn < 0.99 * sample.rate * seconds:
             raise CaseFailed(f"{sample.rate * seconds:.0f} tickets were answered, but {drawn:.0f} drawn")
@@ -114,6 +114,13 @@ CASES: tuple[Case, ...] = (
         for connections in (1, 8, 64)
     ),
     Case("server-64", SERVER, "single tickets, 64 connections", _server("/ticket/photos", 64)),
+    Case(
+        "server-unlike-64",
+        SERVER,
+        "single tickets, 64 connections, no two requests alike",
+        _server("/ticket/photos", 64, unlike=True),
+        "a header with another number in each, so that none is known by its bytes",
+    ),
     Case("yardstick-fastapi", YARDSTICK, "constant FastAPI route, 64 connections", _yardstick("fastapi")),
     Case("yardstick-asgi", YARDSTICK, "bare ASGI, the ceiling, 64 connections", _yardstick("asgi")),
     Case(

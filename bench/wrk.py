@@ -23,9 +23,14 @@ def program() -> str:
 class Wrk:
     """One running wrk."""
 
-    def __init__(self, port: int, path: str, connections: int, seconds: float, sequences: int = 0) -> None:
-        """`sequences`: the paths of so many sequences at random, and `path` is the query after each."""
-        script = _HERE / ("wrk_sequences.lua" if sequences else "wrk.lua")
+    def __init__(
+        self, port: int, path: str, connections: int, seconds: float, *, sequences: int = 0, unlike: bool = False
+    ) -> None:
+        """`sequences`: the paths of so many sequences at random, and `path` is the query after each.
+
+        `unlike`: no two requests are the same.
+        """
+        script = _HERE / ("wrk_sequences.lua" if sequences else "wrk_unlike.lua" if unlike else "wrk.lua")
         target = "/" if sequences else path
         arguments = ["--", str(sequences), path] if sequences else []
         self._whole_seconds = max(1, math.ceil(seconds))
@@ -74,10 +79,18 @@ class Wrk:
 
 
 def measure(
-    ports: Sequence[int], path: str, connections: int, seconds: float, *, tickets: int = 1, sequences: int = 0
+    ports: Sequence[int],
+    path: str,
+    connections: int,
+    seconds: float,
+    *,
+    tickets: int = 1,
+    sequences: int = 0,
+    unlike: bool = False,
 ) -> Sample:
     """The connections are shared out among the ports, a wrk each; rates add up, the slower latency counts."""
-    running = [Wrk(port, path, connections // len(ports), seconds, sequences) for port in ports]
+    each = connections // len(ports)
+    running = [Wrk(port, path, each, seconds, sequences=sequences, unlike=unlike) for port in ports]
     samples = [wrk.result(tickets) for wrk in running]
     bad = sum(sample.counts.get("failed requests", 0) for sample in samples)
     return Sample(
