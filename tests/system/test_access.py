@@ -11,6 +11,8 @@ import pytest
 
 from tests.harness.ticketd import PATIENT, Reply, TicketServer
 
+pytestmark = pytest.mark.any_engine
+
 USER, OTHER, ADMIN = "user-token-3141", "ünï-tökén-票", "admin-token-2718"
 READS = ["/ticket/photos", "/block/photos?size=2", "/sequence", "/sequence/photos", "/metrics", "/", "/docs",
          "/openapi.json", "/no-such-page"]  # fmt: skip

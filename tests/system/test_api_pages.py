@@ -9,6 +9,8 @@ import pytest
 
 from tests.harness.ticketd import PATIENT, TicketServer
 
+pytestmark = pytest.mark.any_engine
+
 TOKEN = "the-docs-token"
 
 

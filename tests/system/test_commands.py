@@ -18,6 +18,8 @@ from tests.harness.processes import free_port
 from tests.harness.schema import PASSWORD
 from tests.harness.ticketd import TicketServer
 
+pytestmark = pytest.mark.any_engine
+
 TOKEN = "a-token-für-tests"
 PATIENT: dict[str, object] = {"TICKETS_DATABASE_TIMEOUT": 10, "TICKETS_REQUEST_TIMEOUT": 14}
 """This machine may be slow, and that is another test's business."""

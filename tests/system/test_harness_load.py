@@ -12,6 +12,8 @@ import pytest
 from tests.harness.load import Load, Want
 from tests.harness.processes import free_port
 
+pytestmark = pytest.mark.any_engine
+
 Behave = Callable[[int, str], tuple[int, object] | None]
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from tests.harness.ticketd import PATIENT, Reply, TicketServer
 
+pytestmark = pytest.mark.any_engine
+
 JSON = {"Content-Type": "application/json"}
 
 

@@ -16,6 +16,8 @@ from tests.harness.processes import wait_until
 from tests.harness.proxy import FaultyProxy
 from tests.harness.ticketd import PATIENT, REPOSITORY, Reply, TicketServer
 
+pytestmark = pytest.mark.any_engine
+
 SECRET = "s3cr3t-and-private"
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from tests.harness.pair import MySQLPair
 from tests.harness.processes import wait_until
 from tests.harness.ticketd import PATIENT, TicketServer
+
+pytestmark = pytest.mark.any_engine
 
 DECLARED = {
     "tickets_issued": "counter", "tickets_requests": "counter", "tickets_failovers": "counter",
@@ -125,9 +128,9 @@ def test_what_is_done_is_counted(ticket_server: TicketServer, new_name: Callable
 
 def test_what_does_not_exist_is_never_a_label(ticket_server: TicketServer) -> None:
     before = len(Scrape(ticket_server).samples)
-    for i in range(200):
-        path = ("ticket", "block")[i % 2]
-        ticket_server.get(f"/{path}/no_such_{i}?size=1")
+    paths = [f"/{('ticket', 'block')[i % 2]}/no_such_{i}?size=1" for i in range(200)]
+    with ThreadPoolExecutor(20) as clients:  # one after the other waits for a look at the tables each
+        assert {answer.status for answer in clients.map(ticket_server.get, paths)} == {404}
     ticket_server.get("/sequence/no_such_sequence")
     ticket_server.get('/ticket/x"%0Ay')
     scrape = Scrape(ticket_server)

@@ -13,6 +13,8 @@ from tests.harness.pair import MySQLPair
 from tests.harness.processes import wait_until
 from tests.harness.ticketd import PATIENT, TicketServer
 
+pytestmark = pytest.mark.any_engine
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.harness.ticketd import PATIENT, TicketServer
 
+pytestmark = pytest.mark.any_engine
+
 CONFIGURATION = """
 seed = 20041
 generation.max-examples = 8

@@ -13,6 +13,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.harness.ticketd import TicketServer
 
+pytestmark = pytest.mark.any_engine
+
 DEADLINE = 20.0
 
 
