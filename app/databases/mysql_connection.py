@@ -9,7 +9,7 @@ import hashlib
 import re
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -19,7 +19,7 @@ from pymysql.constants import CLIENT
 
 from app.databases import mysql_statements as sql
 from app.databases.mysql_errors import KEEPS_CONNECTION, translated
-from app.databases.mysql_wire import Wire, query
+from app.databases.mysql_wire import Done, Wire, known_query, query
 from app.databases.url import DatabaseURL
 from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
 
@@ -215,17 +215,23 @@ class MySQLConnection:
         except BaseException as error:
             self._fail(error)
 
-    def draw(self, statement: str, seconds: float, done: Callable[[int | None], None]) -> None:
-        """Send one plain statement that draws. `done` gets the id in its OK packet, 0 where it drew nothing.
+    def draw(self, statements: str, answers: int, seconds: float, done: Done) -> None:
+        """Send statements that draw or answer with no more than OK. `done` gets the id of each, 0 where it drew none.
 
-        Or None, and at the latest after so many seconds: what became of it, `receive` tells.
+        Or None, and at the latest after so many seconds: what became of them, `receive` and `next` tell.
         """
         wire = self._wire
         assert wire is not None
-        wire.draw(query(statement), seconds, done)
+        wire.draw(known_query(statements) if answers == 1 else query(statements), answers, seconds, done)
+
+    async def draw_all(self, statements: str, answers: int, seconds: float) -> Sequence[int] | None:
+        """The same for somebody who waits for it."""
+        drawn: asyncio.Future[Sequence[int] | None] = asyncio.get_running_loop().create_future()
+        self.draw(statements, answers, seconds, lambda ids: None if drawn.done() else drawn.set_result(ids))
+        return await drawn
 
     async def receive(self) -> None:
-        """Receive the result of a statement that `draw` has sent."""
+        """Receive the first result of what `draw` has sent."""
         try:
             await self._driver.read_answer()
         except BaseException as error:

@@ -8,7 +8,7 @@ they share a commit. Each is answered after it.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from app.databases import mysql_statements as sql
@@ -130,16 +130,16 @@ class DrawQueue:
         self._serving += 1
         began = time.monotonic()
 
-        def answered(id_: int | None) -> None:
-            if id_ is None:
+        def answered(ids: Sequence[int] | None) -> None:
+            if ids is None:
                 draw = self._pending_draw(table, count, after, began)
                 self._spawn(self._receive(connection, draw, done))
                 return
             self._pool.last_answer = time.monotonic()
             self._set_free(connection)
-            done(Draw(id_, self._increment, count))
+            done(Draw(ids[0], self._increment, count))
 
-        connection.draw(sql.draw(table.sequence, count), self._pool.timeout, answered)
+        connection.draw(sql.draw(table.sequence, count), 1, self._pool.timeout, answered)
         return True
 
     async def _receive(self, connection: MySQLConnection, draw: PendingDraw, done: Callable[[Drawn], None]) -> None:
@@ -285,10 +285,20 @@ class DrawQueue:
         """One draw, or several in one transaction; what each gave goes to `drawn` as it comes."""
         together = len(batch) > 1
         statements = [draw.statement for draw in batch]
+        if together:
+            statements = ["BEGIN", *statements, "COMMIT"]
+        if batch[0].plain and not sent:
+            ids = await connection.draw_all(";".join(statements), len(statements), self._pool.timeout)
+            if ids is not None:
+                self._pool.last_answer = time.monotonic()
+                each = zip(batch, ids[1:-1] if together else ids, strict=True)
+                drawn.extend(Draw(id_, self._increment, draw.count) for draw, id_ in each)
+                return
+            sent = True
         if sent:
             await connection.receive()
         else:
-            await connection.start(";".join(["BEGIN", *statements, "COMMIT"] if together else statements))
+            await connection.start(";".join(statements))
         for draw in batch:
             if together:
                 await connection.next()

@@ -1,67 +1,85 @@
-"""One packet out, one OK packet in: the least that can stand between a draw and its id.
+"""A packet out, OK packets in: the least that can stand between a draw and its id.
 
 Every ticket waits for this, and the driver reads each answer through a stream: some twenty calls and seven objects for
-eleven bytes. So a draw's OK packet is taken here as it arrives. Everything else goes on to the driver's stream, errors
-and what arrives in pieces included.
+eleven bytes. So the OK packets of draws are taken here as they arrive. Everything else goes on to the driver's stream,
+errors included, with all that came before them.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 _COM_QUERY = b"\x03"
-_FIRST_AND_OK = b"\x01\x00"
+_OK = 0
+_LONGEST_OK = 1_000
+"""Bytes: it ends in a sentence for people."""
 _MORE_RESULTS_EXIST = 0x08
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
 
-@lru_cache(maxsize=4096)
-def query(statement: str) -> bytes:
-    """The packet that sends a statement."""
-    body = _COM_QUERY + statement.encode("ascii")
+def query(statements: str) -> bytes:
+    """The packet that sends statements."""
+    body = _COM_QUERY + statements.encode("ascii")
     return len(body).to_bytes(3, "little") + b"\x00" + body
 
 
-def id_in_ok(answer: bytes) -> int | None:
+known_query = lru_cache(maxsize=4096)(query)
+"""The same for one that is sent again and again."""
+
+
+def id_in_ok(answer: bytes, number: int = 1, *, more: bool = False) -> int | None:
     """The id that a statement drew, 0 where it drew none; None where `answer` is anything but one whole OK packet.
+
+    `number`: which packet of the answer it has to be; `more`: whether it has to say that others follow.
 
     Length (3 bytes), number, zero, rows, id, status (2), warnings (2), words for people. Rows and id are
     "length-encoded": below 251 one byte, else a byte that tells the width. Source: MySQL's documentation of its
     protocol, "OK_Packet".
     """
     size = len(answer)
-    if size < 11 or int.from_bytes(answer[:3], "little") + 4 != size or answer[3:5] != _FIRST_AND_OK or answer[5] > 250:
+    if size < 11 or int.from_bytes(answer[:3], "little") + 4 != size:
         return None
-    lead = answer[6]
-    if lead < 251:
-        return None if answer[7] & _MORE_RESULTS_EXIST else lead
-    width = _WIDTHS.get(lead)
-    if width is None or size < 11 + width or answer[7 + width] & _MORE_RESULTS_EXIST:
+    if answer[3] != number or answer[4] != _OK or answer[5] > 250:
         return None
-    return int.from_bytes(answer[7 : 7 + width], "little")
+    id_, after = answer[6], 7
+    if id_ > 250:
+        width = _WIDTHS.get(id_)
+        if width is None or size < 11 + width:
+            return None
+        after += width
+        id_ = int.from_bytes(answer[7:after], "little")
+    return id_ if bool(answer[after] & _MORE_RESULTS_EXIST) is more else None
+
+
+Done = Callable[[Sequence[int] | None], None]
 
 
 class Wire(asyncio.Protocol):
-    """Between a connection's socket and the driver's stream. One draw at a time."""
+    """Between a connection's socket and the driver's stream. One packet of statements at a time."""
 
     def __init__(self, transport: asyncio.Transport, stream: asyncio.Protocol, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._stream = stream
         self._loop = loop
-        self._done: Callable[[int | None], None] | None = None
+        self._done: Done | None = None
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._answers = 1
+        self._ids: list[int] = []
+        self._heard = b""
+        self._understood = 0
 
-    def draw(self, packet: bytes, seconds: float, done: Callable[[int | None], None]) -> None:
-        """Send a statement that draws; `done` gets its id.
+    def draw(self, packet: bytes, answers: int, seconds: float, done: Done) -> None:
+        """Send statements that answer with so many OK packets, 255 at most; `done` gets the ids in them.
 
-        Or None: the driver has the answer, or the end of it, or nothing came in so many seconds. It is called once, and
+        Or None: the driver has the answer, or the end of it, or not all came in so many seconds. It is called once, and
         not before this has returned.
         """
         loop = self._loop
         self._done = done
+        self._answers = answers
         self._until = loop.time() + seconds
-        if self._timer is None:  # one for as many draws as there are until it goes off
+        if self._timer is None:  # one for as many as there are until it goes off
             self._timer = loop.call_later(seconds, self._look_at_the_time)
         if self._transport.is_closing():
             loop.call_soon(self._leave_it_to_the_driver)
@@ -80,26 +98,58 @@ class Wire(asyncio.Protocol):
 
     def _leave_it_to_the_driver(self) -> None:
         done, self._done = self._done, None
+        self._pass_on()
         if done is not None:
             done(None)
 
+    def _pass_on(self) -> None:
+        heard, self._heard, self._ids, self._understood = self._heard, b"", [], 0
+        if heard:
+            self._stream.data_received(heard)
+
     def data_received(self, data: bytes) -> None:
         done = self._done
-        if done is not None:
+        if done is None:
+            self._stream.data_received(data)
+            return
+        if self._answers == 1:
             id_ = id_in_ok(data)
             if id_ is not None:
                 self._done = None
-                done(id_)
+                done((id_,))
                 return
-        self._stream.data_received(data)
-        self._leave_it_to_the_driver()
+        self._heard += data
+        if not self._understands():
+            self._leave_it_to_the_driver()
+        elif len(self._ids) == self._answers:
+            ids = self._ids
+            self._done, self._heard, self._ids, self._understood = None, b"", [], 0
+            done(ids)
+
+    def _understands(self) -> bool:
+        """Take the packets that are whole by now; false where one is not what it should be, or is one too many."""
+        heard, ids = self._heard, self._ids
+        while (begin := self._understood) + 4 <= len(heard):
+            length = int.from_bytes(heard[begin : begin + 3], "little")
+            end = begin + 4 + length
+            if end > len(heard) and length <= _LONGEST_OK:
+                break
+            number = len(ids) + 1
+            id_ = id_in_ok(heard[begin:end], number, more=number < self._answers)
+            if id_ is None or number > self._answers:
+                return False
+            ids.append(id_)
+            self._understood = end
+        return len(ids) < self._answers or self._understood == len(heard)
 
     def eof_received(self) -> bool | None:
+        self._pass_on()
         answer = self._stream.eof_received()
         self._leave_it_to_the_driver()
         return answer
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._pass_on()
         self._stream.connection_lost(exc)
         self._leave_it_to_the_driver()
         if self._timer is not None:
