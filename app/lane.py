@@ -137,7 +137,8 @@ class Lane:
     # --- the request's side ----------------------------------------------------------------------------------------
 
     def ask(self, waiter: Waiter) -> None:
-        """Queue a request, which is answered later; from its `until` on `expire` lets it go."""
+        """Queue a request. It is answered later, at once only if the lane breaks over it; from its `until` on `expire`
+        lets it go."""
         self._queue.append(waiter)
         if not self._busy:
             self._busy = True
