@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from bench import direct, first_tickets, web_client, wrk
+from bench.case import Case
 from bench.databases import FLICKR_INNODB, FLICKR_MYISAM, SEQUENCES, STUB_FIRST, sequences
-from bench.model import Case, CaseFailed, Sample
+from bench.model import CaseFailed, Sample
 from bench.stage import Stage
 
 DIRECT = "Direct: an application on the two databases in turn"

@@ -11,9 +11,10 @@ from pathlib import Path
 from types import FrameType
 
 from bench import machine, memory, plot, report, runner
+from bench.case import Case
 from bench.cases import CASES, GROWTH
 from bench.claims import judge
-from bench.model import Case, CaseFailed, Missing
+from bench.model import CaseFailed, Missing
 from bench.run_facts import Facts
 from bench.stage import Stage
 

@@ -1,13 +1,7 @@
-"""What a case is and what it yields."""
+"""What a case yields, or why it does not."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from bench.stage import Stage
 
 
 class Missing(Exception):
@@ -29,22 +23,6 @@ class Sample:
     """What happened besides: deadlocks, failed requests."""
     cores: Mapping[str, float] = field(default_factory=dict)
     """Processor time used meanwhile, in cores, by who used it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """Something to measure: `run(stage, seconds)`."""
-
-    name: str
-    group: str
-    title: str
-    run: Callable[[Stage, float], Sample]
-    note: str = ""
-
-    @property
-    def ours(self) -> bool:
-        """Is it the ticket server that is measured?"""
-        return self.name.startswith(("server-", "two-servers-", "count-", "block-", "sequences-", "embedded-"))
 
 
 def percentile(ordered: list[float], percent: float) -> float:

@@ -5,7 +5,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bench.model import Case, CaseFailed, Missing, Sample
+from bench.case import Case
+from bench.model import CaseFailed, Missing, Sample
 from bench.stage import Stage
 from bench.summary import Row
 

@@ -4,7 +4,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bench.model import Case, Sample
+from bench.case import Case
+from bench.model import Sample
 
 
 @dataclass(slots=True)

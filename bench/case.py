@@ -1,0 +1,23 @@
+"""What a case is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.model import Sample
+from bench.stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Something to measure: `run(stage, seconds)`."""
+
+    name: str
+    group: str
+    title: str
+    run: Callable[[Stage, float], Sample]
+    note: str = ""
+
+    @property
+    def ours(self) -> bool:
+        """Is it the ticket server that is measured?"""
+        return self.name.startswith(("server-", "two-servers-", "count-", "block-", "sequences-", "embedded-"))
