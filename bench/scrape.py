@@ -78,8 +78,10 @@ def _measure(stage: Stage, pairs: int, seconds: int, connections: int, progress:
     of_pairs = statistics.median(1 - a / b for a, b in zip(with_scrapes, without, strict=True))
     print(
         f"{pairs} pairs of {seconds} s, single tickets, {connections} connections: "
-        f"median {statistics.median(without):,.0f}/s without and {statistics.median(with_scrapes):,.0f}/s with a scrape "
-        f"every second: {cost:.1%} less (median of the pairs {of_pairs:.1%}); a scrape took {statistics.median(took) * 1000:.1f} ms (median)"
+        f"median {statistics.median(without):,.0f}/s without "
+        f"and {statistics.median(with_scrapes):,.0f}/s with a scrape every second: "
+        f"{cost:.1%} less (median of the pairs {of_pairs:.1%}); "
+        f"a scrape took {statistics.median(took) * 1000:.1f} ms (median)"
     )
     return 0 if cost < ALLOWED else 1
 
