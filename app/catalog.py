@@ -74,6 +74,16 @@ class Catalog:
         self._look_up_task: asyncio.Task[None] | None = None
         self._last_look_up = -LOOK_UP_PAUSE
 
+    def forget(self) -> None:
+        """Another ring: every sequence is looked up again, and gets other lanes."""
+        lanes = list(self.lanes.values())
+        self.entries.clear()
+        self.lanes.clear()
+        self.counters.clear()
+        self._names.clear()
+        for lane in lanes:
+            lane.retire()
+
     # --- finding ---------------------------------------------------------------------------------------------------
 
     async def find(self, name: str) -> Entry:

@@ -16,7 +16,7 @@ from app.settings import Settings
 
 def make_inspectors(settings: Settings) -> list[Inspector]:
     """One for each ticket database, in offset order."""
-    increment = settings.effective_increment
+    increment = settings.presumed_increment
     if settings.embedded:
         return [
             SQLiteInspector(settings.data_dir / name, offset, increment)

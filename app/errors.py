@@ -100,3 +100,7 @@ class SequenceWentBack(SequenceUnavailable):
 
 class MarkRefused(TicketDatabaseError):
     """The ledger holds another incarnation of the sequence; what was drawn under the old one is dropped."""
+
+
+class RingChanged(TicketDatabaseError):
+    """The ticket database records another ring than the one that this was drawn in; what was drawn is dropped."""

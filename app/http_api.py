@@ -1,6 +1,7 @@
 """The HTTP API but for tickets and blocks: ordinary FastAPI, behind a gate."""
 
 import logging
+from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Path, Request, Response
@@ -15,6 +16,7 @@ from app.access import Access, short_name
 from app.api_description import OPEN_PATHS, Bump, NewSequence, problems
 from app.docs_page import render as render_docs
 from app.errors import TicketError
+from app.issuer import TicketIssuer
 from app.log import event
 from app.overseer import Overseer
 from app.pages import Page
@@ -35,14 +37,14 @@ FRESH = {"cache-control": "no-store"}
 Name = Annotated[str, Path(description="the sequence's name")]
 
 
-def make_api(overseer: Overseer, access: Access, status_page: StatusPage, largest_block: int) -> ASGIApp:
+def make_api(overseer: Overseer, access: Access, status_page: StatusPage, issuer: TicketIssuer) -> ASGIApp:
     """The FastAPI application over this server's overseer, behind its gate."""
     api = FastAPI(
         title="Ticket server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
     _add_operation(api, overseer)
     _add_sequences(api, overseer)
-    _add_pages(api, access, status_page, largest_block)
+    _add_pages(api, access, status_page, issuer)
     _add_error_handlers(api)
     return Gate(api, access)
 
@@ -165,7 +167,7 @@ def _add_operation(api: FastAPI, overseer: Overseer) -> None:
         return Response(overseer.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
 
 
-def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, largest_block: int) -> None:
+def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: TicketIssuer) -> None:
     tags: Any = {"tags": ["operation"], "response_model": None}
     page = described.text_answer("A page of HTML.", "text/html")
 
@@ -180,7 +182,7 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, largest_bl
     @api.get("/docs", summary="This, for people", responses={200: page, **problems(401)}, **tags,
              response_class=HTMLResponse)  # fmt: skip
     async def docs(request: Request) -> Response:
-        return _page(render_docs(document, str(request.base_url).rstrip("/")))
+        return _page(render_docs(document(issuer.largest_block), str(request.base_url).rstrip("/")))
 
     @api.head("/openapi.json", include_in_schema=False)
     @api.get(
@@ -193,15 +195,19 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, largest_bl
         **tags,
     )
     async def openapi() -> dict[str, Any]:
-        return document
+        return document(issuer.largest_block)
 
-    document = described.describe(
-        api,
-        largest_count=LARGEST_COUNT,
-        largest_block=largest_block,
-        reading_is_free=access.tickets_are_free,
-        changes_are_free=access.changes_are_free,
-    )
+    @lru_cache(maxsize=2)  # the largest block follows from the increment, which the databases tell
+    def document(largest_block: int) -> dict[str, Any]:
+        return described.describe(
+            api,
+            largest_count=LARGEST_COUNT,
+            largest_block=largest_block,
+            reading_is_free=access.tickets_are_free,
+            changes_are_free=access.changes_are_free,
+        )
+
+    document(issuer.largest_block)
 
 
 def _page(page: Page) -> Response:

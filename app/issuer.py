@@ -9,6 +9,8 @@ from app.lane import Lane, LaneState
 from app.ring import Ring
 from app.waiters import FutureWaiter, Tickets, Waiter
 
+LARGEST_BLOCK = 10_000
+"""The most tickets in a block, however many a database can draw at once."""
 EXPIRY_SECONDS = 0.02
 """How often requests whose time on a database is over are looked for while any wait: one timer for all of them."""
 FIRST_PAUSE = 0.005
@@ -30,22 +32,30 @@ class FirstTry(NamedTuple):
 class TicketIssuer:
     """Issues tickets. `attempt`: seconds for one attempt on one database; `timeout`: for the whole request."""
 
-    def __init__(self, ring: Ring, catalog: Catalog, *, attempt: float, timeout: float, increment: int) -> None:
+    def __init__(self, ring: Ring, catalog: Catalog, *, attempt: float, timeout: float) -> None:
         self._ring = ring
         self._catalog = catalog
         self._attempt = attempt
         self._timeout = timeout
         self.first_attempt = min(attempt, timeout)
-        self.increment = increment
         self._asked: set[Lane] = set()
         self._expiry: asyncio.TimerHandle | None = None
+
+    @property
+    def increment(self) -> int:
+        """The step between the ids of one block."""
+        return self._ring.members[0].database.increment
+
+    @property
+    def largest_block(self) -> int:
+        """The most tickets that one block can have on any of the databases."""
+        return min(LARGEST_BLOCK, *(member.database.largest_block for member in self._ring.members))
 
     async def issue(self, name: str, count: int, *, whole: bool = False, first: FirstTry | None = None) -> Tickets:
         """`count` tickets of the sequence, increasing, all from one database; as a range if `whole` or `count` is 1.
 
         Raises InvalidRequest or UnknownSequence for the name, SequenceExhausted, NoTicketDatabase, OutOfTime.
         """
-        entry = self._catalog.entries.get(name) or await self._catalog.find(name)
         now = asyncio.get_running_loop().time
         time = now()
         deadline = (time if first is None else first.began) + self._timeout
@@ -54,6 +64,8 @@ class TicketIssuer:
         while True:
             if time >= deadline:
                 raise OutOfTime
+            # again each time: a change of the ring gives every sequence another entry
+            entry = self._catalog.entries.get(name) or await self._find(name, deadline)
             for lane in self._ring.take_turn(entry.rotation):
                 if lane is tried or not (lane.can_be_asked and lane.member.up):
                     continue
@@ -77,6 +89,16 @@ class TicketIssuer:
                 await asyncio.sleep(pause)
                 pause *= 2
             time = now()
+
+    async def _find(self, name: str, deadline: float) -> Entry:
+        """The sequence, as soon as a database can be asked for it: one that has not been looked at yet may come up."""
+        now = asyncio.get_running_loop().time
+        while True:
+            try:
+                return await self._catalog.find(name)
+            except NoTicketDatabase:
+                if not await self._ring.wait_for_change(deadline - now()):
+                    raise
 
     def knows(self, name: str) -> bool:
         """Whether the sequence is known by now."""

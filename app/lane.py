@@ -23,6 +23,7 @@ from app.databases.protocol import Draw, Drawn, Table
 from app.errors import (
     ColumnExhausted,
     MarkRefused,
+    RingChanged,
     SequenceMissing,
     SequenceUnavailable,
     SequenceWentBack,
@@ -54,7 +55,7 @@ class LaneKeeper(Protocol):
 
     async def open(self, lane: "Lane") -> None: ...
 
-    async def reserve(self, lane: "Lane", last: int) -> None: ...
+    async def reserve(self, lane: "Lane", last: int, *, protected: bool) -> None: ...
 
     def reserve_soon(self, lane: "Lane") -> None: ...
 
@@ -62,12 +63,16 @@ class LaneKeeper(Protocol):
 
 
 class _Sent(NamedTuple):
-    """A lane as it was when a statement for so many `tickets` was sent, `at` by the performance counter."""
+    """A lane as it was when a statement for so many `tickets` was sent, `at` by the performance counter.
+
+    `protected`: whether any other database kept marks then.
+    """
 
     highest: int
     token: str
     at: float
     tickets: int
+    protected: bool
 
 
 class Lane:
@@ -77,7 +82,8 @@ class Lane:
     sequence, whatever its incarnation says. `listed`: the table as the catalog saw it last, `table`: as it was when
     the lane opened. `reason`: why the lane is suspended, in words. `missing`: because the
     database has no table for it. `tried`: whether a suspended lane has been tried again since; requests wait for that.
-    `largest_whole`: close to the end, the largest block that may still be there.
+    `largest_whole`: close to the end, the largest block that may still be there. `ring`: the number of the ring record
+    that it was opened under. `unverified`: the databases that could not be asked for its marks when it opened.
     """
 
     def __init__(self, sequence: str, member: Member, ring: Ring, keeper: LaneKeeper, metrics: Metrics) -> None:
@@ -97,6 +103,8 @@ class Lane:
         self.missing = False
         self.tried = False
         self.read_at = 0.0
+        self.ring = 0
+        self.unverified = ""
         self.issued = 0
         self.largest_whole = member.database.largest_block
         self._one_by_one = False
@@ -186,7 +194,7 @@ class Lane:
         table, highest = self.table, self.fence.highest
         if self.state is not LaneState.OPEN or table is None or (total > 1 and total > self.fence.headroom()):
             return False
-        came = partial(self._came, batch, _Sent(highest, self.token, time.perf_counter(), total))
+        came = partial(self._came, batch, self._sent(total))
         return self.member.database.draw_at_once(table, total, highest, came)
 
     def _came(self, batch: Sequence[Waiter], sent: _Sent, drawn: Drawn) -> None:
@@ -198,7 +206,7 @@ class Lane:
                 raise drawn
             self._take_in(drawn, sent)
             if drawn.last > self.mark:
-                self._see_to(self._reserved(drawn))
+                self._see_to(self._reserved(drawn, sent))
                 return
             if drawn.last > self.reserve_at:
                 self._keeper.reserve_soon(self)
@@ -267,16 +275,22 @@ class Lane:
         Raises TicketDatabaseError; what was drawn then is dropped.
         """
         self._keeper.check(self)
+        if self.state is LaneState.SUSPENDED:
+            raise SequenceUnavailable(self.reason)
         if self.state is not LaneState.OPEN:
             await self.open()
         if count > 1 and count > self.fence.headroom():
             raise ColumnExhausted("holds fewer further ids than were asked for")
         table = self.table
         assert table is not None
-        sent = _Sent(self.fence.highest, self.token, time.perf_counter(), count)
+        sent = self._sent(count)
         drawn = await self.member.database.draw(table, count, sent.highest)
         self._take_in(drawn, sent)
-        return await self._reserved(drawn)
+        return await self._reserved(drawn, sent)
+
+    def _sent(self, tickets: int) -> _Sent:
+        protected = self._ring.has_keeper(self.member)
+        return _Sent(self.fence.highest, self.token, time.perf_counter(), tickets, protected)
 
     def _take_in(self, drawn: Draw, sent: _Sent) -> None:
         """Hold what came back against the fence, and the lane as it is now against what it was when it was sent."""
@@ -286,11 +300,11 @@ class Lane:
         if self.token != sent.token or self.state is LaneState.CLOSED:
             raise MarkRefused("was closed while it drew")
 
-    async def _reserved(self, drawn: Draw) -> Draw:
+    async def _reserved(self, drawn: Draw, sent: _Sent) -> Draw:
         """The same, once a mark above it is committed."""
         last = drawn.last
         if last > self.mark:
-            await self._keeper.reserve(self, last)
+            await self._keeper.reserve(self, last, protected=sent.protected)
         elif last > self.reserve_at:
             self._keeper.reserve_soon(self)
         return drawn
@@ -343,6 +357,10 @@ class Lane:
         elif isinstance(error, MarkRefused):
             self._metrics.violation(member, "mark")
             self.close()
+        elif isinstance(error, RingChanged):
+            self._metrics.violation(member, "ring")
+            self.close()
+            member.wake.set()
         elif isinstance(error, SequenceUnavailable):
             if isinstance(error, SequenceWentBack):
                 self._metrics.violation(member, "order")
@@ -359,7 +377,7 @@ class Lane:
             if isinstance(error, TicketDatabaseHung):  # or it may be this table alone, which a probe cannot tell
                 self.suspend(str(error))
             self._ring.mark_down(member, str(error))
-        if not isinstance(error, MarkRefused | ColumnExhausted):
+        if not isinstance(error, MarkRefused | RingChanged | ColumnExhausted):
             member.failovers += 1
 
     def _exhaust(self) -> None:
@@ -385,6 +403,13 @@ class Lane:
         if self.state is LaneState.OPEN or self.state is LaneState.EXHAUSTED:
             self.state = LaneState.CLOSED
             self._ring.lanes_changed()
+
+    def retire(self) -> None:
+        """Its ring is no more: take no requests ever again. What comes back under it is dropped."""
+        self.state, self.reason, self.tried = LaneState.SUSPENDED, "is of another ring", True
+        self.token = ""
+        self._ring.lanes_changed()
+        self.send_on()
 
     async def recover(self) -> None:
         """Open a suspended lane and check one draw, which is dropped; then take requests again.

@@ -45,8 +45,17 @@ What holds, and what does not:
 - A step that straddles the ceiling ends there; steps shrink as the ceiling comes near, so that a move above the mark
   close to the end skips no more than a sixteenth of what is left.
 - No other database up, or none that can keep marks: nothing can be reserved. TICKETS_UNVERIFIED decides whether d
-  draws; /healthz warns. When another one comes up, every lane reserves on it at its next draw, and its older row, with
-  another token, closes the lane, which opens again with all the above.
+  draws; /healthz warns. A ticket is then handed out only after d's own ring record has been read again, and never for
+  a draw that was sent while marks were kept. When another database comes up, every lane reserves on it at its next
+  draw, and its older row, with another token, closes the lane, which opens again with all the above.
+- A keeper lost while it is asked: what was drawn is dropped, and the draw begins again with the keepers that are left.
+  Its answer may have been late because this process stood still, while another server moved d up.
+- A keeper vouches for what it was up for, and nobody can tell from its rows what it missed. So a lane that opens on
+  another life of d needs the marks of every other database of the ring. Where one of them cannot be asked, the lane is
+  unverified: TICKETS_UNVERIFIED decides whether it draws, /healthz warns, and it opens again when that one is up. A
+  row with a token of d's present life says that d has not gone back since; then nobody else has to be asked.
+- The ring changed: every reservation names the number of the ring record that the lane was opened under. The database
+  refuses it under another number, so what was drawn in the ring before is dropped.
 """
 
 import asyncio
@@ -59,6 +68,7 @@ from app.databases.protocol import Mark, Position, Table
 from app.errors import (
     ColumnExhausted,
     MarkRefused,
+    RingChanged,
     SequenceMissing,
     SequenceUnavailable,
     TicketDatabaseBusy,
@@ -135,28 +145,36 @@ class Ledger:
     # --- opening a lane --------------------------------------------------------------------------------------------
 
     async def open(self, lane: Lane) -> None:
-        """Make sure that what the lane draws next was never issued. Raises TicketDatabaseError."""
+        """Make sure that what the lane draws next was never issued. Raises TicketDatabaseError.
+
+        Marks are read before the position: whoever draws or moves the sequence up in between only takes the position
+        further away from them.
+        """
         member, database = lane.member, lane.member.database
         incarnation, read_at = member.incarnation, self._clock()
+        ring = self._ring.number
         table = lane.listed or await self._table(lane)
         lane.fence.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
         life = f"{incarnation}.{table.created}"
         proposal = Mark(lane.sequence, database.offset, database.increment, 0, 0, f"{life}:{secrets.token_hex(4)}")
-        rows = await self._keepers.on_others(member, proposal)
-        if not rows and self._refuse:
+        rows = await self._keepers.on_others(member, proposal, ring)
+        known = [row for row in rows.values() if row.token != proposal.token]
+        seen = self._keepers.seen.get((lane.sequence, database.offset))
+        if seen is not None:
+            known.append(seen)
+        absent = self._ring.absent_for(member, rows)
+        verified = not absent or any(life_of(row.token) == life for row in known)
+        if self._refuse and not (rows and verified):
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
         position = await database.position(table)
         if position.created != table.created:
             lane.listed = await self._table(lane)
             raise SequenceUnavailable("had its table made anew meanwhile")
-        known = [row for row in rows.values() if row.token != proposal.token]
-        seen = self._keepers.seen.get((lane.sequence, database.offset))
-        if seen is not None:
-            known.append(seen)
         issued = max([lane.fence.highest, *(row.issued for row in known)])
         lane.table = table
         if self._may_have_gone_back(lane, life, known, position, issued):
-            await self._move_up(lane, proposal, rows, max([issued, position.largest, *(row.mark for row in known)]))
+            known_mark = max([issued, position.largest, *(row.mark for row in known)])
+            await self._move_up(lane, proposal, rows, known_mark, ring)
         elif lane.fence.next_after(position.next_id - 1) > lane.fence.last_allowed:
             lane.fence.lift(position.next_id - 1)
             raise ColumnExhausted("stands at the end of its column")
@@ -165,11 +183,16 @@ class Ledger:
             best = max(own, key=lambda row: (row.mark, row.token), default=proposal)
             for holder, row in rows.items():
                 if row.token != best.token:
-                    await self._keepers.renew(holder, row, replace(best, mark=max(best.mark, row.mark), issued=issued))
+                    renewed = replace(best, mark=max(best.mark, row.mark), issued=issued)
+                    await self._keepers.renew(holder, row, renewed, ring)
             lane.token, lane.mark, lane.reserve_at = best.token, 0, 0
             lane.fence.lift(max(issued, position.next_id - 1))
         if member.incarnation != incarnation:
             raise TicketDatabaseUnavailable("was restarted or replaced")
+        if self._ring.number != ring:
+            raise RingChanged
+        lane.ring = ring
+        lane.unverified = "" if verified else absent
         lane.must_rise = False
         lane.read_at = read_at
 
@@ -187,7 +210,7 @@ class Ledger:
             or (position.largest == 0 and any(row.mark > 0 for row in known))
         )
 
-    async def _move_up(self, lane: Lane, proposal: Mark, rows: dict[Member, Mark], known: int) -> None:
+    async def _move_up(self, lane: Lane, proposal: Mark, rows: dict[Member, Mark], known: int, ring: int) -> None:
         database, table = lane.member.database, lane.table
         assert table is not None
         for _ in range(RENEWALS):
@@ -202,9 +225,9 @@ class Ledger:
             new = replace(proposal, mark=mark, issued=drawn.last, token=f"{proposal.token}{secrets.token_hex(2)}")
             try:
                 for holder, row in rows.items():
-                    await self._keepers.renew(holder, row, new)
+                    await self._keepers.renew(holder, row, new, ring)
             except MarkRefused:
-                rows = await self._keepers.on_others(lane.member, proposal)
+                rows = await self._keepers.on_others(lane.member, proposal, ring)
                 continue
             lane.fence.lift(drawn.last)
             lane.token = new.token
@@ -215,24 +238,25 @@ class Ledger:
 
     # --- reserving -------------------------------------------------------------------------------------------------
 
-    async def reserve(self, lane: Lane, last: int) -> None:
+    async def reserve(self, lane: Lane, last: int, *, protected: bool) -> None:
         """Commit a mark above `last` on every other database that is up, before tickets up to it are handed out.
 
-        Raises MarkRefused where the ledger holds another incarnation: what was drawn has to be dropped.
+        `protected`: whether any database kept marks when the draw was sent. Raises MarkRefused where the ledger holds
+        another incarnation, RingChanged, TicketDatabaseBusy: what was drawn has to be dropped.
         """
         token = lane.token
         mark = min(last + self._step(lane, last), max(lane.fence.ceiling, last))
         database = lane.member.database
         wanted = Mark(lane.sequence, database.offset, database.increment, mark, last, token)
-        rows: dict[Member, Mark] = {}
-        while set(self._ring.keepers(lane.member)) - rows.keys():  # one may have come up meanwhile
-            rows = await self._keepers.on_others(lane.member, wanted)
+        rows = await self._keepers.on_others(lane.member, wanted, lane.ring)
         for row in rows.values():
             if row.token != token or row.mark < last:
                 raise MarkRefused("the ledger holds another incarnation of it")
-        if not rows and self._refuse:
-            raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
-        if lane.token == token:
+        if not rows:
+            if protected or self._refuse:
+                raise TicketDatabaseBusy("lost the database that kept its marks while it drew")
+            await database.check_ring(lane.ring)
+        elif lane.token == token:
             lane.mark, lane.reserve_at = mark, mark - (mark - last) // 2
 
     def reserve_soon(self, lane: Lane) -> None:
@@ -249,7 +273,7 @@ class Ledger:
 
     async def _reserve_ahead(self, lane: Lane) -> None:
         try:
-            await self.reserve(lane, lane.fence.highest)
+            await self.reserve(lane, lane.fence.highest, protected=True)
         except TicketDatabaseError as error:
             lane.report(error)
         finally:
@@ -279,20 +303,13 @@ class Ledger:
         known = {(m.sequence, m.offset): m for m in await self._marks_of(member)}
         self._kept.pop(member, None)
         best = dict(known)
-        counters: dict[Member, dict[str, tuple[int, str]]] = {}
         for other in others:
             try:
                 marks = await self._marks_of(other)
-                counters[other] = await other.database.counters(await other.database.names())
             except TicketDatabaseError as error:
                 self._keepers.failed(other, error)
                 continue
-            for mark in marks:
-                if mark.offset != member.database.offset and mark.increment == member.database.increment:
-                    take_larger(best, mark)
-        for other, found in counters.items():
-            for sequence, (next_id, created) in found.items():
-                self._account_for(best, other, sequence, next_id - 1, created)
+            take_larger(best, (mark for mark in marks if mark.offset != member.database.offset))
         changed = {key: mark for key, mark in best.items() if known.get(key) != mark}
         await self._bring(member, known, changed)
 
@@ -307,32 +324,46 @@ class Ledger:
             self._keepers.note(mark)
         return marks
 
-    def _account_for(
-        self, best: dict[tuple[str, int], Mark], other: Member, sequence: str, last: int, created: str
-    ) -> None:
-        """Lift the mark about `other` to where it stands now.
+    async def account_for(self, holder: Member, other: Member, found: Mapping[str, tuple[int, str]]) -> None:
+        """Have `holder` keep at least the live counters of `other`, by sequence: the next id, and when it was made.
 
-        A row of another life keeps its token: whether `other` has gone back is for the lane to find out.
+        For sequences that nobody has drawn from since `holder` came up. A row of another life keeps its token: whether
+        `other` has gone back is for the lane to find out. Raises TicketDatabaseError.
         """
-        key = (sequence, other.database.offset)
-        row = best.get(key)
-        if row is None:
-            token = f"{other.incarnation}.{created}:{secrets.token_hex(4)}"
-            best[key] = Mark(sequence, other.database.offset, other.database.increment, last, last, token)
-        elif row.mark < last:
-            best[key] = replace(row, mark=last)
+        kept = self._kept.get(holder)
+        if kept is None:
+            raise TicketDatabaseBusy("has not been asked for its marks yet")
+        database = other.database
+        lifted = []
+        for sequence, (next_id, created) in found.items():
+            row = kept.get((sequence, database.offset))
+            last = next_id - 1
+            if row is None:
+                token = f"{other.incarnation}.{created}:{secrets.token_hex(4)}"
+                lifted.append(Mark(sequence, database.offset, database.increment, last, last, token))
+            elif row.mark < last:
+                lifted.append(replace(row, mark=last))
+        if lifted:
+            kept.update(await holder.database.reserve(lifted, self._ring.number))
 
     async def _bring(
         self, member: Member, known: Mapping[tuple[str, int], Mark], changed: Mapping[tuple[str, int], Mark]
     ) -> None:
+        ring = self._ring.number
         lifted = [m for key, m in changed.items() if key not in known or known[key].token == m.token]
         lifted = lifted or [*known.values()][:1]  # as it is: that marks can be written has to be seen, not assumed
         if lifted:
-            await member.database.reserve(lifted)
+            await member.database.reserve(lifted, ring)
         for key, mark in changed.items():
             old = known.get(key)
             if old is not None and old.token != mark.token:
-                await member.database.renew(old, mark)
+                await member.database.renew(old, mark, ring)
+
+    def forget(self) -> None:
+        """Another ring: nothing that was read of the one before counts."""
+        self._kept.clear()
+        self._read.clear()
+        self._keepers.forget()
 
     # --- with every probe ------------------------------------------------------------------------------------------
 
@@ -371,7 +402,7 @@ class Ledger:
                 mark = max(lane.mark, highest) if token == lane.token else highest
                 stale.append(Mark(*key, lane.member.database.increment, mark, highest, token))
         if stale:
-            kept.update(await holder.database.reserve(stale))
+            kept.update(await holder.database.reserve(stale, self._ring.number))
 
     # --- moving a sequence up --------------------------------------------------------------------------------------
 
@@ -385,7 +416,7 @@ class Ledger:
         database, table = lane.member.database, lane.table
         assert table is not None
         wanted = Mark(lane.sequence, database.offset, database.increment, above, above, lane.token)
-        rows = await self._keepers.on_others(lane.member, wanted)
+        rows = await self._keepers.on_others(lane.member, wanted, lane.ring)
         if any(row.token != wanted.token or row.issued < above for row in rows.values()):
             raise MarkRefused("the ledger holds another incarnation of it")
         await database.raise_above(table, above)

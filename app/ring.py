@@ -5,12 +5,12 @@ state (`generation`), not once for each request.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
-from app.databases.protocol import Look, TicketDatabase
+from app.databases.protocol import Look, RingRecord, TicketDatabase
 
 NEVER = "not looked at yet"
 
@@ -84,6 +84,9 @@ class Ring:
     def __init__(self, databases: Sequence[TicketDatabase], now: Callable[[], float]) -> None:
         self._now = now
         self.members = tuple(Member(database, since=now()) for database in databases)
+        self.record: RingRecord | None = None
+        self.unaccounted: set[tuple[Member, Member]] = set()
+        """Pairs of which the first may not keep marks for every sequence of the second yet: both have just come up."""
         self.generation = 0
         self._changed = asyncio.Event()
         self.on_change: Callable[[Member], None] = lambda _: None
@@ -107,12 +110,32 @@ class Ring:
         """Every other database that is up and keeps marks for `member`."""
         return [m for m in self.members if m is not member and m.status is Status.UP and m.marks_trouble is None]
 
+    def has_keeper(self, member: Member) -> bool:
+        """Whether any other database is up and keeps marks for `member`."""
+        for other in self.members:
+            if other is not member and other.status is Status.UP and other.marks_trouble is None:
+                return True
+        return False
+
+    def absent_for(self, member: Member, asked: Container[Member]) -> str:
+        """The other databases that may hold marks about `member` and are not among those asked: their names, or their
+        offsets where this server does not know them. Empty where there is none."""
+        offsets = set(self.record.offsets) if self.record is not None else set()
+        names = {other.database.offset: other.name for other in self.members}
+        held = {other.database.offset for other in self.members if other in asked} | {member.database.offset}
+        return ", ".join(names.get(offset, f"offset {offset}") for offset in sorted(offsets - held))
+
     def keeps_no_marks(self, member: Member, reason: str) -> None:
         """It draws, but cannot keep marks: the others are protected by the rest of the ring, if there is any."""
         if member.marks_trouble is None:
             member.marks_trouble = reason
             self.on_change(member)
             member.wake.set()
+
+    @property
+    def number(self) -> int:
+        """The number of the ring that this server draws in; 0 before it knows it."""
+        return 0 if self.record is None else self.record.number
 
     @property
     def any_up(self) -> bool:

@@ -92,7 +92,7 @@ async def serve(settings: Settings) -> None:
     )
     server = _Uvicorn(config, service, settings.drain_seconds)
     warn_if_open_to_all(settings)
-    await service.start()
+    service.start()
     spare_what_stays()
     watcher = asyncio.create_task(watch(server.server_state.connections))
     try:

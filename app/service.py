@@ -21,9 +21,10 @@ from app.metrics import Metrics
 from app.overseer import Overseer
 from app.rates import Rates
 from app.ring import Member, Ring
+from app.ring_changes import RingRecords
 from app.settings import Settings
 from app.status_page import StatusPage
-from app.ticket_endpoint import LARGEST_BLOCK, TicketEndpoint
+from app.ticket_endpoint import TicketEndpoint
 from app.tracing import TracedLane, TracedRequests, Tracing
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 def make_databases(settings: Settings, metrics: Metrics) -> list[TicketDatabase]:
     """The ticket databases that the settings name, in offset order."""
-    increment, timeout = settings.effective_increment, settings.database_timeout
+    increment, timeout = settings.presumed_increment, settings.database_timeout
     if settings.embedded:
         return [
             SQLiteDatabase(settings.data_dir / name, offset, increment, timeout)
@@ -71,16 +72,15 @@ class Service:
             self.catalog,
             attempt=settings.database_timeout,
             timeout=settings.request_timeout,
-            increment=settings.effective_increment,
         )
-        self.health = Health(self.ring, self.ledger, self.catalog, settings.probe_interval)
+        records = RingRecords(self.ring, settings.increment)
+        self.health = Health(self.ring, records, self.ledger, self.catalog, interval=settings.probe_interval)
         self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.issuer, self.metrics)
         self.rates = Rates(self.overseer.progress, time.monotonic)
         access = Access(settings.tokens, settings.admin_tokens)
-        largest_block = min(LARGEST_BLOCK, *(database.largest_block for database in self._databases))
         status_page = StatusPage(self.overseer, self.rates, self.metrics, settings.port)
-        api = make_api(self.overseer, access, status_page, largest_block)
-        self.endpoint = TicketEndpoint(api, self.issuer, access, self.metrics, largest_block)
+        api = make_api(self.overseer, access, status_page, self.issuer)
+        self.endpoint = TicketEndpoint(api, self.issuer, access, self.metrics)
 
     @property
     def app(self) -> ASGIApp:
@@ -100,9 +100,9 @@ class Service:
                 if lane.member is member:
                     lane.send_on()
 
-    async def start(self) -> None:
-        """Look at every database and take in those that work; then the server may listen."""
-        await self.health.start()
+    def start(self) -> None:
+        """Begin to look at the databases; requests that come before the first one is up wait for it."""
+        self.health.start()
         self.rates.start()
 
     async def stop(self) -> None:

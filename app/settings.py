@@ -121,8 +121,8 @@ class Settings(BaseSettings):
         return not self.databases
 
     @property
-    def effective_increment(self) -> int:
-        """The increment: as set, or the number of databases."""
+    def presumed_increment(self) -> int:
+        """The increment before the ring record has been read: as set, or the number of databases."""
         return self.increment or len(self.databases) or 2
 
     @property

@@ -23,7 +23,6 @@ from app.waiters import Waiter
 log = logging.getLogger(__name__)
 
 LARGEST_COUNT = 1_000
-LARGEST_BLOCK = 10_000
 
 FIRST_TRY = "tickets.first_try"
 """In a scope: the FirstTry of a request that has one behind it, and so is not new here."""
@@ -62,14 +61,11 @@ class Order:
 class TicketEndpoint:
     """Answers tickets and blocks; passes everything else on to `rest`."""
 
-    def __init__(
-        self, rest: ASGIApp, issuer: TicketIssuer, access: Access, metrics: Metrics, largest_block: int
-    ) -> None:
+    def __init__(self, rest: ASGIApp, issuer: TicketIssuer, access: Access, metrics: Metrics) -> None:
         self._rest = rest
         self._issuer = issuer
         self._access = access
         self.metrics = metrics
-        self._largest_block = largest_block
         self.draining_is_over = False
 
     @property
@@ -158,9 +154,10 @@ class TicketEndpoint:
         return json.dumps(answer, separators=(",", ":")).encode(), _JSON_HEADERS
 
     async def _block(self, name: str, query: bytes) -> bytes:
-        size = number_in(query, "size", self._largest_block)
+        largest = self._issuer.largest_block
+        size = number_in(query, "size", largest)
         if size is None:
-            raise InvalidRequest(f"size is wanted: a whole number from 1 to {self._largest_block}")
+            raise InvalidRequest(f"size is wanted: a whole number from 1 to {largest}")
         if self.draining_is_over:
             raise Draining
         ids = await self._issuer.issue(name, size, whole=True)

@@ -9,6 +9,7 @@ from app.databases.mysql_connection import MySQLConnection
 from app.databases.mysql_draws import DrawQueue
 from app.databases.mysql_ledger import MySQLLedger
 from app.databases.mysql_pool import MySQLPool
+from app.databases.mysql_ring import MySQLRing, record_of
 from app.databases.mysql_tables import MySQLTables
 from app.databases.protocol import Draw, Drawn, Look, Table
 from app.databases.url import DatabaseURL
@@ -18,7 +19,7 @@ PROBE_CONNECTION_SECONDS = 10.0
 """A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach."""
 
 
-class MySQLDatabase(MySQLTables, MySQLLedger):
+class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
     """One MySQL or MariaDB server as a ticket database; owns all its connections."""
 
     def __init__(
@@ -32,17 +33,23 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
         self.name = url.name
         self.offset = offset
         self.increment = increment
-        self.largest_block = sql.LARGEST_INCREMENT // increment
+        self._url = url
         self._timeout = timeout
         self._on_retry = on_retry
         self._pool = MySQLPool(url, offset, increment, timeout)
         self._draws = DrawQueue(self._pool, offset, increment, on_retry)
+        self._leaving: set[asyncio.Task[None]] = set()
         self._probe: MySQLConnection | None = None
         self._looking = asyncio.Lock()
         self._layout_warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<MySQLDatabase {self.name} offset {self.offset}, {self.connections} connections>"
+
+    @property
+    def largest_block(self) -> int:
+        """See TicketDatabase.largest_block."""
+        return sql.LARGEST_INCREMENT // self.increment
 
     @property
     def connections(self) -> int:
@@ -71,6 +78,18 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
             self._drop_probe()
             raise
 
+    def use_increment(self, increment: int) -> None:
+        """See TicketDatabase.use_increment. A connection keeps the increment that it was prepared with."""
+        if increment == self.increment:
+            return
+        self._drop_probe()
+        left = asyncio.get_running_loop().create_task(_leave(self._draws, self._pool))
+        self._leaving.add(left)
+        left.add_done_callback(self._leaving.discard)
+        self.increment = increment
+        self._pool = MySQLPool(self._url, self.offset, increment, self._timeout)
+        self._draws = DrawQueue(self._pool, self.offset, increment, self._on_retry)
+
     async def _look(self) -> Look:
         probe = self._probe
         if probe is None or not probe.usable or time.monotonic() > probe.last_used + PROBE_CONNECTION_SECONDS:
@@ -85,6 +104,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
         began = time.monotonic()
         await probe.execute(sql.PROBE)
         self._pool.last_answer = time.monotonic()
+        record = record_of(await probe.execute(sql.RING))
         self._draws.ends_only = facts.autoinc_lock_mode == 0
         await self._pool.close_unused()
         if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
@@ -96,6 +116,9 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
             version=facts.version,
             now=facts.now,
             latency=self._pool.last_answer - began,
+            increment=facts.increment,
+            offset=facts.offset,
+            record=record,
             warnings=facts.durability + self._layout_warnings,
         )
 
@@ -128,8 +151,13 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
 
     async def close(self) -> None:
         """See TicketDatabase.close."""
-        await self._draws.close()
         if self._probe is not None:
             probe, self._probe = self._probe, None
             self._pool.give_back(probe)
-        await self._pool.close()
+        await asyncio.gather(_leave(self._draws, self._pool), *self._leaving)
+
+
+async def _leave(draws: DrawQueue, pool: MySQLPool) -> None:
+    """End what is under way and say good-bye on every connection."""
+    await draws.close()
+    await pool.close()

@@ -20,6 +20,7 @@ from pymysql.constants import CLIENT
 from app.databases import mysql_statements as sql
 from app.databases.mysql_errors import KEEPS_CONNECTION, translated
 from app.databases.mysql_wire import Done, Wire, known_query, query
+from app.databases.protocol import check_settings
 from app.databases.url import DatabaseURL
 from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
 
@@ -140,14 +141,18 @@ class MySQLConnection:
         self.facts: ServerFacts | None = None
         self.last_used = 0.0
 
-    async def open(self) -> ServerFacts:
+    async def open(self, *, anybody: bool = False) -> ServerFacts:
         """Connect, log in, prepare the session and check the server, all within the caller's deadline.
 
-        Raises TicketDatabaseUnavailable or TicketDatabaseMisconfigured.
+        `anybody`: whatever increment and offset the server has. Raises TicketDatabaseUnavailable or
+        TicketDatabaseMisconfigured.
         """
         facts = await self.open_unchecked()
         try:
-            self._hold(facts)
+            if anybody:
+                self._check_tls(facts)
+            else:
+                self.check_facts(facts)
         except BaseException:
             self.drop()
             raise
@@ -162,9 +167,9 @@ class MySQLConnection:
         await self.log_in()
         try:
             _check_version(self._driver.get_server_info(), mariadb=self.mariadb)
-            await self._driver.query(
-                "SET SESSION autocommit = 1; " + sql.prepare(self._increment, self._offset, mariadb=self.mariadb)
-            )
+            prepare = sql.prepare(self._increment, self._offset, mariadb=self.mariadb)
+            await self._driver.query(f"SET SESSION autocommit = 1; {sql.ISOLATION}; {prepare}")
+            await self._driver.next_result()
             await self._driver.next_result()
             return await self._read_facts()
         except BaseException as error:
@@ -281,16 +286,18 @@ class MySQLConnection:
             raise translate(error) from error
         self._lose(error)
 
-    async def check(self) -> ServerFacts:
-        """Hold increment, offset and TLS against what is expected.
+    @property
+    def thread_id(self) -> int:
+        """The server's number for this connection."""
+        return int(self._driver.thread_id())
 
-        Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where they do not fit.
-        """
+    async def check(self) -> ServerFacts:
+        """What the server says of itself now. Raises TicketDatabaseUnavailable; NoTLS where the URL asks for TLS."""
         try:
             facts = await self._read_facts()
         except BaseException as error:
             self._fail(error)
-        self._hold(facts)
+        self._check_tls(facts)
         return facts
 
     async def _read_facts(self) -> ServerFacts:
@@ -316,16 +323,14 @@ class MySQLConnection:
             tls=tls,
         )
 
-    def _hold(self, facts: ServerFacts) -> None:
-        """Hold what the server says against what is expected."""
+    def check_facts(self, facts: ServerFacts) -> None:
+        """Raise TicketDatabaseMisconfigured unless TLS, increment and offset are as expected."""
+        self._check_tls(facts)
+        check_settings(facts, self._increment, self._offset)
+
+    def _check_tls(self, facts: ServerFacts) -> None:
         if self._url.wants_tls and not facts.tls:
             raise NoTLS(self._url)
-        if facts.increment != self._increment:
-            raise TicketDatabaseMisconfigured(
-                f"has auto_increment_increment={facts.increment}, wanted {self._increment}"
-            )
-        if facts.offset != self._offset:
-            raise TicketDatabaseMisconfigured(f"has auto_increment_offset={facts.offset}, wanted {self._offset}")
 
 
 def _durability(variables: dict[str, str]) -> list[str]:
@@ -356,13 +361,19 @@ def _check_version(version: str, *, mariadb: bool) -> None:
 
 
 async def opened(
-    url: DatabaseURL, increment: int, offset: int, context: ssl.SSLContext | None, seconds: float
+    url: DatabaseURL,
+    increment: int,
+    offset: int,
+    context: ssl.SSLContext | None,
+    seconds: float,
+    *,
+    anybody: bool = False,
 ) -> MySQLConnection:
     """A new prepared connection, within so many seconds from the first packet to the last check."""
     connection = MySQLConnection(url, increment, offset, context)
     try:
         async with asyncio.timeout(seconds):
-            await connection.open()
+            await connection.open(anybody=anybody)
     except TimeoutError as error:
         connection.drop()
         raise TicketDatabaseUnavailable("did not answer a new connection in time") from error

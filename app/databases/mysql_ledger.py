@@ -6,26 +6,43 @@ from typing import Any
 from app.databases import mysql_statements as sql
 from app.databases.mysql_pool import MySQLPool
 from app.databases.protocol import Mark
-from app.errors import TicketDatabaseBusy, TicketDatabaseUnavailable
+from app.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseUnavailable
 
 RETRIES = 5
 """How often a write is tried again after a deadlock."""
 MARKS_PER_WRITE = 200
+ALL_MARKS = 20.0
+"""All marks of all rings are read in one go, and rarely: how many times longer than anything else that may take."""
 
 
 class MySQLLedger:
     """The third of a MySQL ticket database that knows marks."""
 
+    increment: int
     _pool: MySQLPool
     _on_retry: Callable[[str], None]
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
         """See TicketDatabase.marks."""
-        statement = sql.MARKS if changed_within is None else sql.marks_changed(changed_within)
-        async with self._pool.question(about_marks=True, anybody=True) as connection:
-            return [mark_of(row) for row in await connection.execute(statement)]
+        if changed_within is not None:
+            async with self._pool.question(about_marks=True, anybody=True) as connection:
+                changed = sql.marks_changed(self.increment, changed_within)
+                return [mark_of(row) for row in await connection.execute(changed)]
+        found: list[Mark] = []
+        while True:
+            after = (found[-1].sequence, found[-1].offset) if found else ("", 0)
+            async with self._pool.question(about_marks=True, anybody=True) as connection:
+                page = await connection.execute(sql.marks_page(self.increment, after))
+                found += [mark_of(row) for row in page]
+            if len(page) < sql.MARKS_PER_PAGE:
+                return found
 
-    async def reserve(self, marks: Iterable[Mark]) -> Mapping[tuple[str, int], Mark]:
+    async def marks_of_all_rings(self) -> list[Mark]:
+        """See TicketDatabase.marks_of_all_rings."""
+        async with self._pool.question(about_marks=True, anybody=True, patience=ALL_MARKS) as connection:
+            return [mark_of(row) for row in await connection.execute(sql.MARKS)]
+
+    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
         # in one order whoever writes: two writes that lock rows in different orders deadlock
         wanted = sorted(marks, key=lambda mark: (mark.sequence, mark.offset))
@@ -34,28 +51,35 @@ class MySQLLedger:
             part = wanted[start : start + MARKS_PER_WRITE]
             rows = [(m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in part]
             keys = [(m.sequence, m.offset, m.increment) for m in part]
-            for row in await self._write(f"{sql.reserve(rows)}; {sql.read_back(keys)}"):
+            for row in await self._write(sql.reserve(rows, ring), sql.read_back(keys), ring):
                 found[row.sequence, row.offset] = row
         return found
 
-    async def renew(self, old: Mark, new: Mark) -> Mark:
+    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
         """See TicketDatabase.renew."""
         key = (old.sequence, old.offset, old.increment)
-        rows = await self._write(
-            f"{sql.renew(key, (old.token, old.mark), (new.token, new.mark), new.issued)}; {sql.read_back([key])}"
-        )
+        renew = sql.renew(key, (old.token, old.mark), (new.token, new.mark), new.issued, ring)
+        rows = await self._write(renew, sql.read_back([key]), ring)
         if not rows:
             raise TicketDatabaseUnavailable("lost a row of its ledger")
         return rows[0]
 
-    async def _write(self, statements: str) -> list[Mark]:
-        """Run a write and the read after it; a deadlock is tried again."""
+    async def _write(self, write: str, read_back: str, ring: int) -> list[Mark]:
+        """Run a write and the reads after it; a deadlock is tried again. Raises RingChanged, see `reserve`.
+
+        The number is read after the write: where it is still `ring` then, it was `ring` when the write was committed.
+        """
         for _ in range(RETRIES):
             try:
                 async with self._pool.question(about_marks=True) as connection:
-                    await connection.start(statements)
+                    await connection.start(f"{write}; {sql.RING_NUMBER}; {read_back}")
                     await connection.next()
-                    return [mark_of(row) for row in connection.rows]
+                    numbers = connection.rows
+                    await connection.next()
+                    rows = connection.rows
+                if [int(number) for (number,) in numbers] != [ring]:
+                    raise RingChanged
+                return [mark_of(row) for row in rows]
             except TicketDatabaseBusy as error:
                 self._on_retry(str(error))
         raise TicketDatabaseBusy

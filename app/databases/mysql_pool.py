@@ -36,7 +36,8 @@ class MySQLPool:
         self.incarnation: str | None = None
         self.last_answer = 0.0
         """When the database last answered anything, on any connection (time.monotonic)."""
-        self.open = 0
+        self._connections: set[MySQLConnection] = set()
+        self._opening = 0
         self._url = url
         self._offset = offset
         self._increment = increment
@@ -47,20 +48,28 @@ class MySQLPool:
         self._look_up: asyncio.Future[list[Any]] | None = None
         self._closed = False
 
+    @property
+    def open(self) -> int:
+        """How many connections are open, or about to be."""
+        return len(self._connections) + self._opening
+
     async def connect(self, *, anybody: bool = False) -> MySQLConnection:
-        """A new connection to the incarnation of the last probe; `anybody`: to whatever server answers.
+        """A new connection to the incarnation of the last probe; `anybody`: to whatever server answers, however it is
+        configured.
 
         Raises TicketDatabaseError.
         """
         if self._closed:
             raise TicketDatabaseUnavailable("is being left")
         await self._wait_for_name()
-        self.open += 1
+        self._opening += 1
         try:
-            connection = await opened(self._url, self._increment, self._offset, self._context, self.timeout)
-        except BaseException:
-            self.open -= 1
-            raise
+            connection = await opened(
+                self._url, self._increment, self._offset, self._context, self.timeout, anybody=anybody
+            )
+        finally:
+            self._opening -= 1
+        self._connections.add(connection)
         if not anybody and not self._fits(connection.facts):
             self.discard(connection)
             raise TicketDatabaseUnavailable("was restarted or replaced")
@@ -85,7 +94,18 @@ class MySQLPool:
             raise TicketDatabaseUnavailable("has a name that does not resolve") from error
 
     def _fits(self, facts: ServerFacts | None) -> bool:
-        return facts is not None and facts.incarnation == self.incarnation
+        if facts is None or facts.incarnation != self.incarnation:
+            return False
+        return (facts.increment, facts.offset) == (self._increment, self._offset)
+
+    @property
+    def schema(self) -> str:
+        """The name of the database on the server."""
+        return self._url.database
+
+    def thread_ids(self) -> set[int]:
+        """The server's numbers for the connections of this pool."""
+        return {connection.thread_id for connection in self._connections}
 
     def take_idle(self) -> MySQLConnection | None:
         """An idle connection that nothing is known against, or None."""
@@ -106,7 +126,7 @@ class MySQLPool:
 
     def discard(self, connection: MySQLConnection) -> None:
         """Drop a connection that is not idle."""
-        self.open -= 1
+        self._connections.discard(connection)
         connection.drop()
 
     def drop_idle(self) -> None:
@@ -120,7 +140,7 @@ class MySQLPool:
         unused = [connection for connection in self._idle if connection.last_used < horizon]
         self._idle = [connection for connection in self._idle if connection.last_used >= horizon]
         for connection in unused:
-            self.open -= 1
+            self._connections.discard(connection)
             await connection.say_goodbye()
 
     @asynccontextmanager
@@ -171,7 +191,7 @@ class MySQLPool:
         self._closed = True
         connections, self._idle = self._idle, []
         for connection in connections:
-            self.open -= 1
+            self._connections.discard(connection)
             try:
                 async with asyncio.timeout(self.timeout):
                     await connection.say_goodbye()

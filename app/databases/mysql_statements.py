@@ -19,7 +19,7 @@ RAISE_STUB = "!"
 LARGEST_INCREMENT = 65_535
 """The largest value of the server variable auto_increment_increment; a larger one is clipped with a warning."""
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """Version of the server's own tables; a database that says a higher one was prepared by a newer server."""
 
 OWN_TABLES = (
@@ -32,9 +32,13 @@ OWN_TABLES = (
     "token VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
     "changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6), "
     "PRIMARY KEY (sequence, offset_of, increment_of), KEY changed (changed)) ENGINE=InnoDB",
-    f"INSERT IGNORE INTO _layout (id, version) VALUES (1, {LAYOUT_VERSION})",  # noqa: S608 - a constant
+    "CREATE TABLE IF NOT EXISTS _ring (id INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL, increment_of INT NOT NULL, "
+    "since BIGINT NOT NULL, offsets VARCHAR(8000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "own_offset INT NOT NULL, state VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE=InnoDB",
+    f"INSERT INTO _layout (id, version) VALUES (1, {LAYOUT_VERSION}) "  # noqa: S608 - a constant
+    "ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))",
 )
-OWN_TABLES_ARE_THERE = "SELECT 1 FROM _high_water, _probe WHERE FALSE"
+OWN_TABLES_ARE_THERE = "SELECT 1 FROM _high_water, _probe, _ring WHERE FALSE"
 LAYOUT = "SELECT version FROM _layout WHERE id = 1"
 PROBE = "REPLACE INTO _probe (id, at) VALUES (1, UTC_TIMESTAMP(6))"
 
@@ -67,6 +71,10 @@ def clock(*, mariadb: bool) -> str:
         "SELECT UNIX_TIMESTAMP(NOW(6)), CAST(UNIX_TIMESTAMP() AS SIGNED) - CAST(VARIABLE_VALUE AS SIGNED) "  # noqa: S608 - a constant
         f"FROM {schema}.global_status WHERE VARIABLE_NAME = 'UPTIME'"
     )
+
+
+ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+"""Whatever the server's default: under READ COMMITTED a reservation would not lock the ring record it depends on."""
 
 
 def prepare(increment: int, offset: int, *, mariadb: bool) -> str:
@@ -192,27 +200,44 @@ def position(table: str) -> tuple[str, str]:
 
 
 MARKS = "SELECT sequence, offset_of, increment_of, mark, issued, token FROM _high_water"
+MARKS_PER_PAGE = 1_000
 
 
-def marks_changed(seconds: float) -> str:
-    """The marks that changed in the last so many seconds, by the database's own clock."""
-    return f"{MARKS} WHERE changed >= NOW(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
+def marks_page(increment: int, after: tuple[str, int]) -> str:
+    """The next marks of this increment after a sequence and offset, in that order."""
+    sequence, offset = after
+    return (
+        f"{MARKS} WHERE increment_of = {increment} "
+        f"AND (sequence > '{sequence}' OR (sequence = '{sequence}' AND offset_of > {offset})) "
+        f"ORDER BY sequence, offset_of LIMIT {MARKS_PER_PAGE}"
+    )
+
+
+def marks_changed(increment: int, seconds: float) -> str:
+    """The marks of this increment that changed in the last so many seconds, by the database's own clock."""
+    return (
+        f"{MARKS} WHERE increment_of = {increment} "
+        f"AND changed >= NOW(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
+    )
 
 
 def _row(mark: tuple[str, int, int, int, int, str]) -> str:
     sequence, offset, increment, high, issued, token = mark
-    return f"('{sequence}', {offset}, {increment}, {high}, {issued}, '{token}')"
+    return f"SELECT '{sequence}' AS s, {offset} AS o, {increment} AS i, {high} AS h, {issued} AS d, '{token}' AS t"
 
 
-def reserve(marks: list[tuple[str, int, int, int, int, str]]) -> str:
-    """Takes the larger mark where the token is the same or there is no row yet, then reads the rows back.
+def reserve(marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
+    """Takes the larger mark where the token is the same or there is no row yet, while the ring has this number.
 
-    `mark` and `issued` are assigned before anything they depend on changes; `token` is never assigned.
+    One statement, and it locks the row of the ring record that it depends on: no change of the ring is committed
+    between the look at the number and the commit. `mark` and `issued` are assigned before anything they depend on
+    changes; `token` is never assigned.
     """
-    rows = ",".join(_row(mark) for mark in marks)
+    rows = " UNION ALL ".join(_row(mark) for mark in marks)
     return (
-        "INSERT INTO _high_water (sequence, offset_of, increment_of, mark, issued, token) VALUES "  # noqa: S608
-        f"{rows} ON DUPLICATE KEY UPDATE "
+        "INSERT INTO _high_water (sequence, offset_of, increment_of, mark, issued, token) "  # noqa: S608
+        f"SELECT v.s, v.o, v.i, v.h, v.d, v.t FROM _ring, ({rows}) AS v WHERE _ring.id = 1 AND _ring.number = {ring} "
+        "ON DUPLICATE KEY UPDATE "
         "mark = IF(token = VALUES(token), GREATEST(mark, VALUES(mark)), mark), "
         "issued = IF(token = VALUES(token), GREATEST(issued, VALUES(issued)), issued)"
     )
@@ -224,13 +249,46 @@ def read_back(keys: list[tuple[str, int, int]]) -> str:
     return f"{MARKS} WHERE (sequence, offset_of, increment_of) IN ({wanted})"
 
 
-def renew(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, int], issued: int) -> str:
-    """Replaces token and mark, unless somebody has renewed the row or reserved above the old mark meanwhile."""
+def renew(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, int], issued: int, ring: int) -> str:
+    """Replaces token and mark, unless somebody has renewed the row, reserved above the old mark or changed the ring
+    meanwhile."""
     sequence, offset, increment = key
     return (
         f"UPDATE _high_water SET token = '{new[0]}', issued = GREATEST(issued, {issued}), mark = {new[1]} "  # noqa: S608
         f"WHERE sequence = '{sequence}' AND offset_of = {offset} AND increment_of = {increment} "
-        f"AND token = '{old[0]}' AND mark <= {old[1]}"
+        f"AND token = '{old[0]}' AND mark <= {old[1]} AND (SELECT number FROM _ring WHERE id = 1) = {ring}"
+    )
+
+
+# --- the ring record -----------------------------------------------------------------------------------------------
+
+
+RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
+RING_NUMBER = "SELECT number FROM _ring WHERE id = 1"
+PROBED = "SELECT at FROM _probe WHERE id = 1"
+SYSTEM_USERS = frozenset({"system user", "event_scheduler"})
+"""Threads of the server itself, in its list of processes."""
+
+RingRow = tuple[int, int, int, str, int, str]
+
+
+def first_ring(new: RingRow) -> str:
+    """Records the ring where none is recorded."""
+    number, increment, since, offsets, own, state = new
+    return (
+        "INSERT IGNORE INTO _ring (id, number, increment_of, since, offsets, own_offset, state) "  # noqa: S608
+        f"VALUES (1, {number}, {increment}, {since}, '{offsets}', {own}, '{state}')"
+    )
+
+
+def next_ring(old: tuple[int, int, str, str], new: RingRow) -> str:
+    """Records the ring, unless somebody has recorded another one than `old` meanwhile."""
+    number, increment, since, offsets, own, state = new
+    return (
+        f"UPDATE _ring SET number = {number}, increment_of = {increment}, since = {since}, "  # noqa: S608
+        f"offsets = '{offsets}', own_offset = {own}, state = '{state}' "
+        f"WHERE id = 1 AND number = {old[0]} AND increment_of = {old[1]} AND offsets = '{old[2]}' "
+        f"AND state = '{old[3]}'"
     )
 
 

@@ -6,9 +6,10 @@ Two engines stand behind it: `app.databases.mysql` and `app.databases.sqlite`. E
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from app.errors import TicketDatabaseError
+from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.sequences import Width
 
 
@@ -66,7 +67,9 @@ class Look:
     `incarnation` changes whenever the database may have gone back in time: with a restart, with another server in its
     place. `identity` names the server itself, so that two URLs of one server are seen. `now` is the database's clock
     in seconds since the epoch, `latency` what the probe's write took, in seconds. `warnings` is what is served but
-    should be mended (durability settings that are off).
+    should be mended (durability settings that are off). `increment` and `offset` are the ones that the server is
+    configured with, None where the engine has no such setting; `record` is the ring that it records, None where it
+    records none.
     """
 
     incarnation: str
@@ -74,7 +77,57 @@ class Look:
     version: str
     now: float
     latency: float
+    increment: int | None
+    offset: int | None
+    record: "RingRecord | None"
     warnings: tuple[str, ...] = ()
+
+
+def check_settings(found: "Settings", increment: int, offset: int) -> None:
+    """Raise TicketDatabaseMisconfigured unless a server's increment and offset, where it has any, are these."""
+    if found.increment is not None and found.increment != increment:
+        raise TicketDatabaseMisconfigured(f"has auto_increment_increment={found.increment}, wanted {increment}")
+    if found.offset is not None and found.offset != offset:
+        raise TicketDatabaseMisconfigured(f"has auto_increment_offset={found.offset}, wanted {offset}")
+
+
+class Settings(Protocol):
+    """What a server is configured with."""
+
+    @property
+    def increment(self) -> int | None: ...
+
+    @property
+    def offset(self) -> int | None: ...
+
+
+class RingState(StrEnum):
+    """What a ring record says of the ring.
+
+    `drawn`: servers draw. `growing`: `ticketd grow` has begun and has not finished; nobody draws. `forming`: a server
+    has begun to raise every sequence before the first draw; nobody draws until a server has finished.
+    """
+
+    DRAWN = "drawn"
+    GROWING = "growing"
+    FORMING = "forming"
+
+
+@dataclass(frozen=True, slots=True)
+class RingRecord:
+    """The ring that a ticket database has been drawn in, as the database records it.
+
+    `number` rises with every change of the ring. `since` is the number with which this increment began. `offsets`
+    holds every offset that has been used since then, `own` is the database's own. No addresses: a dead database may be
+    replaced at another host.
+    """
+
+    number: int
+    increment: int
+    since: int
+    offsets: tuple[int, ...]
+    own: int
+    state: RingState = RingState.DRAWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +158,8 @@ class TicketDatabase(Protocol):
     def offset(self) -> int: ...
 
     @property
-    def increment(self) -> int: ...
+    def increment(self) -> int:
+        """The increment that it draws with; that of the ring, once the ring is known."""
 
     @property
     def largest_block(self) -> int:
@@ -116,11 +170,23 @@ class TicketDatabase(Protocol):
         """How many connections are open."""
 
     async def look(self) -> Look:
-        """Connect if need be, write and commit a row of the server's own, hold the settings against what is expected.
+        """Connect if need be, write and commit a row of the server's own, read the settings and the ring record.
 
         Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where an operator has to act. Draws after it
-        are made only on connections that found the same incarnation.
+        are made only on connections that found the same incarnation, the increment drawn with and the right offset.
         """
+
+    def use_increment(self, increment: int) -> None:
+        """Draw with this increment from now on. What is under way with another one fails or comes back as drawn."""
+
+    async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
+        """Record `new` if the record is still `old` (None: there is none); commit. Returns the record as it stands."""
+
+    async def check_ring(self, number: int) -> None:
+        """Raise RingChanged unless the ring record has this number."""
+
+    async def in_use(self, seconds: float) -> list[str]:
+        """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
 
     async def draw(self, table: Table, count: int, after: int) -> Draw:
         """Draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0 if none.
@@ -153,16 +219,22 @@ class TicketDatabase(Protocol):
         """Make every later ticket of the table larger than `above`; a smaller number changes nothing. Committed."""
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
-        """The marks that this database keeps for the others: all, or those that changed in so many seconds, and maybe
-        more. Works on a database that is not in the ring, too."""
+        """The marks of this increment that this database keeps for the others: all, or those that changed in so many
+        seconds, and maybe more. Works on a database that is not in the ring, too."""
 
-    async def reserve(self, marks: Iterable[Mark]) -> Mapping[tuple[str, int], Mark]:
+    async def marks_of_all_rings(self) -> list[Mark]:
+        """Every mark that this database keeps, whatever its increment."""
+
+    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """Keep these marks: a row with the same token (or none yet) takes the larger `mark` and `issued`; a row with
-        another token stays as it is. Returns the rows as they stand after the commit, by sequence and offset."""
+        another token stays as it is. Returns the rows as they stand after the commit, by sequence and offset.
 
-    async def renew(self, old: Mark, new: Mark) -> Mark:
+        Raises RingChanged, and keeps nothing, unless the ring record has the number `ring`.
+        """
+
+    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
         """Replace `old` by `new` if the row still has old's token and its mark is not above old's; commit. Returns the
-        row as it stands after."""
+        row as it stands after. Raises RingChanged as `reserve` does."""
 
     def forget_connections(self) -> None:
         """Use new connections from now on; something was wrong on those there are."""

@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from app.databases.protocol import Draw, Drawn, Look, Mark, Position, Table
+from app.databases.protocol import Draw, Drawn, Look, Mark, Position, RingRecord, RingState, Table
 from app.errors import (
     ColumnExhausted,
+    RingChanged,
     SequenceMissing,
     TicketDatabaseBusy,
     TicketDatabaseError,
@@ -31,8 +32,8 @@ EMBEDDED_FILES = ("odd.sqlite3", "even.sqlite3")
 """The embedded pair, in offset order, under TICKETS_DATA_DIR."""
 
 LAYOUT_VERSION = 1
-LARGEST_BLOCK = 32_767
-"""As large as a pair of MySQL servers gives."""
+LARGEST_STEP = 65_535
+"""The most that one draw may move a position: as far as on a MySQL server."""
 
 FIRST_SEQUENCES = {
     "Tickets64": Width.BIGINT,
@@ -54,6 +55,13 @@ CREATE TABLE IF NOT EXISTS _high_water (
     sequence TEXT NOT NULL, offset_of INTEGER NOT NULL, increment_of INTEGER NOT NULL, mark INTEGER NOT NULL,
     issued INTEGER NOT NULL, token TEXT NOT NULL, PRIMARY KEY (sequence, offset_of, increment_of));
 """
+_RING_SCHEMA = """
+CREATE TABLE IF NOT EXISTS _ring (
+    id INTEGER PRIMARY KEY CHECK (id = 1), number INTEGER NOT NULL, increment_of INTEGER NOT NULL,
+    since INTEGER NOT NULL, offsets TEXT NOT NULL, own_offset INTEGER NOT NULL, state TEXT NOT NULL)
+"""
+_RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
+_MARKS = "SELECT sequence, offset_of, increment_of, mark, issued, token FROM _high_water"
 
 
 class SQLiteDatabase:
@@ -63,7 +71,6 @@ class SQLiteDatabase:
         self.name = path.name
         self.offset = offset
         self.increment = increment
-        self.largest_block = LARGEST_BLOCK
         self._path = path
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
@@ -74,6 +81,11 @@ class SQLiteDatabase:
 
     def __repr__(self) -> str:
         return f"<SQLiteDatabase {self.name} offset {self.offset}>"
+
+    @property
+    def largest_block(self) -> int:
+        """See TicketDatabase.largest_block."""
+        return LARGEST_STEP // self.increment
 
     @property
     def connections(self) -> int:
@@ -157,11 +169,10 @@ class SQLiteDatabase:
                     connection.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row)
                 connection.execute(f"PRAGMA user_version = {LAYOUT_VERSION}")
                 connection.execute("COMMIT")
-            found = connection.execute("SELECT offset, increment FROM _database").fetchone()
-            if found != (self.offset, self.increment):
-                raise TicketDatabaseMisconfigured(
-                    f"was made for offset {found[0]} of increment {found[1]}, wanted {self.offset} of {self.increment}"
-                )
+            connection.execute(_RING_SCHEMA)
+            (made_for,) = connection.execute("SELECT offset FROM _database").fetchone()
+            if made_for != self.offset:
+                raise TicketDatabaseMisconfigured(f"was made for offset {made_for}, wanted {self.offset}")
         except BaseException:
             connection.close()
             raise
@@ -179,19 +190,22 @@ class SQLiteDatabase:
     async def look(self) -> Look:
         """See TicketDatabase.look. The incarnation is the file's own name for its life, and its inode."""
         began = time.monotonic()
-        life = await self._in_thread(self._probe)
+        life, record = await self._in_thread(self._probe)
         return Look(
             incarnation=life,
+            increment=None,
+            offset=None,
+            record=record,
             identity=f"{self._path.resolve()}",
             version=f"SQLite {sqlite3.sqlite_version}",
             now=time.time(),
             latency=time.monotonic() - began,
         )
 
-    def _probe(self, connection: sqlite3.Connection) -> str:
+    def _probe(self, connection: sqlite3.Connection) -> tuple[str, RingRecord | None]:
         connection.execute("UPDATE _database SET probed = ?", (time.time(),))
         (life,) = connection.execute("SELECT life FROM _database").fetchone()
-        return f"{life[:16]}-{self._inode}"
+        return f"{life[:16]}-{self._inode}", self._record(connection)
 
     def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
         """See TicketDatabase.draw_at_once; the file is written by a thread, and never at once."""
@@ -240,6 +254,52 @@ class SQLiteDatabase:
         if connection.execute("SELECT 1 FROM _sequences WHERE name = ?", (table.sequence,)).fetchone():
             return ColumnExhausted("holds no further id for it")
         return SequenceMissing("has no such sequence")
+
+    # --- the ring record ---------------------------------------------------------------------------------------------
+
+    def use_increment(self, increment: int) -> None:
+        """See TicketDatabase.use_increment."""
+        self.increment = increment
+
+    def _record(self, connection: sqlite3.Connection) -> RingRecord | None:
+        row = connection.execute(_RING).fetchone()
+        if row is None:
+            return None
+        number, increment, since, offsets, own, state = row
+        used = tuple(int(offset) for offset in offsets.split(",") if offset)
+        return RingRecord(number, increment, since, used, own, RingState(state))
+
+    async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
+        """See TicketDatabase.record_ring. Every position is put on the residue of the increment from now on."""
+
+        def write(connection: sqlite3.Connection) -> RingRecord:
+            found = self._record(connection)
+            if found != old:
+                return found or new
+            offsets = ",".join(map(str, new.offsets))
+            row = (new.number, new.increment, new.since, offsets, new.own, str(new.state))
+            connection.execute("INSERT OR REPLACE INTO _ring VALUES (1, ?, ?, ?, ?, ?, ?)", row)
+            connection.execute("UPDATE _database SET increment = ?", (new.increment,))
+            for name, last in connection.execute("SELECT name, last FROM _sequences").fetchall():
+                placed = last - (last - self.offset) % new.increment
+                connection.execute("UPDATE _sequences SET last = ? WHERE name = ?", (placed, name))
+            return new
+
+        return await self._in_thread(write)
+
+    async def check_ring(self, number: int) -> None:
+        """See TicketDatabase.check_ring."""
+        await self._in_thread(lambda c: self._refuse_another_ring(c, number))
+
+    async def in_use(self, seconds: float) -> list[str]:
+        """See TicketDatabase.in_use: a probe of another server."""
+
+        def probed(connection: sqlite3.Connection) -> float:
+            return float(connection.execute("SELECT probed FROM _database").fetchone()[0])
+
+        first = await self._in_thread(probed)
+        await asyncio.sleep(seconds)
+        return ["a ticket server that probes it"] if await self._in_thread(probed) != first else []
 
     # --- tables ----------------------------------------------------------------------------------------------------
 
@@ -312,13 +372,24 @@ class SQLiteDatabase:
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
         """See TicketDatabase.marks. Reading all of them costs no more than choosing."""
-        return await self._in_thread(lambda c: [Mark(*row) for row in c.execute("SELECT * FROM _high_water")])
+        increment = self.increment
+        return [mark for mark in await self.marks_of_all_rings() if mark.increment == increment]
 
-    async def reserve(self, marks: Iterable[Mark]) -> Mapping[tuple[str, int], Mark]:
+    async def marks_of_all_rings(self) -> list[Mark]:
+        """See TicketDatabase.marks_of_all_rings."""
+        return await self._in_thread(lambda c: [Mark(*row) for row in c.execute(_MARKS)])
+
+    def _refuse_another_ring(self, connection: sqlite3.Connection, ring: int) -> None:
+        record = self._record(connection)
+        if record is None or record.number != ring:
+            raise RingChanged
+
+    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
         wanted = list(marks)
 
         def write(connection: sqlite3.Connection) -> dict[tuple[str, int], Mark]:
+            self._refuse_another_ring(connection, ring)
             for m in wanted:
                 connection.execute(
                     "INSERT INTO _high_water VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -330,10 +401,11 @@ class SQLiteDatabase:
 
         return await self._in_thread(write)
 
-    async def renew(self, old: Mark, new: Mark) -> Mark:
+    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
         """See TicketDatabase.renew."""
 
         def write(connection: sqlite3.Connection) -> Mark:
+            self._refuse_another_ring(connection, ring)
             connection.execute(
                 "UPDATE _high_water SET token = ?, mark = ?, issued = MAX(issued, ?) "
                 "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
@@ -345,7 +417,7 @@ class SQLiteDatabase:
 
     def _mark(self, connection: sqlite3.Connection, key: Mark) -> Mark:
         row = connection.execute(
-            "SELECT * FROM _high_water WHERE sequence = ? AND offset_of = ? AND increment_of = ?",
+            f"{_MARKS} WHERE sequence = ? AND offset_of = ? AND increment_of = ?",
             (key.sequence, key.offset, key.increment),
         ).fetchone()
         if row is None:

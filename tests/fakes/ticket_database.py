@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from app.databases.protocol import Draw, Drawn, Look, Mark, Position, Table
+from app.databases.protocol import Draw, Drawn, Look, Mark, Position, RingRecord, Table
 from app.errors import (
     ColumnExhausted,
+    RingChanged,
     SequenceMissing,
     SequenceUnavailable,
     TicketDatabaseBusy,
@@ -85,6 +86,7 @@ class FakeState:
     tables: dict[str, FakeTable] = field(default_factory=dict)
     marks: dict[tuple[str, int, int], Mark] = field(default_factory=dict)
     changed: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    ring: RingRecord | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -141,6 +143,7 @@ class FakeServer:
         self.draws_as: tuple[int, int] | None = None
         self.deadlocks = 0
         self.loses_replies = 0
+        self.alive: list[str] = []
         self.statements = 0
         self.draws: list[tuple[str, Draw]] = []
         self._hangs = False
@@ -176,8 +179,9 @@ class FakeServer:
 
     # --- statements ------------------------------------------------------------------------------------------------
 
-    def draw(self, sequence: str, count: int) -> Draw:
-        offset, increment = self.draws_as or (self.offset, self.increment)
+    def draw(self, sequence: str, count: int, increment: int = 0) -> Draw:
+        """`increment`: what the session has been told, where it has been told any."""
+        offset, increment = self.draws_as or (self.offset, increment or self.increment)
         drawn = self.table(sequence).draw(count, offset, increment)
         self.draws.append((sequence, drawn))
         return drawn
@@ -187,7 +191,19 @@ class FakeServer:
             made = FakeTable(width, created=f"t{next(self._numbers)}", counter=start)
             self.state.tables[sequence] = made
 
-    def reserve(self, marks: Iterable[Mark]) -> dict[tuple[str, int], Mark]:
+    def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
+        if self.state.ring == old:
+            self.state.ring = new
+        assert self.state.ring is not None
+        return self.state.ring
+
+    def check_ring(self, number: int | None) -> None:
+        """None: a test writes by hand."""
+        if number is not None and (self.state.ring is None or self.state.ring.number != number):
+            raise RingChanged
+
+    def reserve(self, marks: Iterable[Mark], ring: int | None = None) -> dict[tuple[str, int], Mark]:
+        self.check_ring(ring)
         found = {}
         for mark in marks:
             key = (mark.sequence, mark.offset, mark.increment)
@@ -198,7 +214,8 @@ class FakeServer:
             found[mark.sequence, mark.offset] = row
         return found
 
-    def renew(self, old: Mark, new: Mark) -> Mark:
+    def renew(self, old: Mark, new: Mark, ring: int | None = None) -> Mark:
+        self.check_ring(ring)
         key = (old.sequence, old.offset, old.increment)
         row = self.state.marks.get(key)
         if row is None:
@@ -268,6 +285,10 @@ class FakeServer:
         self._locked.clear()
         for statement in stalled:
             statement.end(TicketDatabaseUnavailable("broke the connection off"))
+
+    def users(self) -> list[str]:
+        """Who is connected: the ticket servers that a test says are alive."""
+        return list(self.alive)
 
     def snapshot(self) -> FakeState:
         """A copy of the data directory."""
@@ -431,7 +452,16 @@ class FakeTicketDatabase:
             if self.server.misconfigured:
                 raise TicketDatabaseMisconfigured(self.server.misconfigured)
             server = self.server
-            return Look(server.incarnation, server.identity, "fake", now=server.clock(), latency=0.001)
+            return Look(
+                server.incarnation,
+                server.identity,
+                "fake",
+                now=server.clock(),
+                latency=0.001,
+                increment=server.increment,
+                offset=server.offset,
+                record=server.state.ring,
+            )
 
         look = await self._statement(found, anybody=True)
         self._incarnation = look.incarnation
@@ -440,7 +470,8 @@ class FakeTicketDatabase:
     async def draw(self, table: Table, count: int, after: int) -> Draw:
         """See TicketDatabase.draw."""
         assert 1 <= count <= self.largest_block
-        return await self._statement(lambda: self.server.draw(table.sequence, count), table=table.sequence)
+        increment = self.increment
+        return await self._statement(lambda: self.server.draw(table.sequence, count, increment), table=table.sequence)
 
     def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
         """See TicketDatabase.draw_at_once."""
@@ -458,6 +489,22 @@ class FakeTicketDatabase:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
+
+    def use_increment(self, increment: int) -> None:
+        """See TicketDatabase.use_increment."""
+        self.increment = increment
+
+    async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
+        """See TicketDatabase.record_ring."""
+        return await self._statement(lambda: self.server.record_ring(old, new), anybody=True)
+
+    async def check_ring(self, number: int) -> None:
+        """See TicketDatabase.check_ring."""
+        await self._statement(lambda: self.server.check_ring(number), writes=False)
+
+    async def in_use(self, seconds: float) -> list[str]:
+        """See TicketDatabase.in_use."""
+        return await self._statement(self.server.users, writes=False, anybody=True)
 
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
@@ -507,16 +554,25 @@ class FakeTicketDatabase:
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
         """See TicketDatabase.marks."""
-        return await self._statement(lambda: self.server.marks(changed_within), writes=False, ledger=True, anybody=True)
+        increment = self.increment
 
-    async def reserve(self, marks: Iterable[Mark]) -> Mapping[tuple[str, int], Mark]:
+        def found() -> list[Mark]:
+            return [mark for mark in self.server.marks(changed_within) if mark.increment == increment]
+
+        return await self._statement(found, writes=False, ledger=True, anybody=True)
+
+    async def marks_of_all_rings(self) -> list[Mark]:
+        """See TicketDatabase.marks_of_all_rings."""
+        return await self._statement(lambda: self.server.marks(None), writes=False, ledger=True, anybody=True)
+
+    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
         wanted = list(marks)
-        return await self._statement(lambda: self.server.reserve(wanted), ledger=True)
+        return await self._statement(lambda: self.server.reserve(wanted, ring), ledger=True)
 
-    async def renew(self, old: Mark, new: Mark) -> Mark:
+    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
         """See TicketDatabase.renew."""
-        return await self._statement(lambda: self.server.renew(old, new), ledger=True)
+        return await self._statement(lambda: self.server.renew(old, new, ring), ledger=True)
 
     def forget_connections(self) -> None:
         """See TicketDatabase.forget_connections."""

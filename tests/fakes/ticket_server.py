@@ -14,6 +14,7 @@ from app.ledger import Ledger
 from app.metrics import Metrics
 from app.overseer import Overseer
 from app.ring import Member, Ring
+from app.ring_changes import RingRecords
 from tests.fakes.ticket_database import TIMEOUT, FakeServer, FakeTicketDatabase
 
 PROBE_INTERVAL = 1.0
@@ -32,6 +33,7 @@ class FakeTicketServer:
         probe_interval: float = PROBE_INTERVAL,
         database_timeout: float = TIMEOUT,
         request_timeout: float = REQUEST_TIMEOUT,
+        increment: int | None = None,
     ) -> None:
         self.databases = databases
         self.metrics = Metrics()
@@ -50,9 +52,9 @@ class FakeTicketServer:
             self.catalog,
             attempt=database_timeout,
             timeout=request_timeout,
-            increment=databases[0].increment,
         )
-        self.health = Health(self.ring, self.ledger, self.catalog, probe_interval, clock=clock)
+        records = RingRecords(self.ring, increment)
+        self.health = Health(self.ring, records, self.ledger, self.catalog, interval=probe_interval, clock=clock)
         self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.issuer, self.metrics)
 
     def _make_lane(self, sequence: str, member: Member) -> Lane:
@@ -68,7 +70,8 @@ class FakeTicketServer:
         return self.catalog.lanes[sequence, offset]
 
     async def start(self) -> None:
-        await self.health.start()
+        self.health.start()
+        await self.health.settled()
 
     async def stop(self) -> None:
         await self.health.stop()
@@ -87,6 +90,7 @@ class Site:
     """Fake servers, and ticket servers on them in one event loop, for tests."""
 
     def __init__(self, databases: int = 2, sequences: Sequence[str] = ("photos",), *, increment: int = 0) -> None:
+        self._increment = increment or None
         step = increment or databases
         clock = asyncio.get_running_loop().time
         self.servers = [FakeServer(offset, step, sequences, clock) for offset in range(1, databases + 1)]
@@ -111,7 +115,11 @@ class Site:
             for server in self.servers
         ]
         made = FakeTicketServer(
-            clients, clock=clock, refuse_unverified=refuse_unverified, probe_interval=probe_interval
+            clients,
+            clock=clock,
+            refuse_unverified=refuse_unverified,
+            probe_interval=probe_interval,
+            increment=self._increment,
         )
         await made.start()
         self._running.append(made)

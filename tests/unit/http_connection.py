@@ -39,6 +39,7 @@ class FakeIssuer:
     """Issues odd numbers: on the ordinary way by itself, on the express way when `answer` is called."""
 
     increment = 2
+    largest_block = 10_000
     first_attempt = 0.5
 
     def __init__(self) -> None:
@@ -150,7 +151,7 @@ class Bench:
         self.issuer = FakeIssuer()
         self.metrics = Metrics()
         access = Access([SecretStr(token) for token in tokens], [])
-        self.endpoint = TicketEndpoint(echo, cast(TicketIssuer, self.issuer), access, self.metrics, 10_000)
+        self.endpoint = TicketEndpoint(echo, cast(TicketIssuer, self.issuer), access, self.metrics)
         self.orders = ExpressOrders(self.endpoint)
         self.state = ServerState()
         self.config = uvicorn.Config(

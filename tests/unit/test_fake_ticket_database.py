@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.databases.protocol import Draw, Mark, Position, Table, TicketDatabase
+from app.databases.protocol import Draw, Mark, Position, RingRecord, Table, TicketDatabase
 from app.errors import (
     ColumnExhausted,
     SequenceMissing,
@@ -24,6 +24,7 @@ TOP_OF_INT = 2**32 - 1
 async def connected(server: FakeServer) -> tuple[FakeTicketDatabase, Table]:
     database = FakeTicketDatabase(server)
     await database.look()
+    await database.record_ring(None, RingRecord(1, 2, 1, (1, 2), own=server.offset))
     return database, (await database.tables(["photos"]))["photos"]
 
 
@@ -121,10 +122,10 @@ async def test_a_bigint_goes_on_above_the_largest_ticket() -> None:
 @virtual_time
 async def test_a_reservation_takes_the_larger_mark_under_the_same_token_only() -> None:
     database, _ = await connected(FakeServer(1))
-    await database.reserve([mark(10, issued=7)])
-    await database.reserve([mark(30, issued=5)])
+    await database.reserve([mark(10, issued=7)], 1)
+    await database.reserve([mark(30, issued=5)], 1)
     assert await database.marks() == [mark(30, issued=7)]
-    refused = await database.reserve([mark(99, "other:2")])
+    refused = await database.reserve([mark(99, "other:2")], 1)
     assert refused == {("photos", 2): mark(30, issued=7)}
     assert await database.marks() == [mark(30, issued=7)]
 
@@ -132,23 +133,23 @@ async def test_a_reservation_takes_the_larger_mark_under_the_same_token_only() -
 @virtual_time
 async def test_a_renewal_needs_the_token_and_no_mark_above_the_old_one() -> None:
     database, _ = await connected(FakeServer(1))
-    await database.reserve([mark(10)])
-    assert await database.renew(mark(10, "other:1"), mark(20, "new:2")) == mark(10)
-    assert await database.renew(mark(9), mark(20, "new:2")) == mark(10)
-    assert await database.renew(mark(10), mark(20, "new:2")) == mark(20, "new:2")
-    assert await database.renew(mark(10), mark(50, "late:3")) == mark(20, "new:2")
+    await database.reserve([mark(10)], 1)
+    assert await database.renew(mark(10, "other:1"), mark(20, "new:2"), 1) == mark(10)
+    assert await database.renew(mark(9), mark(20, "new:2"), 1) == mark(10)
+    assert await database.renew(mark(10), mark(20, "new:2"), 1) == mark(20, "new:2")
+    assert await database.renew(mark(10), mark(50, "late:3"), 1) == mark(20, "new:2")
 
 
 @virtual_time
 async def test_marks_can_be_asked_for_by_when_they_changed() -> None:
     server = FakeServer(1, clock=asyncio.get_running_loop().time)
     database, _ = await connected(server)
-    await database.reserve([mark(10)])
+    await database.reserve([mark(10)], 1)
     await asyncio.sleep(10)
     assert await database.marks(5) == []
-    await database.reserve([mark(10)])  # nothing new
+    await database.reserve([mark(10)], 1)  # nothing new
     assert await database.marks(5) == []
-    await database.reserve([mark(11)])
+    await database.reserve([mark(11)], 1)
     assert await database.marks(5) == [mark(11)]
 
 
@@ -156,7 +157,7 @@ async def test_marks_can_be_asked_for_by_when_they_changed() -> None:
 async def test_a_row_that_is_gone_cannot_be_renewed() -> None:
     database, _ = await connected(FakeServer(1))
     with pytest.raises(TicketDatabaseUnavailable):
-        await database.renew(mark(1), mark(2))
+        await database.renew(mark(1), mark(2), 1)
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
@@ -251,7 +252,7 @@ async def test_read_only_reads_and_does_not_write() -> None:
     assert await database.names() == {"photos": table.created}
     assert await database.counters(["photos"]) == {"photos": (1, table.created)}
     assert await database.marks() == []
-    for statement in (database.look(), database.draw(table, 1, 0), database.reserve([mark(1)])):
+    for statement in (database.look(), database.draw(table, 1, 0), database.reserve([mark(1)], 1)):
         with pytest.raises(TicketDatabaseUnavailable, match="read-only"):
             await statement
 
@@ -261,7 +262,7 @@ async def test_a_ledger_that_fails_fails_alone() -> None:
     server = FakeServer(1)
     database, table = await connected(server)
     server.ledger_fails = True
-    for statement in (database.marks(), database.reserve([mark(1)]), database.renew(mark(1), mark(2))):
+    for statement in (database.marks(), database.reserve([mark(1)], 1), database.renew(mark(1), mark(2), 1)):
         with pytest.raises(SequenceUnavailable):
             await statement
     await database.draw(table, 1, 0)
@@ -306,7 +307,7 @@ async def test_back_to_a_snapshot_is_another_incarnation_of_the_same_server() ->
     await database.draw(table, 1, 0)
     copy = server.snapshot()
     await database.draw(table, 8, 0)
-    await database.reserve([mark(10)])
+    await database.reserve([mark(10)], 1)
     server.restore(copy)
     after = await database.look()
     assert after.incarnation != before.incarnation
@@ -339,7 +340,7 @@ async def test_truncated_keeps_created_and_remade_does_not() -> None:
 async def test_an_empty_one_in_its_place_is_another_server_without_tables() -> None:
     server = FakeServer(1)
     database, _ = await connected(server)
-    await database.reserve([mark(1)])
+    await database.reserve([mark(1)], 1)
     before = await database.look()
     server.replace_by_empty()
     after = await database.look()
@@ -355,7 +356,7 @@ async def test_two_ticket_servers_share_one_fake_server() -> None:
     one, table = await connected(server)
     other, _ = await connected(server)
     assert [(await one.draw(table, 1, 0)).first, (await other.draw(table, 1, 0)).first] == [1, 3]
-    await one.reserve([mark(5)])
+    await one.reserve([mark(5)], 1)
     assert await other.marks() == [mark(5)]
 
 

@@ -50,7 +50,7 @@ class Keeper:
         lane.token = f"life:{self.opened}"
         lane.mark = lane.reserve_at = self.step
 
-    async def reserve(self, lane: Lane, last: int) -> None:
+    async def reserve(self, lane: Lane, last: int, *, protected: bool) -> None:
         self.reserved.append(last)
         await asyncio.sleep(0)
         if self.fails_with is not None:

@@ -60,7 +60,7 @@ async def test_steps_grow_while_they_go_by_quickly_and_shrink_when_they_last() -
         grown = lane.step
         await asyncio.sleep(100)
         for _ in range(2):
-            await server.ledger.reserve(lane, lane.fence.highest)
+            await server.ledger.reserve(lane, lane.fence.highest, protected=True)
         assert lane.step <= grown
 
 
@@ -93,7 +93,7 @@ async def test_a_late_reservation_is_refused_and_what_was_drawn_is_dropped() -> 
         row = mark_about(site, 1, on=2)
         site.servers[1].renew(row, replace(row, token="another-life:1", mark=row.mark + 5000))
         with pytest.raises(MarkRefused):
-            await late.ledger.reserve(lane, lane.mark + 2)
+            await late.ledger.reserve(lane, lane.mark + 2, protected=True)
         kept = mark_about(site, 1, on=2)
         assert kept.token == "another-life:1"
         assert kept.mark == row.mark + 5000

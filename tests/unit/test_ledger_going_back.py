@@ -1,13 +1,13 @@
 """The ledger: everything skipped where a database may have gone back."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from app.databases.protocol import Mark
-from app.errors import TicketDatabaseBusy, TicketDatabaseHung
+from app.errors import TicketDatabaseBusy
 from app.ledger import life_of
 from tests.fakes.ticket_database import FakeServer, FakeState
 from tests.fakes.ticket_server import Site
@@ -169,11 +169,14 @@ async def test_marks_that_were_read_hold_though_their_database_fails_a_moment_la
         before = await take(busy, 20)
         keeper = late.databases[0]
 
-        async def down_already(_: Iterable[str]) -> dict[str, tuple[int, str]]:
-            site.servers[0].down = True
-            raise TicketDatabaseHung("did not answer in time")
+        read = keeper.marks
 
-        monkeypatch.setattr(keeper, "counters", down_already)
+        async def down_then(changed_within: float | None = None) -> list[Mark]:
+            marks = await read(changed_within)
+            site.servers[0].down = True
+            return marks
+
+        monkeypatch.setattr(keeper, "marks", down_then)
         site.servers[1].restore(copy)
         late.ring.members[1].wake.set()  # before it reads the marks of the other one with a probe
         await asyncio.sleep(0.3)
@@ -206,10 +209,10 @@ class Meddling(FakeServer):
         self.meddle: list[Mark] = []
         self.refused = 0
 
-    def renew(self, old: Mark, new: Mark) -> Mark:
+    def renew(self, old: Mark, new: Mark, ring: int | None = None) -> Mark:
         while self.meddle:
             self.reserve([self.meddle.pop()])
-        row = super().renew(old, new)
+        row = super().renew(old, new, ring)
         self.refused += row.token != new.token
         return row
 
@@ -243,9 +246,9 @@ async def test_who_reserves_again_and_again_ends_the_attempt_not_the_protection(
         row = mark_about(site, 1, on=2)
         meddling.meddle = [replace(row, mark=row.mark + step) for step in range(40_000, 0, -1000)]
 
-        def one_at_a_time(old: Mark, new: Mark) -> Mark:
+        def one_at_a_time(old: Mark, new: Mark, ring: int | None = None) -> Mark:
             meddling.reserve([meddling.meddle.pop()] if meddling.meddle else [])
-            return FakeServer.renew(meddling, old, new)
+            return FakeServer.renew(meddling, old, new, ring)
 
         meddling.renew = one_at_a_time  # type: ignore[method-assign]
         lane.must_rise = True

@@ -90,12 +90,12 @@ def facts(**changed: Any) -> ServerFacts:
 async def test_a_server_that_is_not_what_it_should_be(query: str, changed: dict[str, Any], says: str) -> None:
     connection = MySQLConnection(DatabaseURL.parse(f"mysql://u@h/d{query}"), 2, 1, None)
     with pytest.raises(TicketDatabaseMisconfigured, match=says):
-        connection._hold(facts(**changed))
+        connection.check_facts(facts(**changed))
 
 
 async def test_a_server_that_is_as_it_should_be() -> None:
-    MySQLConnection(DatabaseURL.parse("mysql://u@h/d"), 2, 1, None)._hold(facts())
-    MySQLConnection(DatabaseURL.parse("mysql://u@h/d?ssl-mode=REQUIRED"), 2, 1, None)._hold(facts(tls=True))
+    MySQLConnection(DatabaseURL.parse("mysql://u@h/d"), 2, 1, None).check_facts(facts())
+    MySQLConnection(DatabaseURL.parse("mysql://u@h/d?ssl-mode=REQUIRED"), 2, 1, None).check_facts(facts(tls=True))
 
 
 async def test_a_password_goes_out_in_utf8() -> None:

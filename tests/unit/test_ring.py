@@ -18,7 +18,7 @@ class FakeLane:
 
 
 def look(incarnation: str = "one") -> Look:
-    return Look(incarnation, "identity", "version", 0.0, 0.001)
+    return Look(incarnation, "identity", "version", 0.0, 0.001, increment=2, offset=1, record=None)
 
 
 class Clock:

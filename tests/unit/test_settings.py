@@ -50,7 +50,7 @@ def error_of(environment: dict[str, str], flags: dict[str, Flag] | None = None) 
 def test_nothing_set_is_the_embedded_pair_with_the_defaults() -> None:
     settings = load({})
     assert settings.embedded
-    assert settings.effective_increment == 2
+    assert settings.presumed_increment == 2
     assert (settings.host, settings.port, str(settings.data_dir)) == ("127.0.0.1", 8000, "ticket-data")
     seconds = (settings.request_timeout, settings.database_timeout, settings.probe_interval, settings.drain_seconds)
     assert seconds == (2.0, 0.5, 1.0, 5.0)
@@ -75,7 +75,7 @@ def test_databases_from_the_variable_a_file_and_a_flag(tmp_path: Path) -> None:
         assert [url.name for url in settings.urls] == ["db1:3306", "db2:3307"]
         assert [url.password for url in settings.urls] == [SECRET, SECRET]
         assert [url.ssl_mode for url in settings.urls] == [SslMode.PREFERRED, SslMode.REQUIRED]
-        assert settings.effective_increment == 2
+        assert settings.presumed_increment == 2
 
 
 def test_the_password_is_for_urls_without_one_and_keeps_its_spaces(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_refuse_wants_somebody_to_ask() -> None:
 
 def test_the_increment_leaves_room_to_grow_and_none_to_shrink() -> None:
     three = " ".join(f"mysql://u@db{n}/d" for n in (1, 2, 3))
-    assert load({"TICKETS_DATABASES": three}).effective_increment == 3
-    assert load({"TICKETS_DATABASES": three, "TICKETS_INCREMENT": "8"}).effective_increment == 8
+    assert load({"TICKETS_DATABASES": three}).presumed_increment == 3
+    assert load({"TICKETS_DATABASES": three, "TICKETS_INCREMENT": "8"}).presumed_increment == 8
     assert error_of({"TICKETS_DATABASES": three, "TICKETS_INCREMENT": "2"}).startswith("TICKETS_INCREMENT: '2'")
 
 

@@ -28,6 +28,7 @@ class FakeIssuer:
     """Issues odd numbers in order; or fails as it is told."""
 
     increment = 2
+    largest_block = 10_000
     first_attempt = 0.5
 
     def __init__(self) -> None:
@@ -51,7 +52,7 @@ class Endpoint:
         self.metrics = Metrics()
         self.passed_on: list[str] = []
         access = Access([SecretStr(token) for token in tokens], [])
-        self.app = TicketEndpoint(self._rest, cast(TicketIssuer, self.issuer), access, self.metrics, 10_000)
+        self.app = TicketEndpoint(self._rest, cast(TicketIssuer, self.issuer), access, self.metrics)
 
     async def _rest(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.passed_on.append(scope["path"])
