@@ -63,7 +63,7 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
             200: described.answers(
                 described.Sequences,
                 "The sequences, by name.",
-                {"sequences": [described.SEQUENCE_EXAMPLE], "next": None, "total": 1},
+                {"sequences": [described.SEQUENCE_EXAMPLE], "next": "photos", "total": 2},
                 headers=described.LINK,
             ),
             **problems(401, 422),
