@@ -114,9 +114,11 @@ class Sequence(BaseModel):
 
 
 class Sequences(BaseModel):
-    """Every sequence, by name."""
+    """Sequences, by name: all of them, or a page."""
 
     sequences: list[Sequence]
+    next: Annotated[Name | None, Field(description="the name to go on after; null where none follow")]
+    total: Annotated[int, Field(ge=0, description="how many there are on all pages")]
 
 
 class Bumped(BaseModel):
@@ -201,9 +203,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return found
 
 
-def answers(model: type[BaseModel], description: str, example: Example) -> dict[str, Any]:
+def answers(
+    model: type[BaseModel], description: str, example: Example, *, headers: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """An answer in JSON."""
-    return {"description": description, "content": {JSON: {"schema": _reference(model), **_example(example)}}}
+    content = {JSON: {"schema": _reference(model), **_example(example)}}
+    return {"description": description, "content": content, **({"headers": headers} if headers else {})}
 
 
 def text_answer(description: str, media_type: str = "text/plain", example: str | None = None) -> dict[str, Any]:
@@ -232,6 +237,7 @@ SEQUENCE_EXAMPLE: Example = {
     "databases": _ON_DATABASES,
 }  # fmt: skip
 BUMPED_EXAMPLE: Example = {"sequence": "photos", "above": 5, "above_str": "5", "databases": _ON_DATABASES}
+LINK = {"Link": _header('the next page, as `</sequence?after=photos>; rel="next"`; without it this is the last one')}
 HEALTH_EXAMPLE: Example = {
     "status": "pass",
     "version": "1.0.0",
@@ -242,7 +248,7 @@ HEALTH_EXAMPLE: Example = {
     "warnings": [],
 }  # fmt: skip
 
-# --- tickets and blocks --------------------------------------------------------------------------------------------
+# --- parameters ----------------------------------------------------------------------------------------------------
 
 SEQUENCE_PARAMETER = {
     "name": "sequence",
@@ -252,8 +258,6 @@ SEQUENCE_PARAMETER = {
     "schema": {"type": "string", "pattern": f"^{NAME_PATTERN}$"},
     "example": "photos",
 }
-_NO_STORE = {"Cache-Control": _header("`no-store`: a cached ticket would be a duplicate")}
-_DRAWS = "No ticket is ever handed out twice; there may be gaps. `HEAD` draws nothing and is answered with 405."
 
 
 def _number_parameter(name: str, largest: int, description: str, *, required: bool, example: int) -> dict[str, Any]:
@@ -265,6 +269,44 @@ def _number_parameter(name: str, largest: int, description: str, *, required: bo
         "schema": {"type": "integer", "minimum": 1, "maximum": largest},
         "example": example,
     }
+
+
+def _text_parameter(name: str, description: str, example: str, pattern: str | None = None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "description": description,
+        "schema": {"type": "string", **({} if pattern is None else {"pattern": f"^{pattern}$"})},
+        "example": example,
+    }
+
+
+def list_parameters(largest_page: int, search_pattern: str) -> list[dict[str, Any]]:
+    """The parameters of GET /sequence."""
+    return [
+        _number_parameter(
+            "limit", largest_page, f"how many at the most, {largest_page} if not given", required=False, example=10
+        ),
+        _text_parameter("after", "only those behind this name, which need not be there", "albums", NAME_PATTERN),
+        _text_parameter("search", "only those whose name holds this, whatever the case", "photo", search_pattern),
+    ]
+
+
+def page_parameters(largest_number: int) -> list[dict[str, Any]]:
+    """The parameters of the status page."""
+    return [
+        _text_parameter("search", "only the sequences whose name holds this, whatever the case", "photo"),
+        _number_parameter(
+            "page", largest_number, "which page of them, the last where there are fewer", required=False, example=1
+        ),
+    ]
+
+
+# --- tickets and blocks --------------------------------------------------------------------------------------------
+
+_NO_STORE = {"Cache-Control": _header("`no-store`: a cached ticket would be a duplicate")}
+_DRAWS = "No ticket is ever handed out twice; there may be gaps. `HEAD` draws nothing and is answered with 405."
 
 
 def _ticket_operation(method: str, largest: int) -> dict[str, Any]:

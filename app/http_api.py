@@ -12,6 +12,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import api_description as described
+from app import sequence_list
 from app.access import Access, short_name
 from app.api_description import OPEN_PATHS, Bump, NewSequence, problems
 from app.docs_page import render as render_docs
@@ -21,9 +22,10 @@ from app.log import event
 from app.overseer import Overseer
 from app.pages import Page
 from app.problems import Problem, method_not_allowed, problem_of, send_problem
+from app.sequence_list import LARGEST_PAGE, SEARCH_PATTERN, text_in
 from app.sequences import Width, validated
-from app.status_page import StatusPage
-from app.ticket_endpoint import LARGEST_COUNT
+from app.status_page import LARGEST_NUMBER, StatusPage
+from app.ticket_endpoint import LARGEST_COUNT, number_in
 from app.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -57,16 +59,22 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
     @api.get(
         "/sequence",
         summary="List the sequences",
+        description="By name, a page at a time: where more follow, `next` is the name to give as `after`, and the "
+        "`Link` header has the address; `total` counts all that fit.",
         responses={
             200: described.answers(
-                described.Sequences, "Every sequence, by name.", {"sequences": [described.SEQUENCE_EXAMPLE]}
+                described.Sequences,
+                "The sequences, by name.",
+                {"sequences": [described.SEQUENCE_EXAMPLE], "next": "photos", "total": 2},
+                headers=described.LINK,
             ),
-            **problems(401),
+            **problems(401, 422),
         },
+        openapi_extra={"parameters": described.list_parameters(LARGEST_PAGE, SEARCH_PATTERN)},
         **tags,
     )
-    async def list_sequences() -> dict[str, Any]:
-        return {"sequences": await overseer.sequences()}
+    async def list_sequences(request: Request) -> Response:
+        return await sequence_list.answer(overseer, request.scope["query_string"])
 
     @api.head("/sequence/{sequence}", include_in_schema=False)
     @api.get(
@@ -151,6 +159,7 @@ def _add_operation(api: FastAPI, overseer: Overseer) -> None:
         **tags,
     )
     async def healthz() -> Response:
+        await overseer.look_over()
         if overseer.ready:
             return JSONResponse(overseer.health(), headers=FRESH)
         return JSONResponse(overseer.health(), 503, FRESH | {"retry-after": "1"})
@@ -164,7 +173,7 @@ def _add_operation(api: FastAPI, overseer: Overseer) -> None:
         response_class=Response,
     )
     async def metrics() -> Response:
-        return Response(overseer.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
+        return Response(await overseer.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
 
 
 def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: TicketIssuer) -> None:
@@ -173,10 +182,17 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: Ti
 
     @api.head("/", include_in_schema=False)
     @api.get(
-        "/", summary="The status page", responses={200: page, **problems(401)}, **tags, response_class=HTMLResponse
+        "/",
+        summary="The status page",
+        responses={200: page, **problems(401, 422)},
+        openapi_extra={"parameters": described.page_parameters(LARGEST_NUMBER)},
+        **tags,
+        response_class=HTMLResponse,
     )
-    async def status() -> Response:
-        return _page(await status_page.render())
+    async def status(request: Request) -> Response:
+        query = request.scope["query_string"]
+        search, number = text_in(query, "search"), number_in(query, "page", LARGEST_NUMBER)
+        return _page(await status_page.render(search or "", number or 1))
 
     @api.head("/docs", include_in_schema=False)
     @api.get("/docs", summary="This, for people", responses={200: page, **problems(401)}, **tags,

@@ -1,23 +1,29 @@
 """Every metric of the server, with what it means. Counting costs an addition; the text is made when it is asked for.
 
-Labels are bounded: sequences that exist, ticket databases, and the fixed words of each metric.
+Labels are bounded: so many sequences and no more (see `app.series`), ticket databases, and the fixed words of each
+metric.
 """
 
+import asyncio
+import copy
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from app.ring import Member
+from app.series import OTHER
 
+LINES_AT_ONCE = 200
+"""So many samples are written in one turn of the event loop: about a millisecond."""
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 TICKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1000.0, 10000.0)
 
 COUNTERS = {
-    "tickets_issued": "Tickets handed out, by sequence.",
+    "tickets_issued": f"Tickets handed out, by sequence; {OTHER}: by all those without series of their own.",
     "tickets_requests": "Requests for tickets and blocks, by endpoint and outcome.",
     "tickets_failovers": "Attempts on a ticket database that failed, so that the next one was asked.",
     "tickets_retries": "Draws that were tried again, by database and cause; nobody's fault.",
@@ -31,9 +37,11 @@ GAUGES = {
     "tickets_database_unprotected": "1 while no other database can keep marks for it.",
     "tickets_connections": "Open connections to the ticket database.",
     "tickets_in_flight": "Requests for tickets and blocks that are being served.",
-    "tickets_drift": "How far apart the databases' last tickets of a sequence are, in ids.",
-    "tickets_headroom": "Ids that are left, by sequence and database.",
-    "tickets_headroom_ratio": "Share of the ids that is left, by sequence and database.",
+    "tickets_sequences": "Sequences that this server knows of.",
+    "tickets_sequences_folded": f"Sequences without series of their own; together they are the sequence {OTHER}.",
+    "tickets_drift": f"How far apart the databases' last tickets of a sequence are, in ids; {OTHER}: the largest.",
+    "tickets_headroom": f"Ids that are left, by sequence and database; {OTHER}: the smallest number.",
+    "tickets_headroom_ratio": f"Share of the ids that is left, by sequence and database; {OTHER}: the smallest.",
     "tickets_ready": "1 while this server can issue tickets and is not draining.",
     "tickets_build_info": "Always 1; the version is in the label.",
 }
@@ -106,17 +114,26 @@ class Metrics:
 class Exposition:
     """Prometheus' text. `state` yields the metrics that are read off the server's state when they are asked for."""
 
-    def __init__(self, metrics: Metrics, state: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(self, metrics: Metrics, state: Callable[[], AsyncIterator[Metric]]) -> None:
         self._metrics = metrics
         self._state = state
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
+        self._one_at_a_time = asyncio.Lock()
 
-    def text(self) -> bytes:
-        return generate_latest(self._registry)
+    async def text(self) -> bytes:
+        """All of it. Made bit by bit, so that tickets are handed out meanwhile; two are not made at once."""
+        async with self._one_at_a_time:
+            written = [_text(family) for family in self._counted()]
+            async for family in self._state():
+                samples = family.samples
+                for start in range(0, len(samples) or 1, LINES_AT_ONCE):
+                    part = copy.copy(family)
+                    part.samples = samples[start : start + LINES_AT_ONCE]
+                    text = _text(part)
+                    written.append(text if start == 0 else text.split(b"\n", 2)[2])  # HELP and TYPE stand there once
+                    await asyncio.sleep(0)
+            return b"".join(written)
 
-    def collect(self) -> Iterable[Metric]:
-        """Called by the registry."""
+    def _counted(self) -> Iterable[Metric]:
         metrics = self._metrics
         yield counter("tickets_requests", ["endpoint", "outcome"], metrics.requests)
         yield counter("tickets_retries", ["database", "cause"], metrics.retries)
@@ -130,7 +147,19 @@ class Exposition:
         yield histogram(
             "tickets_statement_tickets", ["database"], {(k,): v for k, v in metrics.statement_tickets.items()}
         )
-        yield from self._state()
+
+
+class _Family(NamedTuple):
+    """A collector of one metric."""
+
+    metric: Metric
+
+    def collect(self) -> Iterable[Metric]:
+        return (self.metric,)
+
+
+def _text(metric: Metric) -> bytes:
+    return generate_latest(_Family(metric))
 
 
 def counter(name: str, labels: list[str], values: Mapping[Any, float]) -> Metric:

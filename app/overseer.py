@@ -1,12 +1,15 @@
 """What operators see and do: the health report, the sequences, making and bumping one, the metrics' state."""
 
+import asyncio
 import datetime
 import logging
-from collections.abc import Iterable
+import math
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from prometheus_client.core import Metric
 
+from app.amiss import Amiss
 from app.catalog import Catalog, Entry
 from app.errors import (
     AboveCeiling,
@@ -22,12 +25,17 @@ from app.log import event
 from app.metrics import Exposition, Metrics, counter, gauge
 from app.ring import Member, Ring, Status
 from app.sequences import Width
+from app.series import OTHER, OwnSeries
+from app.slices import SLICE, in_slices
 from app.version import VERSION
 
 log = logging.getLogger(__name__)
 
 FORCE_SHARE = 0.9
 """A bump that uses up more of the sequence wants force; a sequence used up so far is warned of."""
+
+LOOK_OVER_SECONDS = 1.0
+"""How often all sequences are looked over at the most, however often /healthz is asked for."""
 
 
 class Overseer:
@@ -39,6 +47,10 @@ class Overseer:
         self._ledger = ledger
         self._issuer = issuer
         self._exposition = Exposition(metrics, self._state_metrics)
+        self._series = OwnSeries()
+        self._amiss: list[dict[str, Any]] = []
+        self._looked_over_at = -LOOK_OVER_SECONDS
+        self._looking_over = asyncio.Lock()
         self.draining = False
 
     # --- health ----------------------------------------------------------------------------------------------------
@@ -53,8 +65,10 @@ class Overseer:
         return "this server is draining" if self.draining else "no ticket database can draw"
 
     def health(self) -> dict[str, Any]:
-        """The report of /healthz, from what the background knows."""
-        warnings = list(self._warnings())
+        """The report of /healthz, from what the background knows; about many sequences, what `look_over` found."""
+        entries = self._catalog.entries
+        amiss = self._amiss if len(entries) > SLICE else self._amiss_with(entries.values()).listed()
+        warnings = [*self._warnings(), *amiss]
         all_up = all(member.up for member in self._ring.members)
         status = "fail" if not self.ready else "pass" if all_up and not warnings else "warn"
         return {
@@ -72,14 +86,25 @@ class Overseer:
                 yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
             for reason in member.look.warnings if member.look is not None else ():
                 yield _warning(None, member, reason)
-        for entry in self._catalog.entries.values():
-            if entry.differs:
-                yield {"sequence": entry.name, "database": None, "reason": "its columns differ between the databases"}
-            for member, table in entry.tables.items():
-                for reason in table.warnings:
-                    yield _warning(entry.name, member, reason)
+
+    async def look_over(self) -> None:
+        """Find what is amiss with the sequences, for `health`. Where there are many this takes a while, so it is done
+        a slice at a time, and what was found less than a second ago will do."""
+        now = asyncio.get_running_loop().time
+        async with self._looking_over:
+            if len(self._catalog.entries) > SLICE and now() >= self._looked_over_at + LOOK_OVER_SECONDS:
+                found = Amiss()
+                async for part in in_slices(self._catalog.entries.values()):
+                    self._amiss_with(part, found)
+                self._amiss, self._looked_over_at = found.listed(), now()
+
+    def _amiss_with(self, entries: Iterable[Entry], found: Amiss | None = None) -> Amiss:
+        found = Amiss() if found is None else found
+        for entry in entries:
             for lane in entry.rotation.lanes:
-                yield from self._lane_warnings(entry, lane)
+                found.add(self._lane_warnings(entry, lane))
+            found.add_lasting(_table_warnings(entry))
+        return found
 
     def _lane_warnings(self, entry: Entry, lane: Lane) -> Iterable[dict[str, Any]]:
         if lane.state is LaneState.SUSPENDED:
@@ -101,14 +126,30 @@ class Overseer:
     def progress(self) -> Iterable[tuple[str, int, tuple[int, ...]]]:
         """For every sequence: the tickets this server has issued, and how many ids each database has used up (0 where
         that is not known)."""
-        for entry in self._catalog.entries.values():
+        for entry in list(self._catalog.entries.values()):  # whoever reads it lets others have their turn meanwhile
             lanes = entry.rotation.lanes
             used = tuple(self._last(entry, lane) // lane.member.database.increment for lane in lanes)
             yield entry.name, sum(lane.issued for lane in lanes), used
 
-    async def sequences(self) -> list[dict[str, Any]]:
-        """Every sequence, by name."""
-        return [self._describe(entry) for _, entry in sorted(self._catalog.entries.items())]
+    @property
+    def count(self) -> int:
+        """How many sequences there are."""
+        return len(self._catalog.entries)
+
+    @property
+    def issued(self) -> int:
+        """How many tickets this server has issued, of all sequences that are there."""
+        return sum(lane.issued for lane in self._catalog.lanes.values())
+
+    def names(self, search: str = "") -> list[str]:
+        """The names that hold `search`, whatever the case, in order."""
+        part = search.lower()
+        return sorted(name for name in self._catalog.entries if part in name.lower())
+
+    def described(self, names: Iterable[str]) -> list[dict[str, Any]]:
+        """These sequences, from what the background knows; without those that are gone."""
+        entries = self._catalog.entries
+        return [self._describe(entries[name]) for name in names if name in entries]
 
     async def sequence(self, name: str) -> dict[str, Any]:
         """One sequence, as its databases have it now. Raises UnknownSequence."""
@@ -195,11 +236,11 @@ class Overseer:
 
     # --- metrics ---------------------------------------------------------------------------------------------------
 
-    def metrics_text(self) -> bytes:
+    async def metrics_text(self) -> bytes:
         """Prometheus' text."""
-        return self._exposition.text()
+        return await self._exposition.text()
 
-    def _state_metrics(self) -> Iterable[Metric]:
+    async def _state_metrics(self) -> AsyncIterator[Metric]:
         members = self._ring.members
         keys = {member: (member.name, str(member.database.offset)) for member in members}
         yield gauge("tickets_build_info", ["version"], {(VERSION,): 1})
@@ -212,26 +253,46 @@ class Overseer:
         yield gauge("tickets_connections", ["database"], {(m.name,): m.database.connections for m in members})
         yield counter("tickets_failovers", ["database"], {(m.name,): m.failovers for m in members})
         yield counter("tickets_quarantines", ["database"], {(m.name,): m.quarantines for m in members})
-        yield from self._sequence_metrics()
+        async for family in self._sequence_metrics():
+            yield family
 
-    def _sequence_metrics(self) -> Iterable[Metric]:
-        issued: dict[tuple[str, ...], int] = {}
+    async def _sequence_metrics(self) -> AsyncIterator[Metric]:
+        entries: list[Entry] = []
+        issued: dict[str, int] = {}
+        async for part in in_slices(self._catalog.entries.values()):
+            entries += part
+            issued.update((entry.name, sum(lane.issued for lane in entry.rotation.lanes)) for entry in part)
+        own, other = await self._series.choose(issued)
         drift: dict[tuple[str, ...], float] = {}
         headroom: dict[tuple[str, ...], float] = {}
         ratio: dict[tuple[str, ...], float] = {}
-        for entry in self._catalog.entries.values():
-            issued[entry.name,] = sum(lane.issued for lane in entry.rotation.lanes)
-            lasts = [self._last(entry, lane) for lane in entry.rotation.lanes if lane.member in entry.tables]
-            drift[entry.name,] = max(lasts, default=0) - min(lasts, default=0)
-            for lane in entry.rotation.lanes:
-                if lane.member in entry.tables:
-                    left = max(0, entry.ceiling - self._last(entry, lane))
-                    headroom[entry.name, lane.member.name] = left // lane.member.database.increment
-                    ratio[entry.name, lane.member.name] = left / entry.ceiling
-        yield counter("tickets_issued", ["sequence"], issued)
+        async for part in in_slices(entries):
+            for entry in part:
+                label = entry.name if entry.name in own else OTHER
+                on = [lane for lane in entry.rotation.lanes if lane.member in entry.tables]
+                lasts = [self._last(entry, lane) for lane in on]
+                drift[label,] = max(drift.get((label,), 0), max(lasts, default=0) - min(lasts, default=0))
+                for lane, last in zip(on, lasts, strict=True):
+                    key, left = (label, lane.member.name), max(0, entry.ceiling - last)
+                    headroom[key] = min(headroom.get(key, math.inf), left // lane.member.database.increment)
+                    ratio[key] = min(ratio.get(key, 1.0), left / entry.ceiling)
+        counts = {(name,): issued[name] for name in own}
+        if other is not None:
+            counts[OTHER,] = other
+        yield counter("tickets_issued", ["sequence"], counts)
         yield gauge("tickets_drift", ["sequence"], drift)
         yield gauge("tickets_headroom", ["sequence", "database"], headroom)
         yield gauge("tickets_headroom_ratio", ["sequence", "database"], ratio)
+        yield gauge("tickets_sequences", [], {(): len(issued)})
+        yield gauge("tickets_sequences_folded", [], {(): len(issued) - len(own)})
+
+
+def _table_warnings(entry: Entry) -> Iterable[dict[str, Any]]:
+    if entry.differs:
+        yield {"sequence": entry.name, "database": None, "reason": "its columns differ between the databases"}
+    for member, table in entry.tables.items():
+        for reason in table.warnings:
+            yield _warning(entry.name, member, reason)
 
 
 def _database(member: Member) -> dict[str, Any]:

@@ -39,8 +39,9 @@ class Page:
 _STYLE = asset("page.css")
 
 
-def page(title: str, body: str, script: Asset, *, head: str = "") -> Page:
-    """A whole page around `body`. `title` is escaped here, `body` and `head` by whoever made them."""
+def page(title: str, body: str, script: Asset, *, head: str = "", forms: str = "'none'") -> Page:
+    """A whole page around `body`. `title` is escaped here, `body` and `head` by whoever made them. `forms`: where they
+    may go, in the words of a content security policy."""
     html = (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -49,7 +50,7 @@ def page(title: str, body: str, script: Asset, *, head: str = "") -> Page:
     )
     policy = (
         f"default-src 'none'; style-src {_STYLE.hash}; script-src {script.hash}; connect-src 'self'; img-src data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"base-uri 'none'; form-action {forms}; frame-ancestors 'none'"
     )
     headers = {
         "content-security-policy": policy,

@@ -1,5 +1,6 @@
 """The status page: what an operator looks at first. All of it is made here; a few lines of script fetch it again."""
 
+import asyncio
 import datetime
 import math
 import os
@@ -7,15 +8,21 @@ import socket
 import time
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from app.metrics import Metrics
 from app.overseer import Overseer
 from app.pages import Page, asset, escape, page
 from app.rates import SAMPLE_SECONDS, SAMPLES, Rate, Rates
+from app.slices import in_slices
 from app.version import VERSION
 
-SHOWN = 200
-"""So many sequences at the most, the busiest first."""
+SHOWN = 100
+"""So many sequences are on one page."""
+ROWS_AT_ONCE = 10
+"""So many of them are written in one turn of the event loop: about a millisecond."""
+LARGEST_NUMBER = 999_999
+"""Of a page."""
 _SCRIPT = asset("status.js")
 _NO_SCRIPT = '<noscript><meta http-equiv="refresh" content="5"></noscript>\n'
 _MINUTES = round(SAMPLE_SECONDS * (SAMPLES - 1) / 60)
@@ -33,25 +40,37 @@ class StatusPage:
         self._server = f"{socket.gethostname()}:{port}"
         self._started = time.time()
 
-    async def render(self) -> Page:
-        """The page as of now."""
+    async def render(self, search: str = "", number: int = 1) -> Page:
+        """The page as of now, with the sequences that hold `search`: so many to a page, and this page of them."""
         now = time.time()
+        await self._overseer.look_over()
         health = self._overseer.health()
         headline = self._headline(health)
-        sequences = await self._overseer.sequences()
+        names = self._in_order(search)
+        await asyncio.sleep(0)
         body = "\n".join(
             [
                 self._header(health, headline, now),
-                '<main id="live">',
-                self._summary(sequences),
+                '<main><div id="live">',
+                self._summary(),
                 _warnings(health["warnings"]),
                 _databases(health["databases"], now),
-                self._sequences(sequences, now),
-                "</main>",
+                f"</div><section><h2>Sequences</h2>{_search_box(search)}",
+                f'<div id="sequences">{await self._sequences(names, search, number, now)}</div>',
+                "</section></main>",
                 self._footer(now),
             ]
         )
-        return page(f"{headline} · {self._server}", body, _SCRIPT, head=_NO_SCRIPT)
+        return page(f"{headline} · {self._server}", body, _SCRIPT, head=_NO_SCRIPT, forms="'self'")
+
+    def _in_order(self, search: str) -> list[str]:
+        """By name; where one page does not hold them, those in use first, the fastest at the top."""
+        names = self._overseer.names(search)
+        if len(names) <= SHOWN:
+            return names
+        rest = dict.fromkeys(names)
+        first = [name for name in self._rates.busiest if rest.pop(name, name) is None]
+        return [*first, *rest]
 
     def _headline(self, health: dict[str, Any]) -> str:
         if self._overseer.draining:
@@ -78,19 +97,18 @@ class StatusPage:
             '<a href="/sequence">sequences</a></nav></footer>'
         )
 
-    def _summary(self, sequences: Sequence[dict[str, Any]]) -> str:
+    def _summary(self) -> str:
         total = self._rates.total()
         outcomes: dict[str, int] = {}
         for (_, outcome), count in self._metrics.requests.items():
             outcomes[outcome] = outcomes.get(outcome, 0) + count
-        issued = sum(count for _, count, _ in self._overseer.progress())
         failed = sum(outcomes.get(each, 0) for each in ("unavailable", "timeout", "error"))
         facts = [
-            ("tickets issued", _number(issued)),
+            ("tickets issued", _number(self._overseer.issued)),
             ("requests answered", _number(outcomes.get("ok", 0))),
             ("failed", _number(failed), "bad" if failed else ""),
             ("in flight", _number(self._metrics.in_flight)),
-            ("sequences", _number(len(sequences))),
+            ("sequences", _number(self._overseer.count)),
         ]
         return (
             '<section class="summary" aria-label="This server">'
@@ -103,21 +121,51 @@ class StatusPage:
             + "</dl></section>"
         )
 
-    def _sequences(self, sequences: Sequence[dict[str, Any]], now: float) -> str:
-        if not sequences:
-            return '<section><h2>Sequences</h2><p class="soft">There are none that this server knows of.</p></section>'
-        rated = [(each, self._rates.of(each["sequence"])) for each in sequences]
-        note = ""
-        if len(rated) > SHOWN:
-            rated = sorted(rated, key=lambda pair: -pair[1].now)[:SHOWN]
-            note = f' <span class="soft">the busiest {SHOWN} of {_number(len(sequences))}</span>'
-        rows = "".join(_sequence(each, rate, now) for each, rate in rated)
+    async def _sequences(self, names: Sequence[str], search: str, number: int, now: float) -> str:
+        if not names:
+            said = (
+                f"None has “{escape(search)}” in its name." if search else "There are none that this server knows of."
+            )
+            return f'<p class="soft">{said}</p>'
+        pages = math.ceil(len(names) / SHOWN)
+        number = min(number, pages)
+        rows: list[str] = []
+        async for part in in_slices(names[(number - 1) * SHOWN : number * SHOWN], ROWS_AT_ONCE):
+            rows += [_sequence(each, self._rates.of(each["sequence"]), now) for each in self._overseer.described(part)]
         return (
-            f"<section><h2>Sequences{note}</h2>"
             '<table class="sequences"><thead><tr><th>Name</th><th class="n">Rate here</th>'
             f'<th>Last {_MINUTES} min</th><th class="n">Last tickets</th><th class="n">Drift</th>'
-            f"<th>Headroom</th><th>Ends</th></tr></thead><tbody>{rows}</tbody></table></section>"
+            f"<th>Headroom</th><th>Ends</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"{_pager(len(names), search, number, pages)}"
         )
+
+
+def _search_box(search: str) -> str:
+    everything = ' <a href="/">all of them</a>' if search else ""
+    return (
+        '<form class="search" action="/" role="search"><input type="search" name="search" maxlength="64" '
+        f'aria-label="Part of a sequence\'s name" placeholder="part of a name" value="{escape(search)}">'
+        f"<button>Find</button>{everything}</form>"
+    )
+
+
+def _pager(count: int, search: str, number: int, pages: int) -> str:
+    """Which of them are shown, and the way to the others; nothing where all are."""
+    if pages == 1:
+        return ""
+
+    def link(to: int, text: str, rel: str) -> str:
+        if not 1 <= to <= pages:
+            return f'<span class="none">{text}</span>'
+        query = urlencode({**({"search": search} if search else {}), "page": to})
+        return f'<a rel="{rel}" href="/?{escape(query)}">{text}</a>'
+
+    first = (number - 1) * SHOWN + 1
+    return (
+        f'<nav class="pages" aria-label="Pages">{link(number - 1, "previous", "prev")}'
+        f"<span>{_number(first)} to {_number(min(count, number * SHOWN))} of {_number(count)}, "
+        f"those in use first</span>{link(number + 1, 'next', 'next')}</nav>"
+    )
 
 
 def _warnings(warnings: Sequence[dict[str, Any]]) -> str:
@@ -126,10 +174,9 @@ def _warnings(warnings: Sequence[dict[str, Any]]) -> str:
     items = "".join(
         f"<li><b>{escape(' on '.join(part for part in (each['sequence'], each['database']) if part))}</b> "
         f"{escape(each['reason'])}</li>"
-        for each in warnings[:SHOWN]
+        for each in warnings
     )
-    more = f"<li>and {_number(len(warnings) - SHOWN)} more</li>" if len(warnings) > SHOWN else ""
-    return f'<section class="warnings"><h2>Warnings</h2><ul>{items}{more}</ul></section>'
+    return f'<section class="warnings"><h2>Warnings</h2><ul>{items}</ul></section>'
 
 
 def _databases(databases: Sequence[dict[str, Any]], now: float) -> str:

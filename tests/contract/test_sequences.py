@@ -205,6 +205,35 @@ def test_all_sequences_are_listed_by_name(ticket_server: TicketServer, sequence:
     assert (widths["Tickets64"], widths["Tickets32"], widths[sequence]) == (64, 32, 64)
 
 
+def test_the_list_comes_in_pages_and_can_be_searched(ticket_server: TicketServer, new_name: NewName) -> None:
+    name = new_name()
+    names = [f"{name}_{word}" for word in ("ab", "b", "ba", "c")]
+    for each in names:
+        assert ticket_server.put(f"/sequence/{each}").status == 201
+    found, target = [], f"/sequence?limit=2&search={name.upper()}_"
+    while target:
+        reply = ticket_server.get(target)
+        body = reply.json()
+        found.append([each["sequence"] for each in body["sequences"]])
+        target = reply.headers.get("link", "").partition(">")[0].lstrip("<")
+        assert body["total"] == 4
+        assert body["next"] == (found[-1][-1] if target else None)
+    assert found == [names[:2], names[2:]]
+    head = ticket_server.request("HEAD", f"/sequence?limit=2&search={name}_")
+    assert (head.status, head.body) == (200, b"")
+    assert f"after={names[1]}" in head.headers["link"]
+    everything = ticket_server.get("/sequence").json()
+    assert (everything["next"], everything["total"]) == (None, len(everything["sequences"]))
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=1001", "limit=x", "after=", "after=1", "search=a%27b", "after=a&after=b"]
+)
+def test_a_page_that_is_asked_for_wrongly_is_refused(ticket_server: TicketServer, query: str) -> None:
+    assert query.partition("=")[0] in is_problem(ticket_server.get(f"/sequence?{query}"), 422)
+    assert ticket_server.request("HEAD", f"/sequence?{query}").status == 422
+
+
 @pytest.mark.parametrize("name", ["Tickets64", "Tickets32", "photos", "accounts", "groups", "offline_tasks"])
 def test_the_first_object_types_are_there(ticket_server: TicketServer, name: str) -> None:
     assert ticket_server.ticket(name) != ticket_server.ticket(name)

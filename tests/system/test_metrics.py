@@ -22,7 +22,7 @@ DECLARED = {
     "tickets_database_unprotected": "gauge", "tickets_connections": "gauge", "tickets_in_flight": "gauge",
     "tickets_drift": "gauge", "tickets_headroom": "gauge", "tickets_headroom_ratio": "gauge", "tickets_ready": "gauge",
     "tickets_build_info": "gauge", "tickets_issue_seconds": "histogram", "tickets_statement_seconds": "histogram",
-    "tickets_statement_tickets": "histogram",
+    "tickets_statement_tickets": "histogram", "tickets_sequences": "gauge", "tickets_sequences_folded": "gauge",
 }  # fmt: skip
 LABELS = {"sequence", "database", "offset", "endpoint", "outcome", "cause", "rule", "version", "le"}
 _SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.status_page import SHOWN
 from tests.harness.browser import Browser
 from tests.harness.load import Load
 from tests.harness.pair import MySQLPair
@@ -107,6 +108,34 @@ def test_it_can_be_read_without_scripts(browser: Browser, server: TicketServer) 
         assert 'http-equiv="refresh"' in server.get("/").text
     finally:
         browser.look(1000, 800)
+
+
+def test_many_sequences_have_pages_and_a_search(browser: Browser) -> None:
+    with TicketServer(settings=PATIENT) as server:
+        server.wait_ready()
+        for number in range(SHOWN + 5):
+            assert server.put(f"/sequence/many_{number:03}").status in (200, 201)
+        total = server.get("/sequence").json()["total"]
+        browser.look(1200, 800)
+        browser.complaints.clear()
+        browser.open(f"{server.url}/")
+        assert f"1 to {SHOWN} of {total}" in browser.text(".pages")
+        browser.value("document.querySelector('.pages [rel=next]').click()")
+        wait_text(browser, ".pages", f"{SHOWN + 1} to ")
+        browser.value("document.querySelector('.search input').value = 'MANY_10'")
+        server.put("/sequence/many_109")  # it is there after the page has fetched itself again
+        wait_until(lambda: f"of {total + 1}," in browser.text(".pages"), 30, "the page to count one more", 0.2)
+        assert browser.value("document.querySelector('.search input').value") == "MANY_10"
+        browser.value("document.querySelector('.search button').click()")
+        wait_text(browser, "#sequences", "many_100")
+        assert browser.value("location.search") == "?search=MANY_10"
+        names = "[...document.querySelectorAll('[data-sequence]')].map((each) => each.dataset.sequence).join()"
+        assert browser.value(names) == "many_100,many_101,many_102,many_103,many_104,many_109"
+        browser.value("window.mark = 'the same page'")
+        server.put("/sequence/many_108")
+        wait_text(browser, "#sequences", "many_108")
+        assert browser.value("window.mark") == "the same page"
+        assert browser.complaints == []
 
 
 def test_what_is_tried_in_the_docs_is_answered(browser: Browser, server: TicketServer) -> None:

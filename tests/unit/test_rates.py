@@ -1,8 +1,12 @@
 """The rates behind the status page, on a clock of the test's own."""
 
+import asyncio
+import tracemalloc
+
 import pytest
 
 from app.rates import SAMPLES, Rate, Rates
+from app.slices import SLICE
 
 
 class World:
@@ -15,7 +19,7 @@ class World:
 
     def goes_on(self, **sequences: tuple[int, tuple[int, ...]]) -> None:
         self.sequences = sequences
-        self.rates.sample()
+        asyncio.run(self.rates.sample())
         self.now += 2
 
 
@@ -66,3 +70,62 @@ def test_a_sequence_that_is_gone_is_forgotten_and_one_that_is_new_starts_late(wo
     assert world.rates.of("photos") == Rate()
     assert world.rates.of("fresh").history == [3]
     assert min(world.rates.total().history) >= 0
+
+
+def test_of_those_that_do_not_move_no_history_is_kept(world: World) -> None:
+    still = {f"still{number}": (7, (9, 9)) for number in range(2_000)}
+    tracemalloc.start()
+    try:
+        for i in range(3):
+            world.goes_on(photos=(i, (i, i)), **still)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < len(still) * 8 * SAMPLES  # less than half of what a history each would be
+    assert world.rates.of("still1") == Rate()
+    assert world.rates.busiest == ["photos"]
+
+
+def test_one_that_begins_to_move_has_the_rate_of_one_that_was_remembered_all_along(world: World) -> None:
+    for i in range(10):
+        world.goes_on(late=(7, (9, 9)), photos=(i, (0, 0)))
+    world.goes_on(late=(27, (19, 9)), photos=(10, (0, 0)))
+    late = world.rates.of("late")
+    assert (late.now, late.history, late.used) == (2, [0] * 9 + [10], 10 / 20)
+    assert world.rates.busiest == ["late", "photos"]
+
+
+def test_one_that_has_not_moved_for_as_long_as_is_remembered_is_forgotten_and_begins_anew(world: World) -> None:
+    world.goes_on(photos=(0, (1, 1)))
+    for _ in range(SAMPLES - 1):
+        world.goes_on(photos=(5, (1, 1)))
+    assert len(world.rates.of("photos").history) == SAMPLES - 1
+    world.goes_on(photos=(5, (1, 1)))
+    assert world.rates.of("photos") == Rate()
+    world.goes_on(photos=(25, (1, 1)))
+    assert world.rates.of("photos").now == 2
+    assert world.rates.of("photos").history == [0] * (SAMPLES - 2) + [10]
+
+
+def test_a_sequence_that_only_other_servers_use_moves_too(world: World) -> None:
+    for i in range(5):
+        world.goes_on(photos=(0, (10 * i + 1, 0)))
+    assert (world.rates.of("photos").now, world.rates.of("photos").used) == (0, 5)
+    assert world.rates.busiest == ["photos"]
+
+
+def test_what_is_seen_while_a_sample_is_taken_is_of_samples_that_are_whole(world: World) -> None:
+    names = [f"s{number:04}" for number in range(3 * SLICE)]
+
+    async def look_meanwhile() -> list[set[float]]:
+        sampling = asyncio.create_task(world.rates.sample())
+        seen = []
+        while not sampling.done():
+            seen.append({rate for name in names for rate in world.rates.of(name).history})
+            await asyncio.sleep(0)
+        return seen
+
+    for i in range(SAMPLES + 5):
+        world.goes_on(**dict.fromkeys(names, (10 * i, (0, 0))))
+    world.sequences = dict.fromkeys(names, (10 * (SAMPLES + 5), (0, 0)))
+    assert asyncio.run(look_meanwhile()) == [{5.0}] * 4
