@@ -141,7 +141,7 @@ class Host:
         self.loop.iterations_left = None
         for client in self.clients:
             client.closed = True
-        self.loop.run_until_idle()  # what was about to begin finds everything closed; cancelled, it would leave warnings
+        self.loop.run_until_idle()  # what was about to begin finds everything closed
         for _ in range(3):
             for task in asyncio.all_tasks(self.loop):
                 task.cancel()
