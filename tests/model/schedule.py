@@ -31,6 +31,8 @@ STALLS = ((0.005, 0.02), (0.05, 0.3), (0.36, 0.48), (0.36, 0.48), (0.5, 0.7), (1
 """How long a ticket server stands still: also longer than a lane is patient, and less long than an attempt takes."""
 AN_HOUR = 3_600.0
 LOSSES = ("truncate", "drop", "remake")
+STEPS = 100
+"""Chosen for each schedule; some three in four of them can be taken."""
 QUIET_AFTER = 25
 """Steps that are taken at least before everything is left to quiet down, which takes long."""
 

@@ -214,6 +214,7 @@ class World:
         for host in self.running:
             host.disarm()
         patience = LISTED if self.lost_a_table else PROBED
+        held = {name: [server for server in self.servers if name in server.state.tables] for name in SEQUENCES}
         self.pass_time(patience)
         long_ago = self.clock.now - patience + 0.001
         ready = [host for host in self.running if host.well_since <= long_ago]
@@ -225,8 +226,8 @@ class World:
             return
         wanted = 2 * len(self.servers)
         for host, sequence in itertools.product(ready, ("photos", "accounts")):
-            if host.refuses and not all_well:
-                continue
+            if not all_well and (host.refuses or not set(well) & set(held[sequence])):
+                continue  # a table that is gone is made again above what the others can say of it
             before = host.answers
             for _ in range(wanted):
                 self.request(host, sequence, 1, whole=False)
