@@ -69,7 +69,8 @@ class Schedule:
             self._mend: 5,
             self._copy: 4,
             self._restore: 3,
-            self._relapse: 6,
+            self._relapse: 4,
+            self._relapse_behind_its_back: 4,
             self._replace: 2,
             self._lose_table: 1,
             self._quiet_down: 1,
@@ -289,9 +290,6 @@ class Schedule:
         """Back to a copy of a moment ago: what was drawn since then is in few ticket servers' memory yet."""
         server = self._server()
         copy = server.snapshot()
-        stalls = self._chance.random() < 0.6
-        if stalls:
-            self._stall()
         for _ in range(self._chance.randint(1, 3)):
             self._take()
         if self._chance.random() < 0.3:
@@ -299,9 +297,29 @@ class Schedule:
         if self.world.may_go_back(server):
             self.world.go_back(server, lambda: server.restore(copy))
             self._did("relapse", server.name)
-            if stalls:
-                for _ in range(self._chance.randint(1, 3)):
-                    self._take()
+
+    def _relapse_behind_its_back(self) -> None:
+        """The same, while one ticket server stands still with what it drew, and the others go on drawing."""
+        server, host, sequence = self._server(), self._host(), self._sequence()
+        if not self.world.may_go_back(server) or len(self.world.running) < 2:
+            return
+        copy = server.snapshot()
+        if self._chance.random() < 0.3:
+            host.slow.update(self.world.servers)
+        iterations, seconds = self._chance.randint(1, 25), self._seconds()
+        host.freeze_after(iterations, seconds)
+        for _ in range(self._chance.randint(2, 4)):
+            self.world.request(host, sequence, self._chance.choice([1, 3_000, 10_000]), whole=True)
+        self._did(
+            "stall", f"{host.name} after {iterations} iterations for {seconds:.3f} s, drawing {sequence}", then=0.02
+        )
+        self.world.go_back(server, lambda: server.restore(copy))
+        self._did("relapse behind its back", server.name)
+        for other in self.world.running:
+            if other is not host:
+                for _ in range(self._chance.randint(2, 6)):
+                    self.world.request(other, sequence, self._chance.choice([1, 50, 1_000]), whole=False)
+        self._did("take", f"{sequence} from the others", then=min(self._chance.random(), seconds))
 
     def _replace(self) -> None:
         server = self._server()
