@@ -21,20 +21,21 @@ class RingContradiction(TicketError):
 def newest(records: Iterable[RingRecord]) -> RingRecord:
     """The ring that the databases record: that of the highest number. Raises RingContradiction.
 
-    Two servers that each reached another database may have recorded one ring with different offsets under one number.
+    Servers that reached different databases may have recorded one ring with different offsets under one number, or have
+    counted up twice from a database that came back older than it was. The latest increment counts then.
     """
     records = list(records)
     number = max(record.number for record in records)
     latest = [record for record in records if record.number == number]
-    first = latest[0]
-    for record in latest[1:]:
-        if (record.increment, record.since) != (first.increment, first.since):
+    best = max(latest, key=lambda record: record.since)
+    for record in latest:
+        if record.increment != best.increment:
             raise RingContradiction(
-                f"the ticket databases record two rings of number {number}, with increments {first.increment} and "
-                f"{record.increment}: stop all ticket servers and run `ticketd grow`"
+                f"the ticket databases record two rings of number {number}, with increments {record.increment} and "
+                f"{best.increment}: stop all ticket servers and run `ticketd grow`"
             )
-    offsets = set(first.offsets).union(*(record.offsets for record in latest))
-    return replace(first, offsets=tuple(sorted(offsets)))
+    offsets = {offset for record in latest if record.since == best.since for offset in record.offsets}
+    return replace(best, offsets=tuple(sorted(offsets)))
 
 
 def contradiction(record: RingRecord, increment: int | None, listed: int) -> str | None:

@@ -4,7 +4,9 @@
 servers share it. `FakeTicketDatabase` is what one ticket server holds of it: its connections, its latency, its timeout.
 
 A statement goes out, is executed at one moment, and its answer comes back; all the faults act at one of these three
-points. Nothing here waits for real time: with no latency set a statement lets other tasks run twice, and no more.
+points. Once it is out it is the server's: it is executed though the client stands still, has given up or was killed,
+and its answer lies there until the client's event loop looks. So all of this is for a `VirtualLoop`. Nothing here waits
+for real time: with no latency set a statement lets other tasks run twice, and no more.
 """
 
 import asyncio
@@ -12,6 +14,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from app.databases.protocol import Draw, Drawn, Look, Mark, Position, RingRecord, Table
@@ -27,6 +30,7 @@ from app.errors import (
     TicketDatabaseUnavailable,
 )
 from app.sequences import Width, ceiling_of
+from tests.fakes.virtual_time import VirtualLoop
 
 T = TypeVar("T")
 
@@ -90,25 +94,45 @@ class FakeState:
 
 
 @dataclass(slots=True, eq=False)
-class _Stalled:
-    """A statement that the server has received and has not begun. It lives on when its client has given up."""
+class _Statement:
+    """A statement that has left its client. It lives on when the client does not: `answered` is told, if it can be."""
 
+    client: "FakeTicketDatabase"
     execute: Callable[[], object]
     table: str | None
-    done: asyncio.Future[object]
+    back: float
+    loop: VirtualLoop
+    answered: Callable[[object], object]
 
-    def end(self, error: TicketDatabaseError) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
+    def arrive(self) -> None:
+        if self._is_cut_off():
+            self.end(TicketDatabaseUnavailable("refuses connections"))
+        elif self.client.server.stands_still(self.table):
+            self.client.server.stall(self)
+        else:
+            self.run()
 
     def run(self) -> None:
+        server = self.client.server
         try:
-            result = self.execute()
+            answer = self.execute()
+            if server.loses_replies:
+                server.loses_replies -= 1
+                answer = TicketDatabaseUnavailable("broke the connection off")
         except TicketDatabaseError as error:
-            self.end(error)
-        else:
-            if not self.done.done():
-                self.done.set_result(result)
+            answer = error
+        clock = self.loop.clock
+        clock.at(clock.now + self.back, partial(self._come_back, answer))
+
+    def _come_back(self, answer: object) -> None:
+        self.end(TicketDatabaseUnavailable("refuses connections") if self._is_cut_off() else answer)
+
+    def _is_cut_off(self) -> bool:
+        return self.client.cut or self.client.server.down
+
+    def end(self, answer: object) -> None:
+        """Leave the answer, or the error that it is, where the client's event loop looks."""
+        self.loop.receive(partial(self.answered, answer))
 
 
 class FakeServer:
@@ -117,7 +141,7 @@ class FakeServer:
     `down`: refuses every connection. `read_only`: reads succeed. `ledger_fails`: the ledger's table alone cannot be
     used. `misconfigured`: what a new connection finds wrong. `draws_as`: the offset and increment that draws really
     have, whatever a look says. `deadlocks`: how many of the next statements that write fail so. `loses_replies`: how
-    many of the next statements are committed and never answered.
+    many of the next statements are committed and never answered. `life`: how often it has gone back in time.
     """
 
     _numbers = itertools.count(1)
@@ -145,10 +169,11 @@ class FakeServer:
         self.loses_replies = 0
         self.alive: list[str] = []
         self.statements = 0
-        self.draws: list[tuple[str, Draw]] = []
+        self.life = 0
+        self.draws: list[tuple[str, Draw, int]] = []
         self._hangs = False
         self._locked: set[str] = set()
-        self._stalled: list[_Stalled] = []
+        self._stalled: list[_Statement] = []
         widths = sequences if isinstance(sequences, Mapping) else dict.fromkeys(sequences, Width.BIGINT)
         for sequence, width in widths.items():
             self.make(sequence, width, 1)
@@ -174,8 +199,12 @@ class FakeServer:
         residue = self.offset % self.increment
         return any(
             name == sequence and drawn.first <= first and last <= drawn.last and drawn.first % self.increment == residue
-            for name, drawn in reversed(self.draws)
+            for name, drawn, _ in reversed(self.draws)
         )
+
+    def lives_that_drew(self, sequence: str, id_: int) -> set[int]:
+        """In which of its lives it drew this id: more than one where it has gone back in between."""
+        return {life for name, drawn, life in self.draws if name == sequence and drawn.first <= id_ <= drawn.last}
 
     # --- statements ------------------------------------------------------------------------------------------------
 
@@ -183,7 +212,7 @@ class FakeServer:
         """`increment`: what the session has been told, where it has been told any."""
         offset, increment = self.draws_as or (self.offset, increment or self.increment)
         drawn = self.table(sequence).draw(count, offset, increment)
-        self.draws.append((sequence, drawn))
+        self.draws.append((sequence, drawn, self.life))
         return drawn
 
     def make(self, sequence: str, width: Width, start: int) -> None:
@@ -271,11 +300,9 @@ class FakeServer:
     def stands_still(self, table: str | None) -> bool:
         return self._hangs or (table is not None and table in self._locked)
 
-    def stall(self, execute: Callable[[], object], table: str | None) -> asyncio.Future[object]:
+    def stall(self, statement: _Statement) -> None:
         """Keep a statement until the server goes on."""
-        statement = _Stalled(execute, table, asyncio.get_running_loop().create_future())
         self._stalled.append(statement)
-        return statement.done
 
     def restart(self) -> None:
         """Connections break, statements that had not begun are lost, the data are as they were."""
@@ -297,21 +324,25 @@ class FakeServer:
     def restore(self, snapshot: FakeState) -> None:
         """The data directory put back; tables have the CREATE_TIME that they had."""
         self.state = copy.deepcopy(snapshot)
+        self.life += 1
         self.restart()
 
     def replace_by_empty(self) -> None:
         """Another server in its place, with nothing on it."""
         self.identity = f"server-{next(self._numbers)}"
         self.state = FakeState()
+        self.life += 1
         self.restart()
 
     def truncate(self, sequence: str) -> None:
         """The counter begins again, under open connections, and CREATE_TIME stays."""
         table = self.table(sequence)
         table.counter, table.largest = 1, 0
+        self.life += 1
 
     def drop(self, sequence: str) -> None:
         self.state.tables.pop(sequence, None)
+        self.life += 1
 
     def remake(self, sequence: str) -> None:
         """Dropped and made again by somebody else, at 1."""
@@ -352,8 +383,9 @@ class FakeTicketDatabase:
     """One ticket server's side of a `FakeServer`: a `TicketDatabase`.
 
     `latency`: how long the next statement takes to the server, and its answer back. `cut`: the network between the two
-    is down. `draws_at_once`: whether the next draw can be sent at once. Draws and questions are made only under the
-    incarnation that the last look found.
+    is down. `draws_at_once`: whether the next draw can be sent at once. `connects`: whether the next statement needs a
+    connection first, and so goes out one round trip later. `on_draw` is told what was drawn, when it is. Draws and
+    questions are made only under the incarnation that the last look found.
     """
 
     def __init__(
@@ -364,6 +396,8 @@ class FakeTicketDatabase:
         largest_block: int = 32_767,
         latency: Callable[[], tuple[float, float]] = lambda: (0, 0),
         draws_at_once: Callable[[], bool] = lambda: True,
+        connects: Callable[[], bool] = lambda: False,
+        on_draw: Callable[[str, Draw], object] = lambda *_: None,
     ) -> None:
         self.server = server
         self.name = server.name
@@ -375,7 +409,8 @@ class FakeTicketDatabase:
         self._timeout = timeout
         self._latency = latency
         self._draws_at_once = draws_at_once
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connects = connects
+        self._on_draw = on_draw
         self._incarnation: str | None = None
         self._in_flight = 0
 
@@ -395,47 +430,55 @@ class FakeTicketDatabase:
         ledger: bool = False,
         anybody: bool = False,
     ) -> T:
-        server = self.server
-        there, back = self._latency()
-        loses_reply = False
+        """Its time may be over though the answer has come: the timer and the answer are seen in one iteration."""
 
         def executed() -> T:
-            nonlocal loses_reply
-            self._refuse_if_broken(writes=writes, ledger=ledger, anybody=anybody)
-            result = execute()
-            if server.loses_replies:
-                server.loses_replies -= 1
-                loses_reply = True
-            return result
+            self._refuse_if_broken(incarnation, writes=writes, ledger=ledger, anybody=anybody)
+            return execute()
 
-        server.statements += 1
         self._in_flight += 1
         try:
             async with asyncio.timeout(self._timeout):
-                await asyncio.sleep(there)
-                self._refuse_if_gone()
-                result = await server.stall(executed, table) if server.stands_still(table) else executed()
-                await asyncio.sleep(back)
+                if self._connects():
+                    await self._answer(lambda: None, None)
+                incarnation = self._incarnation
+                return await self._answer(executed, table)
         except TimeoutError as error:
-            if table is not None and not server.hangs:
-                raise SequenceUnavailable("did not answer for this sequence in time") from error
-            raise TicketDatabaseHung("did not answer in time") from error
+            raise self._hung(table) from error
         finally:
             self._in_flight -= 1
-        self._refuse_if_gone()
-        if loses_reply:
-            raise TicketDatabaseUnavailable("broke the connection off")
-        return result  # type: ignore[return-value]
 
-    def _refuse_if_gone(self) -> None:
+    async def _answer(self, execute: Callable[[], T], table: str | None) -> T:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def answered(answer: object) -> None:
+            if future.done():
+                return
+            if isinstance(answer, TicketDatabaseError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)  # type: ignore[arg-type]
+
+        self._send(execute, table, answered)
+        return await future
+
+    def _send(self, execute: Callable[[], object], table: str | None, answered: Callable[[object], object]) -> None:
         if self.closed:
             raise TicketDatabaseUnavailable("is being left")
-        if self.server.down or self.cut:
-            raise TicketDatabaseUnavailable("refuses connections")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        there, back = self._latency()
+        self.server.statements += 1
+        loop.clock.at(loop.clock.now + there, _Statement(self, execute, table, back, loop, answered).arrive)
 
-    def _refuse_if_broken(self, *, writes: bool, ledger: bool, anybody: bool) -> None:
+    def _hung(self, table: str | None) -> TicketDatabaseError:
+        if table is not None and not self.server.hangs:
+            return SequenceUnavailable("did not answer for this sequence in time")
+        return TicketDatabaseHung("did not answer in time")
+
+    def _refuse_if_broken(self, incarnation: str | None, *, writes: bool, ledger: bool, anybody: bool) -> None:
         server = self.server
-        if not anybody and server.incarnation != self._incarnation:
+        if not anybody and server.incarnation != incarnation:
             raise TicketDatabaseUnavailable("was restarted or replaced")
         if ledger and server.ledger_fails:
             raise SequenceUnavailable("has a damaged table for it")
@@ -471,23 +514,40 @@ class FakeTicketDatabase:
         """See TicketDatabase.draw."""
         assert 1 <= count <= self.largest_block
         increment = self.increment
-        return await self._statement(lambda: self.server.draw(table.sequence, count, increment), table=table.sequence)
+        return await self._statement(lambda: self._drawn(table, count, increment), table=table.sequence)
+
+    def _drawn(self, table: Table, count: int, increment: int) -> Draw:
+        """`increment`: that of the session, when the statement was sent."""
+        drawn = self.server.draw(table.sequence, count, increment)
+        self._on_draw(table.sequence, drawn)
+        return drawn
 
     def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
-        """See TicketDatabase.draw_at_once."""
-        if not self._draws_at_once():
+        """See TicketDatabase.draw_at_once. An answer that has come is taken, however late it is seen."""
+        if self.closed or not self._draws_at_once():
             return False
+        loop = asyncio.get_running_loop()
+        incarnation, increment, waits = self._incarnation, self.increment, True
 
-        async def draw() -> None:
-            try:
-                drawn: Drawn = await self.draw(table, count, after)
-            except TicketDatabaseError as error:
-                drawn = error
-            done(drawn)
+        def executed() -> Draw:
+            self._refuse_if_broken(incarnation, writes=True, ledger=False, anybody=False)
+            return self._drawn(table, count, increment)
 
-        task = asyncio.get_running_loop().create_task(draw())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        def answered(answer: object) -> None:
+            nonlocal waits
+            if waits:
+                waits = False
+                timer.cancel()
+                self._in_flight -= 1
+                if isinstance(answer, Draw):
+                    done(answer)
+                else:
+                    assert isinstance(answer, TicketDatabaseError)
+                    loop.call_soon(done, answer)
+
+        self._in_flight += 1
+        timer = loop.call_later(self._timeout, lambda: answered(self._hung(table.sequence)))
+        self._send(executed, table.sequence, answered)
         return True
 
     def use_increment(self, increment: int) -> None:

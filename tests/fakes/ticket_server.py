@@ -34,8 +34,10 @@ class FakeTicketServer:
         database_timeout: float = TIMEOUT,
         request_timeout: float = REQUEST_TIMEOUT,
         increment: int | None = None,
+        lane: Callable[[str, Member, Ring, Ledger, Metrics], Lane] = Lane,
     ) -> None:
         self.databases = databases
+        self._lane = lane
         self.metrics = Metrics()
         self.ring = Ring(databases, now=clock)
         self.ring.on_change = self._database_changed
@@ -58,7 +60,7 @@ class FakeTicketServer:
         self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.issuer, self.metrics)
 
     def _make_lane(self, sequence: str, member: Member) -> Lane:
-        return Lane(sequence, member, self.ring, self.ledger, self.metrics)
+        return self._lane(sequence, member, self.ring, self.ledger, self.metrics)
 
     def _database_changed(self, member: Member) -> None:
         if not member.up:

@@ -1,11 +1,14 @@
 """What happens in the model, and in which order: a schedule that a seed decides."""
 
 import random
+import secrets
 from collections import Counter
 from collections.abc import Callable
+from unittest import mock
 
 from tests.fakes.ticket_database import FakeServer
-from tests.model.world import SEQUENCES, Host, World
+from tests.model.host import Host
+from tests.model.world import SEQUENCES, World
 
 MOMENTS = (0.0, 0.0, 0.001, 0.002, 0.003, 0.005, 0.01, 0.05)
 FAULTS: dict[str, Callable[[FakeServer], object]] = {
@@ -24,7 +27,12 @@ FAULTS: dict[str, Callable[[FakeServer], object]] = {
     "accounts locked": lambda server: server.lock("accounts"),
     "restarted": FakeServer.restart,
 }
+STALLS = ((0.005, 0.02), (0.05, 0.3), (0.36, 0.48), (0.36, 0.48), (0.5, 0.7), (1.0, 2.5), (10.0, 10.0))
+"""How long a ticket server stands still: also longer than a lane is patient, and less long than an attempt takes."""
+AN_HOUR = 3_600.0
 LOSSES = ("truncate", "drop", "remake")
+STEPS = 100
+"""Chosen for each schedule; some three in four of them can be taken."""
 QUIET_AFTER = 25
 """Steps that are taken at least before everything is left to quiet down, which takes long."""
 
@@ -32,14 +40,14 @@ QUIET_AFTER = 25
 class Schedule:
     """Steps in a world, chosen at random. `log` is what was done."""
 
-    def __init__(self, seed: int, done: Counter[str]) -> None:
+    def __init__(self, seed: int, done: Counter[str], databases: int | None = None) -> None:
         self._chance = random.Random(seed)
         self._done = done
         self._steps_since_quiet = 0
         self.log: list[str] = []
-        self.world = World(
-            databases=self._chance.choice([2, 2, 2, 3]), ticket_servers=self._chance.choice([2, 2, 3]), seed=seed
-        )
+        either = self._chance.choice([2, 2, 2, 3])
+        self.world = World(databases or either, ticket_servers=self._chance.choice([2, 2, 3]), seed=seed)
+        self._nonces = random.Random(seed)
         steps = {
             self._take: 30,
             self._take_block: 8,
@@ -47,15 +55,22 @@ class Schedule:
             self._bump: 2,
             self._wait: 6,
             self._restart: 3,
-            self._freeze: 4,
+            self._stop: 1,
+            self._start: 4,
+            self._freeze: 2,
             self._unfreeze: 6,
+            self._stall: 14,
+            self._stall_all: 1,
+            self._night: 2,
             self._break: 9,
             self._heal: 8,
             self._cut: 2,
-            self._mend: 4,
+            self._slow: 2,
+            self._mend: 5,
             self._copy: 4,
-            self._restore: 4,
+            self._restore: 3,
             self._relapse: 4,
+            self._relapse_behind_its_back: 4,
             self._replace: 2,
             self._lose_table: 1,
             self._quiet_down: 1,
@@ -67,17 +82,19 @@ class Schedule:
     def run(self, steps: int) -> None:
         """Take so many steps, then put all right and see that all is well."""
         try:
-            self.world.pass_time(0.3)
-            for _ in range(steps):
-                (step,) = self._chance.choices(self._choices, self._weights)
-                step()
-            self._steps_since_quiet = QUIET_AFTER
-            self._put_all_right()
+            with mock.patch.object(secrets, "token_hex", lambda size: self._nonces.randbytes(size).hex()):
+                self.world.pass_time(0.3)
+                for _ in range(steps):
+                    (step,) = self._chance.choices(self._choices, self._weights)
+                    step()
+                self._steps_since_quiet = QUIET_AFTER
+                self._put_all_right()
         except BaseException as error:
             error.add_note("what was done:\n" + "\n".join(self.log))
             raise
         finally:
             self._done.update(self.world.outcomes)
+            self._done["excepted"] += self.world.record.excepted
             self.world.end()
 
     def _did(self, kind: str, what: object = "", *, then: float | None = None) -> None:
@@ -85,11 +102,15 @@ class Schedule:
         self._done[kind] += 1
         self._steps_since_quiet += 1
         self.log.append(f"{self.world.clock.now:.6f} {kind} {what}".rstrip())
-        self.world.take_note_of_health()
         self.world.pass_time(self._chance.choice(MOMENTS) if then is None else then)
 
     def _host(self) -> Host:
-        return self._chance.choice(self.world.hosts)
+        """One that runs."""
+        if not self.world.running:
+            for host in self.world.hosts:
+                host.start()
+            self._did("start", "all", then=0.0)
+        return self._chance.choice(self.world.running)
 
     def _server(self) -> FakeServer:
         return self._chance.choice(self.world.servers)
@@ -105,6 +126,12 @@ class Schedule:
         for host in hosts:
             self.world.request(host, sequence, count, whole=False)
         self._did("take", f"{count} of {sequence} from {[host.name for host in hosts]}")
+
+    def _take_from(self, host: Host) -> None:
+        sequence = self._sequence()
+        count = self._chance.choice([1, 50, 1000, 3_000, 10_000])
+        self.world.request(host, sequence, count, whole=count > 1000 or self._chance.random() < 0.5)
+        self._did("take", f"{count} of {sequence} from {host.name}")
 
     def _take_block(self) -> None:
         host, sequence, size = self._host(), self._sequence(), self._chance.choice([1, 65, 3_000, 10_000])
@@ -122,7 +149,7 @@ class Schedule:
     def _bump(self) -> None:
         host, sequence = self._host(), self._chance.choice(["photos", "accounts"])
         tables = [server.state.tables[sequence] for server in self.world.servers if sequence in server.state.tables]
-        above = max([self.world.floors.get(sequence, 0), *(table.largest for table in tables)])
+        above = max([self.world.record.floors.get(sequence, 0), *(table.largest for table in tables)])
         above += self._chance.choice([1, 9_999])
         self.world.bump(host, sequence, above)
         self._did("bump", f"{sequence} above {above} from {host.name}")
@@ -137,25 +164,92 @@ class Schedule:
         host.restart()
         self._did("restart", host.name)
 
+    def _stop(self) -> None:
+        host = self._host()
+        host.stop()
+        self._did("stop", host.name)
+
+    def _start(self) -> None:
+        host = self._chance.choice(self.world.hosts)
+        if host.stopped:
+            host.start()
+            self._did("start", host.name)
+
     def _freeze(self) -> None:
         host = self._host()
-        if not all(other.frozen for other in self.world.hosts if other is not host):
-            host.frozen = True
+        if not all(other.stopped or other.frozen for other in self.world.hosts if other is not host):
+            host.freeze()
             self._did("freeze", host.name)
 
     def _unfreeze(self) -> None:
-        host = self._host()
+        host = self._chance.choice(self.world.hosts)
         if host.frozen:
-            host.frozen = False
+            host.thaw()
             self._did("unfreeze", host.name)
+
+    def _stall(self) -> None:
+        """In the midst of what comes now."""
+        host, iterations, seconds = self._host(), self._iterations(), self._seconds()
+        host.freeze_after(iterations, seconds)
+        self._did("stall", f"{host.name} after {iterations} iterations for {seconds:.3f} s", then=0.0)
+        if self._chance.random() < 0.5:
+            self._take_from(host)
+
+    def _iterations(self) -> int:
+        return self._chance.randint(1, self._chance.choice([5, 20, 80]))
+
+    def _seconds(self) -> float:
+        return self._chance.uniform(*self._chance.choice(STALLS))
+
+    def _stall_all(self) -> None:
+        """The machine sleeps, and its databases, or whoever puts them back, do not."""
+        seconds = self._chance.choice([0.4, 10.0, AN_HOUR])
+        hosts = self.world.running
+        for host in hosts:
+            host.freeze_after(self._iterations(), seconds)
+            self._take_from(host)
+        self.world.pass_time(self._chance.choice(MOMENTS))
+        for host in hosts:
+            host.disarm()
+            host.freeze(seconds)
+        self._did("sleep", f"{seconds} s", then=0.0)
+        if self._chance.random() < 0.5:
+            self._restore()
+        self.world.pass_time(seconds)
+
+    def _night(self) -> None:
+        """All ticket servers stop, one database away before that, another one after it; and one may go back."""
+        server, *others = self._chance.sample(self.world.servers, len(self.world.servers))
+        copy = server.snapshot()
+        if self._chance.random() < 0.6:
+            others[0].down = True
+        self._did("night", f"{server.name} draws, {others[0].name} is {'away' if others[0].down else 'there'}")
+        for _ in range(self._chance.randint(1, 4)):
+            self._take()
+        kept = self._chance.random() < 0.2
+        for host in self.world.hosts[int(kept) :]:
+            host.stop()
+        if kept:
+            self.world.hosts[0].freeze()
+        if self._chance.random() < 0.7:
+            others[0].heal()
+        others[-1].down = self._chance.random() < 0.5
+        if self.world.may_go_back(server) and self._chance.random() < 0.7:
+            self.world.go_back(server, lambda: server.restore(copy))
+        self.world.pass_time(self._chance.choice([0.0, 1.0, AN_HOUR]))
+        for host in self.world.hosts:
+            if host.stopped:
+                host.start()
+        self._did("morning", f"{others[-1].name} is {'away' if others[-1].down else 'there'}", then=0.4)
+        for _ in range(self._chance.randint(1, 3)):
+            self._take()
 
     # --- databases -------------------------------------------------------------------------------------------------
 
     def _break(self) -> None:
         server, fault = self._server(), self._chance.choice(list(FAULTS))
-        if not self.world.spared(server):
-            FAULTS[fault](server)
-            self._did(fault, server.name)
+        FAULTS[fault](server)
+        self._did(fault, server.name)
 
     def _heal(self) -> None:
         server = self._server()
@@ -165,13 +259,18 @@ class Schedule:
 
     def _cut(self) -> None:
         host, server = self._host(), self._server()
-        if not self.world.spared(server):
-            host.client(server).cut = True
-            self._did("cut", f"{host.name} from {server.name}")
+        host.client(server).cut = True
+        self._did("cut", f"{host.name} from {server.name}")
+
+    def _slow(self) -> None:
+        """Packets are lost and sent again."""
+        host, server = self._host(), self._server()
+        host.slow.add(server)
+        self._did("slow", f"{host.name} to {server.name}")
 
     def _mend(self) -> None:
-        host = self._host()
-        if any(client.cut for client in host.clients):
+        host = self._chance.choice(self.world.hosts)
+        if not host.reaches_all:
             host.mend()
             self._did("mend", host.name)
 
@@ -199,6 +298,29 @@ class Schedule:
             self.world.go_back(server, lambda: server.restore(copy))
             self._did("relapse", server.name)
 
+    def _relapse_behind_its_back(self) -> None:
+        """The same, while one ticket server stands still with what it drew, and the others go on drawing."""
+        server, host, sequence = self._server(), self._host(), self._sequence()
+        if not self.world.may_go_back(server) or len(self.world.running) < 2:
+            return
+        copy = server.snapshot()
+        if self._chance.random() < 0.3:
+            host.slow.update(self.world.servers)
+        iterations, seconds = self._chance.randint(1, 25), self._seconds()
+        host.freeze_after(iterations, seconds)
+        for _ in range(self._chance.randint(2, 4)):
+            self.world.request(host, sequence, self._chance.choice([1, 3_000, 10_000]), whole=True)
+        self._did(
+            "stall", f"{host.name} after {iterations} iterations for {seconds:.3f} s, drawing {sequence}", then=0.02
+        )
+        self.world.go_back(server, lambda: server.restore(copy))
+        self._did("relapse behind its back", server.name)
+        for other in self.world.running:
+            if other is not host:
+                for _ in range(self._chance.randint(2, 6)):
+                    self.world.request(other, sequence, self._chance.choice([1, 50, 1_000]), whole=False)
+        self._did("take", f"{sequence} from the others", then=min(self._chance.random(), seconds))
+
     def _replace(self) -> None:
         server = self._server()
         if self.world.may_go_back(server):
@@ -211,6 +333,8 @@ class Schedule:
         how = self._chance.choice(LOSSES)
         self._steps_since_quiet = QUIET_AFTER
         self._put_all_right()
+        if not self.world.may_go_back(server):
+            return
         self.world.go_back(server, lambda: getattr(server, how)(sequence))
         self._did(how, f"{sequence} on {server.name}")
 
@@ -227,8 +351,11 @@ class Schedule:
             for server in self.world.servers:
                 server.heal()
             for host in self.world.hosts:
-                host.frozen = False
                 host.mend()
+                host.disarm()
+                host.thaw()
+                if host.stopped:
+                    host.start()
             self._did("put all right", then=0.0)
             self._steps_since_quiet = 0
             self.world.quiet_down()

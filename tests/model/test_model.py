@@ -11,11 +11,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.model.schedule import FAULTS, LOSSES, Schedule
+from tests.model.schedule import FAULTS, LOSSES, STEPS, Schedule
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "270"))
-STEPS = 100
-"""Chosen for each schedule; some three in four of them can be taken."""
 
 
 @pytest.mark.timeout(900)

@@ -17,7 +17,7 @@ from app.fence import Fence
 from app.lane import Lane
 from app.ledger import Ledger
 from tests.fakes.ticket_database import FakeTicketDatabase
-from tests.model.schedule import Schedule
+from tests.model.schedule import STEPS, Schedule
 
 SCHEDULES = 2_000
 WRONG = "|".join(
@@ -32,7 +32,6 @@ WRONG = "|".join(
     ]
 )
 """What the model says of a ticket that must not have been handed out."""
-STEPS = 100
 _check = Fence.check
 _may_have_gone_back = Ledger._may_have_gone_back
 

@@ -4,6 +4,8 @@ from collections import Counter
 
 import pytest
 
+from tests.model.record import Said
+from tests.model.runs import Run
 from tests.model.schedule import Schedule
 from tests.model.world import World
 
@@ -19,7 +21,7 @@ def test_the_same_seed_does_the_same() -> None:
     first.run(20)
     second.run(20)
     assert first.log == second.log
-    assert first.world.runs == second.world.runs
+    assert first.world.record.runs == second.world.record.runs
     assert len(first.log) > 5
 
 
@@ -27,9 +29,10 @@ def test_a_ticket_given_twice_is_noticed() -> None:
     world = a_world()
     world.request(world.hosts[0], "photos", 1, whole=False)
     world.pass_time(0.1)
-    (ticket,) = [first for runs in world.runs.values() for first, _, _ in runs]
+    ((issued,),) = world.record.runs.values()
+    twice = Run(issued.run.first - 4, issued.run.last, 2)
     with pytest.raises(AssertionError, match="had been given by tickets-1"):
-        world._never_twice(world.hosts[1], "photos", 1, ticket - 4, ticket)
+        world.record.never_twice(world.hosts[1], "photos", twice, Said())
     world.end()
 
 
@@ -58,7 +61,7 @@ def test_a_ticket_that_its_database_never_drew_is_noticed() -> None:
     world = a_world()
     host = world.hosts[0]
     with pytest.raises(AssertionError, match="5 to 9 were never drawn from fake1"):
-        world._record(host, "photos", 3, range(5, 11, 2), 0)
+        world.record.take(host, "photos", 3, range(5, 11, 2), 0)
     world.end()
 
 
@@ -75,18 +78,18 @@ def test_a_ticket_that_its_database_never_drew_is_noticed() -> None:
 def test_what_an_answer_may_not_hold_is_noticed(tickets: list[int], floor: int, words: str) -> None:
     world = a_world()
     with pytest.raises(AssertionError, match=words):
-        world._record(world.hosts[0], "photos", 3, tickets, floor)
+        world.record.take(world.hosts[0], "photos", 3, tickets, floor)
     world.end()
 
 
 def test_a_frozen_ticket_server_stands_still_while_the_others_go_on() -> None:
     world = a_world()
     frozen = world.hosts[0]
-    frozen.frozen = True
+    frozen.freeze()
     requests = [world.request(host, "photos", 1, whole=False) for host in world.hosts]
     world.pass_time(30)
     assert [request.done() for request in requests] == [False, True]
-    frozen.frozen = False
+    frozen.thaw()
     world.pass_time(5)
     assert requests[0].done()
     world.end()

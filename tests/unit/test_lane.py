@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.databases.protocol import Draw, Look, Table
+from app.databases.protocol import Draw, Drawn, Look, Table
 from app.errors import (
     ColumnExhausted,
     MarkRefused,
@@ -94,6 +94,12 @@ class SlowDatabase(FakeTicketDatabase):
         if self.fails_with is not None:
             raise self.fails_with
         return drawn
+
+    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
+        sent = super().draw_at_once(table, count, after, lambda drawn: done(self.fails_with or drawn))
+        if sent:
+            self.counts.append(count)
+        return sent
 
 
 class Bench:
