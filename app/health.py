@@ -234,8 +234,7 @@ class Health:
             self._ring.mark_up(member, look)
         for lane in self._catalog.lanes.values():
             lane.mark = lane.reserve_at = 0  # every lane reserves anew, on those that have come too
-            if lane.unverified:
-                lane.close()
+        self._ledger.reopen_unverified()
         for one, other in itertools.permutations([member for member in self._ring.members if member.up], 2):
             if one in coming or other in coming:
                 self._ring.unaccounted.add((one, other))

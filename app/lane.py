@@ -121,6 +121,10 @@ class Lane:
         return f"<Lane {self.sequence} on {self.member.name} {self.state}, {len(self._queue)} waiting>"
 
     @property
+    def is_open(self) -> bool:
+        return self.state is LaneState.OPEN
+
+    @property
     def can_be_asked(self) -> bool:
         return self.state is LaneState.OPEN or self.state is LaneState.CLOSED
 

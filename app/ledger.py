@@ -3,7 +3,7 @@
 Every database keeps marks about the others. A mark m(d, s), on a database e that is not d, says: no ticket of d in
 sequence s above m has been issued. It is reserved ahead in steps, so that it costs a write every few thousand tickets,
 and is committed on every other database that is up before a ticket above it is handed out. Its row also says what is
-known *issued*, and carries a token `<incarnation of d>:<nonce>`.
+known *issued*, and carries a token `<life of d>:<nonce>`.
 
 A lane (d, s) opens before it draws under an incarnation of d, and again whenever it has lost touch. It reads the rows
 about (d, s) from every database that is up, adds what it has ever read from one that is not, and then reads d's
@@ -52,8 +52,9 @@ What holds, and what does not:
   Its answer may have been late because this process stood still, while another server moved d up.
 - A keeper vouches for what it was up for, and nobody can tell from its rows what it missed. So a lane that opens on
   another life of d needs the marks of every other database of the ring. Where one of them cannot be asked, the lane is
-  unverified: TICKETS_UNVERIFIED decides whether it draws, /healthz warns, and it opens again when that one is up. A
-  row with a token of d's present life says that d has not gone back since; then nobody else has to be asked.
+  unverified: TICKETS_UNVERIFIED decides whether it draws, /healthz warns, its token says so, and it opens again when
+  that one is up. A row with a verified token of d's present life says that d has not gone back since; then nobody
+  else has to be asked.
 - The ring changed: every reservation names the number of the ring record that the lane was opened under. The database
   refuses it under another number, so what was drawn in the ring before is dropped.
 """
@@ -91,6 +92,7 @@ EVERYTHING_SECONDS = 30.0
 """How often a whole ledger is read; in between, what has changed."""
 OVERLAP_SECONDS = 3.0
 """How far what is read reaches back behind the last time: a row is seen when it is committed, not when it is dated."""
+UNVERIFIED = "u-"
 RENEWALS = 10
 """How often a move up begins again because somebody reserved meanwhile."""
 
@@ -98,6 +100,17 @@ RENEWALS = 10
 def life_of(token: str) -> str:
     """The life (incarnation of the database, and of its table) that a token was made under."""
     return token.rpartition(":")[0]
+
+
+def _token(life: str, *, verified: bool) -> str:
+    """A new token. One that was made while a database of the ring could not be asked for its marks says so: it does not
+    show that its life went on from where the one before it ended."""
+    return f"{life}:{'' if verified else UNVERIFIED}{secrets.token_hex(4)}"
+
+
+def is_verified(token: str) -> bool:
+    """Whether the token was made by somebody who had asked every database of the ring."""
+    return not token.rpartition(":")[2].startswith(UNVERIFIED)
 
 
 class Ledger:
@@ -123,12 +136,32 @@ class Ledger:
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._reserving: set[Lane] = set()
+        self._unverified: set[Lane] = set()
         self._kept: dict[Member, dict[tuple[str, int], Mark]] = {}
         self._read: dict[Member, tuple[float, float]] = {}
 
     def may_draw(self, member: Member) -> bool:
         """Whether the settings let this database draw now."""
         return not self._refuse or bool(self._ring.keepers(member))
+
+    def unprotected(self, member: Member) -> Iterable[str]:
+        """Why what this database issues now might come twice if it went back, or had gone back; empty where it cannot."""
+        if not member.up:
+            return
+        if not self._ring.has_keeper(member):
+            yield "no other database can keep its high-water marks"
+            return
+        if unasked := {each.unverified for each in self._unverified if each.member is member and each.is_open}:
+            yield f"{', '.join(sorted(unasked))} could not be asked for its high-water marks"
+        for holder, other in self._ring.unaccounted:
+            if other is member:
+                yield f"{holder.name} does not keep all its high-water marks yet"
+
+    def reopen_unverified(self) -> None:
+        """Another database came up: it may be one that could not be asked before."""
+        unverified, self._unverified = self._unverified, set()
+        for lane in unverified:
+            lane.close()
 
     def check(self, lane: Lane) -> None:
         """Before a draw: close a lane that has lost touch; raise TicketDatabaseBusy where it may not draw."""
@@ -156,14 +189,16 @@ class Ledger:
         table = lane.listed or await self._table(lane)
         lane.fence.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
         life = f"{incarnation}.{table.created}"
-        proposal = Mark(lane.sequence, database.offset, database.increment, 0, 0, f"{life}:{secrets.token_hex(4)}")
+        absent = self._ring.absent_for(member, self._ring.keepers(member))
+        token = _token(life, verified=not absent)
+        proposal = Mark(lane.sequence, database.offset, database.increment, 0, 0, token)
         rows = await self._keepers.on_others(member, proposal, ring)
         known = [row for row in rows.values() if row.token != proposal.token]
         seen = self._keepers.seen.get((lane.sequence, database.offset))
         if seen is not None:
             known.append(seen)
         absent = self._ring.absent_for(member, rows)
-        verified = not absent or any(life_of(row.token) == life for row in known)
+        verified = not absent or any(life_of(row.token) == life and is_verified(row.token) for row in known)
         if self._refuse and not (rows and verified):
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
         position = await database.position(table)
@@ -172,6 +207,7 @@ class Ledger:
             raise SequenceUnavailable("had its table made anew meanwhile")
         issued = max([lane.fence.highest, *(row.issued for row in known)])
         lane.table = table
+        proposal = replace(proposal, token=_token(life, verified=verified))
         if self._may_have_gone_back(lane, life, known, position, issued):
             known_mark = max([issued, position.largest, *(row.mark for row in known)])
             await self._move_up(lane, proposal, rows, known_mark, ring)
@@ -180,6 +216,7 @@ class Ledger:
             raise ColumnExhausted("stands at the end of its column")
         else:
             own = [row for row in rows.values() if life_of(row.token) == life]
+            own = [row for row in own if is_verified(row.token) or not verified]
             best = max(own, key=lambda row: (row.mark, row.token), default=proposal)
             for holder, row in rows.items():
                 if row.token != best.token:
@@ -193,6 +230,7 @@ class Ledger:
             raise RingChanged
         lane.ring = ring
         lane.unverified = "" if verified else absent
+        (self._unverified.discard if verified else self._unverified.add)(lane)
         lane.must_rise = False
         lane.read_at = read_at
 
@@ -339,7 +377,7 @@ class Ledger:
             row = kept.get((sequence, database.offset))
             last = next_id - 1
             if row is None:
-                token = f"{other.incarnation}.{created}:{secrets.token_hex(4)}"
+                token = _token(f"{other.incarnation}.{created}", verified=False)
                 lifted.append(Mark(sequence, database.offset, database.increment, last, last, token))
             elif row.mark < last:
                 lifted.append(replace(row, mark=last))
@@ -363,6 +401,7 @@ class Ledger:
         """Another ring: nothing that was read of the one before counts."""
         self._kept.clear()
         self._read.clear()
+        self._unverified.clear()
         self._keepers.forget()
 
     # --- with every probe ------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ COUNTERS = {
 GAUGES = {
     "tickets_database_up": "1 while the ticket database is up.",
     "tickets_database_quarantined": "1 while the ticket database is quarantined.",
-    "tickets_database_unprotected": "1 while no other database can keep marks for it.",
+    "tickets_database_unprotected": "1 while its marks cannot be kept on another database, or could not be read.",
     "tickets_connections": "Open connections to the ticket database.",
     "tickets_in_flight": "Requests for tickets and blocks that are being served.",
     "tickets_sequences": "Sequences that this server knows of.",

@@ -80,8 +80,8 @@ class Overseer:
 
     def _warnings(self) -> Iterable[dict[str, Any]]:
         for member in self._ring.members:
-            if member.up and not self._ring.keepers(member):
-                yield _warning(None, member, "unprotected: no other database can keep its high-water marks")
+            for reason in self._ledger.unprotected(member):
+                yield _warning(None, member, f"unprotected: {reason}")
             if member.marks_trouble is not None:
                 yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
             for reason in member.look.warnings if member.look is not None else ():
@@ -248,7 +248,7 @@ class Overseer:
         yield gauge("tickets_database_up", ["database", "offset"], {keys[m]: int(m.up) for m in members})
         quarantined = {keys[m]: int(m.status is Status.QUARANTINED) for m in members}
         yield gauge("tickets_database_quarantined", ["database", "offset"], quarantined)
-        unprotected = {(m.name,): int(m.up and not self._ring.keepers(m)) for m in members}
+        unprotected = {(m.name,): int(any(self._ledger.unprotected(m))) for m in members}
         yield gauge("tickets_database_unprotected", ["database"], unprotected)
         yield gauge("tickets_connections", ["database"], {(m.name,): m.database.connections for m in members})
         yield counter("tickets_failovers", ["database"], {(m.name,): m.failovers for m in members})
