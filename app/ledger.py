@@ -132,6 +132,11 @@ class Ledger:
         seen = self._keepers.seen.get((lane.sequence, lane.member.database.offset))
         return seen is not None and not seen.token.startswith(f"{lane.member.incarnation}.")
 
+    def known_mark(self, sequence: str, member: Member) -> int:
+        """The largest mark ever read about the sequence on this database; 0 if there is none."""
+        seen = self._keepers.seen.get((sequence, member.database.offset))
+        return 0 if seen is None else seen.mark
+
     # --- opening a lane --------------------------------------------------------------------------------------------
 
     async def open(self, lane: Lane) -> None:
