@@ -383,17 +383,29 @@ class Ledger:
     async def bump(self, lane: Lane, above: int) -> None:
         """Make every later ticket of the lane's database larger than `above`, and keep that on the others.
 
-        Raises TicketDatabaseError.
+        One at its end gives no further ticket, and is not moved; the others keep the number all the same, for when a
+        copy from before comes back. Raises TicketDatabaseError.
         """
+        at_end = False
         if lane.state is not LaneState.OPEN:
-            await lane.open()
+            try:
+                await lane.open()
+            except ColumnExhausted:
+                at_end = True
         database, table = lane.member.database, lane.table
         assert table is not None
-        wanted = Mark(lane.sequence, database.offset, database.increment, above, above, lane.token)
+        token = lane.token or f"{lane.member.incarnation}.{table.created}:{secrets.token_hex(4)}"
+        wanted = Mark(lane.sequence, database.offset, database.increment, above, above, token)
         rows = await self._keepers.on_others(lane.member, wanted)
-        if any(row.token != wanted.token or row.issued < above for row in rows.values()):
+        if at_end:  # nothing is drawn under the token: whose it is does not matter
+            for other in {row.token for row in rows.values()} - {token}:
+                rows |= await self._keepers.on_others(lane.member, replace(wanted, token=other))
+        elif any(row.token != token for row in rows.values()):
             raise MarkRefused("the ledger holds another incarnation of it")
-        await database.raise_above(table, above)
+        if any(row.issued < above for row in rows.values()):
+            raise MarkRefused("the ledger did not take the number")
+        if not at_end:
+            await database.raise_above(table, above)
         lane.fence.lift(above)
 
     async def close(self) -> None:
