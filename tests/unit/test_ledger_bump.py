@@ -203,3 +203,44 @@ async def test_the_ceiling_of_an_int_column_is_never_handed_out_twice() -> None:
             with pytest.raises((SequenceExhausted, NoTicketDatabase)):
                 await take_all(server, "small", given)
         assert len(given) == len(set(given))
+
+
+@virtual_time
+async def test_a_list_of_a_server_that_has_not_heard_of_the_others_does_not_run_into_the_end() -> None:
+    """It would fail whole and use up what is left."""
+    async with Site(2, []) as site:
+        for database in site.servers:
+            database.make("small", Width.INT, 1)
+            database.use_up("small", 200)
+        one, other = [await site.ticket_server(probe_interval=30) for _ in range(2)]
+        given = [*await one.issuer.issue("small", 2), *await other.issuer.issue("small", 2)]
+        for _ in range(4):
+            given += await one.issuer.issue("small", 40)
+        with pytest.raises(SequenceExhausted):
+            await other.issuer.issue("small", 40)
+        with pytest.raises(SequenceExhausted):
+            await take_all(other, "small", given)
+        assert len(given) == len(set(given)) >= 198
+
+
+@virtual_time
+async def test_a_block_that_does_not_fit_leaves_the_rest_to_smaller_ones_and_to_single_tickets() -> None:
+    async with Site(2, []) as site:
+        server = await with_its_end_near(site, 5_000, 5_000)
+        for size in (1_000, 900):
+            with pytest.raises(SequenceExhausted):
+                await server.issuer.issue("small", size, whole=True)
+        given = [*await server.issuer.issue("small", 500, whole=True), *await server.issuer.issue("small", 300)]
+        with pytest.raises(SequenceExhausted):
+            await take_all(server, "small", given)
+        assert len(given) == len(set(given)) >= 4_990
+
+
+@virtual_time
+async def test_a_block_that_fits_is_not_refused_because_another_in_its_company_does_not() -> None:
+    async with Site(1, []) as site:
+        server = await with_its_end_near(site, 5_000)
+        await take(server, 1, "small")
+        asked = [server.issuer.issue("small", size, whole=True) for size in (10, 2_000, 100, 200)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert [isinstance(each, range) for each in found] == [True, False, True, True]
