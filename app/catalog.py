@@ -32,11 +32,15 @@ LOOK_UP_PAUSE = 0.1
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One sequence: its place in the ring, and its table on each database that has it."""
+    """One sequence: its place in the ring, and its table on each database that has it.
+
+    `start`: what its tables were made to begin at, where this server made any; None where it made none.
+    """
 
     name: str
     rotation: Rotation[Lane]
     tables: dict[Member, Table] = field(default_factory=dict)
+    start: int | None = None
 
     def lane_on(self, member: Member) -> Lane:
         """Its lane on this database."""
@@ -59,11 +63,17 @@ class Entry:
 
 
 class Catalog:
-    """Every known sequence by name, and every lane by sequence and offset."""
+    """Every known sequence by name, and every lane by sequence and offset.
 
-    def __init__(self, ring: Ring, make_lane: Callable[[str, Member], Lane]) -> None:
+    `known_mark`: the largest mark ever read about a sequence on a database, 0 if there is none.
+    """
+
+    def __init__(
+        self, ring: Ring, make_lane: Callable[[str, Member], Lane], known_mark: Callable[[str, Member], int]
+    ) -> None:
         self._ring = ring
         self._make_lane = make_lane
+        self._known_mark = known_mark
         self.entries: dict[str, Entry] = {}
         self.lanes: dict[tuple[str, int], Lane] = {}
         self.counters: dict[Member, dict[str, int]] = {}
@@ -232,7 +242,8 @@ class Catalog:
             event(log, logging.WARNING, "could not make it", sequence=name, database=member.name, reason=error)
             return
         if table is not None:
-            self._enter(member, table)
+            entry = self._enter(member, table)
+            entry.start = max(entry.start or 1, start)
             self._names.setdefault(member, {})[name] = table.created
 
     async def _make_missing(self, entries: list[Entry]) -> None:
@@ -250,18 +261,33 @@ class Catalog:
                         entry.lane_on(member).must_rise = True
 
     async def _start_above_others(self, entry: Entry, member: Member) -> int | None:
-        start = 1
-        for other, table in list(entry.tables.items()):
-            if other is member or not other.up:
+        """Above all that is known of it: where it was made to begin, where the databases that are up stand, drawn from
+        or not, and what is remembered of the others. None where that leaves one of which nothing is known."""
+        start = entry.start or 1
+        for other in self._ring.members:
+            if other is member:
                 continue
-            try:
-                position = await other.database.position(table)
-            except TicketDatabaseError as error:
-                event(log, logging.DEBUG, "could not read a position", database=other.name, reason=error)
-                return None
-            if position.largest:
+            remembered = self._remembered(entry, other)
+            start = max(start, remembered)
+            table = entry.tables.get(other)
+            if table is None:
+                continue
+            if other.up:
+                try:
+                    position = await other.database.position(table)
+                except TicketDatabaseError as error:
+                    event(log, logging.DEBUG, "could not read a position", database=other.name, reason=error)
+                    return None
                 start = max(start, position.next_id)
+            elif not remembered and entry.start is None:
+                return None
         return min(start, entry.ceiling - 1)
+
+    def _remembered(self, entry: Entry, member: Member) -> int:
+        """The least id that the database can give next, from what was last known of it; 0 if nothing is."""
+        counter = self.counters.get(member, {}).get(entry.name, 0)
+        known = max(entry.lane_on(member).fence.highest, self._known_mark(entry.name, member))
+        return max(counter, known + 1 if known else 0)
 
     async def close(self) -> None:
         """End the look-up that is under way."""

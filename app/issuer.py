@@ -130,7 +130,9 @@ class TicketIssuer:
         if all(lane.state is LaneState.EXHAUSTED for lane in lanes):
             raise SequenceExhausted(f"{entry.name} is exhausted: every id up to {entry.ceiling} has been used")
         if not any(lane.may_hold(count, whole) for lane in lanes):
-            raise SequenceExhausted(f"{entry.name} is at its end: no {count} tickets are left on one database")
+            raise SequenceExhausted(
+                f"{entry.name} is near its end: {count} tickets at once may not be left on one database"
+            )
 
     def _expire(self) -> None:
         """Let go the requests whose time on a database is over; again a moment later, while any wait."""

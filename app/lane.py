@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from app.databases.protocol import Draw, Drawn, Table
+from app.databases.protocol import ROOM, Draw, Drawn, Table
 from app.errors import (
     ColumnExhausted,
     MarkRefused,
@@ -36,9 +36,15 @@ from app.fence import Fence, WrongResidue
 from app.log import event
 from app.metrics import Metrics
 from app.ring import Member, Ring
-from app.waiters import Waiter, let_go
+from app.waiters import Tickets, Waiter, let_go
 
 log = logging.getLogger(__name__)
+
+LAST_TICKETS = 1_000_000
+"""With fewer left, the position is read before several tickets are drawn in one statement: one that runs past the end
+of the column uses up what is left, and what this server knows is as old as the last probes, while others draw."""
+SINGLY = 64
+"""The longest list that is drawn one ticket at a time where several are not certain to fit."""
 
 
 class LaneState(StrEnum):
@@ -82,8 +88,9 @@ class Lane:
     sequence, whatever its incarnation says. `listed`: the table as the catalog saw it last, `table`: as it was when
     the lane opened. `reason`: why the lane is suspended, in words. `missing`: because the
     database has no table for it. `tried`: whether a suspended lane has been tried again since; requests wait for that.
-    `largest_whole`: close to the end, the largest block that may still be there. `ring`: the number of the ring record
-    that it was opened under. `unverified`: the databases that could not be asked for its marks when it opened.
+    `largest_whole`, `largest_list`: close to the end, the largest block and list that may still be there. `ring`: the
+    number of the ring record that it was opened under. `unverified`: the databases that could not be asked for its
+    marks when it opened.
     """
 
     def __init__(self, sequence: str, member: Member, ring: Ring, keeper: LaneKeeper, metrics: Metrics) -> None:
@@ -106,8 +113,7 @@ class Lane:
         self.ring = 0
         self.unverified = ""
         self.issued = 0
-        self.largest_whole = member.database.largest_block
-        self._one_by_one = False
+        self.largest_whole = self.largest_list = member.database.largest_block
         self._ring = ring
         self._keeper = keeper
         self._metrics = metrics
@@ -137,9 +143,7 @@ class Lane:
         """Whether so many tickets may be left here; false where it is certain that they are not."""
         if self.state is LaneState.EXHAUSTED:
             return False
-        if whole:
-            return count <= self.largest_whole
-        return count == 1 or not self._one_by_one or count <= self.fence.headroom()
+        return count == 1 or count <= (self.largest_whole if whole else self.largest_list)
 
     @property
     def waiting(self) -> bool:
@@ -196,7 +200,7 @@ class Lane:
         except TicketDatabaseError:
             return False
         table, highest = self.table, self.fence.highest
-        if self.state is not LaneState.OPEN or table is None or (total > 1 and total > self.fence.headroom()):
+        if self.state is not LaneState.OPEN or table is None or (total > 1 and self.fence.headroom() < LAST_TICKETS):
             return False
         came = partial(self._came, batch, self._sent(total))
         return self.member.database.draw_at_once(table, total, highest, came)
@@ -232,8 +236,8 @@ class Lane:
         batch = self._under_way
         try:
             drawn = await drawing
-        except ColumnExhausted as error:
-            await self._draw_one_by_one(batch, error)
+        except ColumnExhausted:
+            await self._draw_each(batch)
         except TicketDatabaseError as error:
             for waiter in batch:
                 let_go(waiter)
@@ -267,8 +271,6 @@ class Lane:
                 continue
             batch.append(waiter)
             total += waiter.count
-            if self._one_by_one:
-                break
         if not batch and self._queue and self._queue[0].count > limit:
             let_go(self._queue.popleft())
         return batch, total
@@ -283,10 +285,10 @@ class Lane:
             raise SequenceUnavailable(self.reason)
         if self.state is not LaneState.OPEN:
             await self.open()
-        if count > 1 and count > self.fence.headroom():
-            raise ColumnExhausted("holds fewer further ids than were asked for")
         table = self.table
         assert table is not None
+        if count > 1 and self.fence.headroom() < LAST_TICKETS:
+            await self._make_sure_of(table, count)
         sent = self._sent(count)
         drawn = await self.member.database.draw(table, count, sent.highest)
         self._take_in(drawn, sent)
@@ -324,31 +326,57 @@ class Lane:
                 self.issued += waiter.count
             next_id = end
 
-    async def _draw_one_by_one(self, batch: Sequence[Waiter], error: TicketDatabaseError) -> None:
-        """Close to the end what no longer fits in one statement may fit in several: one ticket at a time."""
-        self._one_by_one = True
+    async def _make_sure_of(self, table: Table, count: int) -> None:
+        """Raise ColumnExhausted unless so many tickets in one statement end before the column does, whatever others
+        draw between this look and the statement."""
+        if self.fence.headroom() >= count:
+            self.fence.lift((await self.member.database.position(table)).next_id - 1)
+        if self.fence.headroom() < ROOM * count:
+            raise ColumnExhausted("may hold fewer further ids than were asked for")
+
+    async def _draw_each(self, batch: Sequence[Waiter]) -> None:
+        """Close to the end, what several wait for together no longer fits in one statement: each by itself."""
         for waiter in batch:
-            ids: list[int] = []
+            if waiter.is_gone():
+                continue
             try:
-                if waiter.whole and waiter.count > 1:
-                    self.largest_whole = min(self.largest_whole, waiter.count - 1)
-                if not self.may_hold(waiter.count, waiter.whole):  # those that are left are not used up for it
-                    let_go(waiter)
-                    continue
-                while len(ids) < waiter.count and not waiter.is_gone():
-                    ids.append((await self.draw(1)).first)
+                tickets = await self._draw_for(waiter, tried=len(batch) == 1)
             except TicketDatabaseError as failure:
                 for each in batch:
                     let_go(each)
                 self.report(failure)
                 return
-            if not waiter.is_gone():
-                waiter.answer(ids)
-                self.issued += len(ids)
+            if tickets is None:  # those that are left are not used up for it
+                let_go(waiter)
+            elif not waiter.is_gone():
+                waiter.answer(tickets)
+                self.issued += len(tickets)
+
+    async def _draw_for(self, waiter: Waiter, *, tried: bool) -> Tickets | None:
+        """One request's tickets, a short list's one at a time if need be; None if it is too large for what is left."""
+        count = waiter.count
+        if not tried:
+            try:
+                drawn = await self.draw(count)
+                return range(drawn.first, drawn.last + 1, drawn.step)
+            except ColumnExhausted:
+                if count == 1:
+                    raise
+        if count > 1 and waiter.whole:
+            self.largest_whole = min(self.largest_whole, count - 1)
+            return None
+        if count > 1 and count > min(SINGLY, self.fence.headroom()):
+            self.largest_list = min(self.largest_list, count - 1)
+            return None
+        ids: list[int] = []
+        while len(ids) < count and not waiter.is_gone():
+            ids.append((await self.draw(1)).first)
+        return ids
 
     async def open(self) -> None:
         """Open it with the ledger. Raises TicketDatabaseError."""
         await self._keeper.open(self)
+        self.largest_whole = self.largest_list = self.member.database.largest_block  # its column may have been widened
         self.state = LaneState.OPEN
 
     # --- states ----------------------------------------------------------------------------------------------------

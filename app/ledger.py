@@ -175,6 +175,11 @@ class Ledger:
         seen = self._keepers.seen.get((lane.sequence, lane.member.database.offset))
         return seen is not None and not seen.token.startswith(f"{lane.member.incarnation}.")
 
+    def known_mark(self, sequence: str, member: Member) -> int:
+        """The largest mark ever read about the sequence on this database; 0 if there is none."""
+        seen = self._keepers.seen.get((sequence, member.database.offset))
+        return 0 if seen is None else seen.mark
+
     # --- opening a lane --------------------------------------------------------------------------------------------
 
     async def open(self, lane: Lane) -> None:
@@ -448,17 +453,30 @@ class Ledger:
     async def bump(self, lane: Lane, above: int) -> None:
         """Make every later ticket of the lane's database larger than `above`, and keep that on the others.
 
-        Raises TicketDatabaseError.
+        One at its end gives no further ticket, and is not moved; the others keep the number all the same, for when a
+        copy from before comes back. Raises TicketDatabaseError.
         """
+        at_end = False
         if lane.state is not LaneState.OPEN:
-            await lane.open()
+            try:
+                await lane.open()
+            except ColumnExhausted:
+                at_end = True
         database, table = lane.member.database, lane.table
         assert table is not None
-        wanted = Mark(lane.sequence, database.offset, database.increment, above, above, lane.token)
-        rows = await self._keepers.on_others(lane.member, wanted, lane.ring)
-        if any(row.token != wanted.token or row.issued < above for row in rows.values()):
+        ring = self._ring.number if at_end else lane.ring
+        token = lane.token or _token(f"{lane.member.incarnation}.{table.created}", verified=False)
+        wanted = Mark(lane.sequence, database.offset, database.increment, above, above, token)
+        rows = await self._keepers.on_others(lane.member, wanted, ring)
+        if at_end:  # nothing is drawn under the token: whose it is does not matter
+            for other in {row.token for row in rows.values()} - {token}:
+                rows |= await self._keepers.on_others(lane.member, replace(wanted, token=other), ring)
+        elif any(row.token != token for row in rows.values()):
             raise MarkRefused("the ledger holds another incarnation of it")
-        await database.raise_above(table, above)
+        if any(row.issued < above for row in rows.values()):
+            raise MarkRefused("the ledger did not take the number")
+        if not at_end:
+            await database.raise_above(table, above)
         lane.fence.lift(above)
 
     async def close(self) -> None:

@@ -66,7 +66,7 @@ class Service:
             forgets_after=5 * settings.probe_interval + 2 * settings.database_timeout,
             clock=time.monotonic,
         )
-        self.catalog = Catalog(self.ring, self._make_lane)
+        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark)
         self.issuer = TicketIssuer(
             self.ring,
             self.catalog,

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from app.databases import mysql_statements as sql
 from app.databases.mysql_connection import MySQLConnection
 from app.databases.mysql_pool import MySQLPool
-from app.databases.protocol import Draw, Drawn, Table
+from app.databases.protocol import ROOM, Draw, Drawn, Table
 from app.errors import (
+    ColumnExhausted,
     SequenceWentBack,
     TicketDatabaseBusy,
     TicketDatabaseError,
@@ -28,6 +29,9 @@ CONNECTIONS = 3
 more than one, so that a locked table holds up only some."""
 DRAWS_PER_PACKET = 32
 """The most draws that share a packet: enough to spare round trips and commits, few enough that none waits long."""
+NEAR_THE_END = 16
+"""In the last so-manieth of a column a block costs one id more, by which its place is certain: further away whatever
+other servers have drawn since this one heard of it does not come near the end."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +40,7 @@ class PendingDraw:
 
     A block lies between two ordinary ids, which belong to it. `shared`: other servers draw from the table too, so the
     three seldom meet, the block is taken whole, and the two ids are dropped. `alone`: this one met nobody. `ends_only`:
-    see `mysql_statements.draw_ends`.
+    see `mysql_statements.draw_ends`. Close to the end of the column two ordinary ids lie below it.
     """
 
     table: Table
@@ -56,34 +60,52 @@ class PendingDraw:
         return self.count <= self.table.rows_per_statement
 
     @property
+    def below(self) -> int:
+        """How many ordinary ids are drawn below a block."""
+        return 1 if self.ends_only or self.after <= self.table.ceiling - self.table.ceiling // NEAR_THE_END else 2
+
+    @property
+    def size(self) -> int:
+        """How many ids a block has between the ordinary ones."""
+        return self.count if self.shared else max(self.count - self.below - 1, 1)
+
+    @property
+    def limit(self) -> int:
+        """The largest id after which a block certainly fits into the column, the gaps that it may leave too."""
+        return self.table.ceiling - ROOM * self.count * self.increment
+
+    @property
     def statement(self) -> str:
         name = self.table.sequence
         if self.plain:
             return sql.draw(name, self.count)
+        place = (self.after, self.limit), self.increment, self.offset
         if self.ends_only:
-            return sql.draw_ends(name, self.count, self.after, self.increment, self.offset)
-        size = self.count if self.shared else max(self.count - 2, 1)
-        return sql.draw_block(name, size, self.after, self.increment, self.offset)
+            return sql.draw_ends(name, self.count, *place)
+        return sql.draw_block(name, self.size, *place, below=self.below)
 
     async def read(self, connection: MySQLConnection) -> Draw | None:
         """Read this draw's results, of which the first has been received already.
 
-        None: another server drew between a block and the ids around it, so that the three are not one block. All are
-        dropped, and the next try takes a whole block between two ids that are dropped.
+        None: another server drew between a block and the ids around it, so that they are not one block. All are
+        dropped, and the next try takes a whole block between ids that are dropped.
         """
         if self.plain:
             return Draw(connection.insert_id, self.increment, self.count)
         if self.ends_only:
             below = connection.insert_id
-            self._check_risen(below)
+            self._check_place(below)
             await connection.next()
             await connection.next()
             first = connection.insert_id
             await connection.next()
             return Draw(first, self.increment, self.count)
         await connection.next()
-        below = connection.insert_id
-        self._check_risen(below)
+        lowest = below = connection.insert_id
+        if self.below > 1:
+            await connection.next()
+            below = connection.insert_id
+        self._check_place(below)
         await connection.next()
         await connection.next()
         first = connection.insert_id
@@ -91,18 +113,21 @@ class PendingDraw:
         await connection.next()
         above = connection.insert_id
         await connection.next()
-        size = self.count if self.shared else max(self.count - 2, 1)
-        if above < first + size * self.increment:
-            raise TicketDatabaseUnavailable(f"gave id {above} inside a block of {size} that begins at {first}")
-        self.alone = below + self.increment == first and first + size * self.increment == above
+        end = first + self.size * self.increment
+        if above < end:
+            raise TicketDatabaseUnavailable(f"gave id {above} inside a block of {self.size} that begins at {first}")
+        self.alone = lowest + self.below * self.increment == below + self.increment == first and end == above
         if self.shared:
             return Draw(first, self.increment, self.count)
-        return Draw(below, self.increment, self.count) if self.alone else None
+        return Draw(lowest, self.increment, self.count) if self.alone else None
 
-    def _check_risen(self, below: int) -> None:
-        """Before a block is taken for one: the id right below it is above all that was known issued."""
+    def _check_place(self, below: int) -> None:
+        """Before a block is taken for one: the id right below it is above all that was known issued, and so far from
+        the end that the block was drawn."""
         if 0 < below <= self.after:
             raise SequenceWentBack(f"gave id {below} after {self.after} had been issued")
+        if below > self.limit:
+            raise ColumnExhausted(f"stands at {below}, too close to its end for a block of {self.count}")
 
 
 class DrawQueue:

@@ -98,14 +98,15 @@ def draw(table: str, rows: int) -> str:
     return f"REPLACE INTO `{table}` (stub) VALUES {_values(rows)}"  # noqa: S608 - a validated name
 
 
-def _widen(wide: int, after: int, increment: int, offset: int) -> str:
+def _widen(wide: int, within: tuple[int, int], increment: int, offset: int) -> str:
     """The session draws in steps of `wide` from now on, beginning right after the id it has just drawn.
 
     That id is the table's own counter at work. A block whose place was chosen from memory could not show that the table
-    has gone back; and where the id is not above `after`, the largest one known, nothing is widened, so that the counter
-    is not moved in among ids that others have issued.
+    has gone back; and where the id is not `within` the first, exclusively, of these numbers (the largest one known) and
+    the second, nothing is widened. So the counter is not moved in among ids that others have issued, and not near the
+    end of its column, where it would stay for good, and all that was left be used up.
     """
-    risen = f"LAST_INSERT_ID() > {after}"
+    risen = f"LAST_INSERT_ID() BETWEEN {within[0] + 1} AND {within[1]}"
     return (
         f"SET SESSION auto_increment_increment = IF({risen}, {wide}, {increment}), "
         # the cast: MySQL takes no decimal, which is what an unsigned and a signed number make together
@@ -118,19 +119,23 @@ def _narrow(increment: int, offset: int) -> str:
     return f"SET SESSION auto_increment_increment = {increment}, auto_increment_offset = {offset}"
 
 
-def draw_block(table: str, size: int, after: int, increment: int, offset: int) -> str:
+def draw_block(table: str, size: int, within: tuple[int, int], increment: int, offset: int, *, below: int = 1) -> str:
     """Draws one ordinary id, a block of `size` ids right after it, and one ordinary id above that, in one transaction.
 
     Under an increment of `size * increment` one REPLACE moves the counter past the whole block, but puts only its
     first id on disk; the last REPLACE puts an id above the block there. They follow one another without a gap where
     nobody else drew in between. Seven results; the second, the fourth and the sixth carry the ids.
+
+    Several servers' first ids are drawn before any of them has the row's lock, and so say nothing of each other's
+    blocks. With two ids `below` the block (one more result) the second is drawn under the lock: no other block lies
+    between it and this one, and it is certain where the counter stands.
     """
     one = draw(table, 1)
-    widen, narrow = _widen(size * increment, after, increment, offset), _narrow(increment, offset)
-    return f"BEGIN;{one};{widen};{one};{narrow};{one};COMMIT"
+    widen, narrow = _widen(size * increment, within, increment, offset), _narrow(increment, offset)
+    return f"BEGIN;{';'.join([one] * below)};{widen};{one};{narrow};{one};COMMIT"
 
 
-def draw_ends(table: str, size: int, after: int, increment: int, offset: int) -> str:
+def draw_ends(table: str, size: int, within: tuple[int, int], increment: int, offset: int) -> str:
     """Draws one ordinary id, and then the first and the last id of a block of `size` in one statement, which puts both
     on disk.
 
@@ -138,7 +143,8 @@ def draw_ends(table: str, size: int, after: int, increment: int, offset: int) ->
     results; the first and the third carry the ordinary id and the block's first.
     """
     wide = (size - 1) * increment
-    return f"{draw(table, 1)};{_widen(wide, after, increment, offset)};{draw(table, 2)};{_narrow(increment, offset)}"
+    widen, narrow = _widen(wide, within, increment, offset), _narrow(increment, offset)
+    return f"{draw(table, 1)};{widen};{draw(table, 2)};{narrow}"
 
 
 def make(table: str, width: Width, start: int) -> str:

@@ -12,6 +12,9 @@ from typing import NamedTuple, Protocol
 from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.sequences import Width
 
+ROOM = 3
+"""Several tickets are drawn at once where so many times their number are left before the end of the column."""
+
 
 class Draw(NamedTuple):
     """Tickets that one database has committed for one sequence: `first + i * step` for i in 0 .. size-1."""
@@ -191,7 +194,9 @@ class TicketDatabase(Protocol):
     async def draw(self, table: Table, count: int, after: int) -> Draw:
         """Draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0 if none.
 
-        All of them or none. Raises ColumnExhausted where so many do not fit any more.
+        All of them or none. Raises ColumnExhausted where so many do not fit any more. More than `rows_per_statement`
+        are not drawn within ROOM times their number of the end, and use up nothing there but a few ids; fewer use up
+        what is left where they run past the end, so the caller has to know that they fit.
         """
 
     def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from app.databases.protocol import Draw, Drawn, Look, Mark, Position, RingRecord, Table
+from app.databases.protocol import ROOM, Draw, Drawn, Look, Mark, Position, RingRecord, Table
 from app.errors import (
     ColumnExhausted,
     RingChanged,
@@ -62,18 +62,20 @@ class FakeTable:
         return self.column_end == self.ceiling
 
     def draw(self, count: int, offset: int, increment: int) -> Draw:
-        """What REPLACE does, for a row a ticket; a larger count is a block and the id above it."""
+        """What REPLACE does, for a row a ticket; a larger count is a block and the id above it, which looks at the
+        first id before it moves the counter."""
         first = self.counter + (offset - self.counter) % increment
         last = first + (count - 1) * increment
         if first > self.column_end:
             if count == 1 and self.column_end % increment == offset % increment:
                 return Draw(self.column_end, increment, 1)  # again and again, without an error
             raise ColumnExhausted("cannot draw a further id")
+        if count > ROWS_PER_STATEMENT and first > self.ceiling - ROOM * count * increment:
+            self.raise_above(first)
+            raise ColumnExhausted("stands too close to its end")
         if last > self.column_end:
-            if count <= ROWS_PER_STATEMENT:
-                raise ColumnExhausted("cannot draw a further id")
-            self.counter = self.largest = self.column_end  # a block that runs past the end, without an error
-            return Draw(first, increment, count)
+            self.counter = self.column_end  # fails whole, and uses up what is left
+            raise ColumnExhausted("cannot draw a further id")
         self.counter = last + increment
         self.largest = last
         return Draw(first, increment, count)

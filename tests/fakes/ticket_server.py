@@ -48,7 +48,7 @@ class FakeTicketServer:
             forgets_after=5 * probe_interval + 2 * database_timeout,
             clock=clock,
         )
-        self.catalog = Catalog(self.ring, self._make_lane)
+        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark)
         self.issuer = TicketIssuer(
             self.ring,
             self.catalog,

@@ -82,6 +82,90 @@ async def test_made_on_every_database_that_is_up_and_on_the_others_when_they_com
         assert site.servers[1].table("songs").width is Width.INT
 
 
+async def made_while_the_second_is_away(site: Site, start: int) -> FakeTicketServer:
+    site.servers[1].down = True
+    server = await site.ticket_server()
+    await server.catalog.create("songs", Width.INT, start)
+    return server
+
+
+@virtual_time
+async def test_the_start_holds_on_a_database_that_comes_later_though_nobody_has_drawn() -> None:
+    async with Site(2) as site:
+        server = await made_while_the_second_is_away(site, 1_000_000)
+        site.servers[1].down = False
+        await listed()
+        tickets = await take(server, 6, "songs")
+        assert {ticket % 2 for ticket in tickets} == {0, 1}
+        assert min(tickets) >= 1_000_000
+
+
+@virtual_time
+async def test_the_start_is_remembered_while_the_database_that_has_it_is_away() -> None:
+    async with Site(2) as site:
+        server = await made_while_the_second_is_away(site, 1_000_000)
+        site.servers[0].down = True
+        await asyncio.sleep(2)
+        site.servers[1].down = False
+        await listed()
+        assert await take(server, 2, "songs") == [1_000_000, 1_000_002]
+
+
+@virtual_time
+async def test_after_a_restart_the_start_is_where_the_database_that_has_it_stands() -> None:
+    async with Site(2) as site:
+        server = await site.restart(await made_while_the_second_is_away(site, 1_000_000))
+        site.servers[1].down = False
+        await listed()
+        assert min(await take(server, 6, "songs")) >= 1_000_000
+
+
+@virtual_time
+async def test_what_is_missing_is_made_above_the_counter_that_was_read_of_a_database_that_is_away() -> None:
+    async with Site(2) as site:
+        server = await site.restart(await made_while_the_second_is_away(site, 1_000_000))
+        site.servers[0].down = True
+        await asyncio.sleep(2)
+        site.servers[1].down = False
+        await listed()
+        assert min(await take(server, 2, "songs")) >= 1_000_000
+
+
+@virtual_time
+async def test_what_is_missing_is_made_above_the_marks_about_a_database_that_is_away() -> None:
+    async with Site(2) as site:
+        site.servers[0].make("songs", Width.INT, 1_000_000)
+        server = await site.ticket_server()
+        await listed()
+        tickets = [await take(server, 1, "songs") for _ in range(4)]
+        await asyncio.sleep(2.2)
+        server = await site.restart(server)
+        site.servers[0].down = True
+        site.servers[1].drop("songs")
+        await listed()
+        assert min(await take(server, 2, "songs")) > max(tickets)[0]
+
+
+@virtual_time
+async def test_what_is_missing_is_not_made_while_nothing_is_known_of_the_database_that_has_it() -> None:
+    """Its counter is not among those that have been read."""
+    async with Site(2, [f"s{number}" for number in range(60)]) as site:
+        site.servers[1].down = True
+        server = await site.ticket_server()
+        site.servers[0].make("songs", Width.BIGINT, 1_000_000)
+        await server.catalog.find("songs")
+        site.servers[0].down = True
+        await asyncio.sleep(2)
+        site.servers[1].down = False
+        await listed()
+        assert "songs" not in site.servers[1].state.tables
+        site.servers[0].down = False
+        await listed()
+        tickets = await take(server, 6, "songs")
+        assert {ticket % 2 for ticket in tickets} == {0, 1}
+        assert min(tickets) >= 1_000_000
+
+
 @virtual_time
 async def test_made_again_is_found_and_differs_by_its_width_alone() -> None:
     async with Site(2) as site:

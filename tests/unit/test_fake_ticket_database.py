@@ -97,13 +97,23 @@ async def test_the_even_side_of_an_int_ends_with_an_error() -> None:
 
 
 @virtual_time
-async def test_several_that_straddle_the_end_fail_whole_and_a_block_runs_past_it() -> None:
+async def test_several_that_straddle_the_end_fail_whole_and_use_up_what_is_left() -> None:
     server = FakeServer(2, sequences={"photos": Width.INT})
     database, table = await connected(server)
     server.use_up("photos", left=20)
+    for count in (11, 1):
+        with pytest.raises(ColumnExhausted):
+            await database.draw(table, count, 0)
+
+
+@virtual_time
+async def test_a_block_is_not_drawn_close_to_the_end_and_costs_one_id() -> None:
+    server = FakeServer(2, sequences={"photos": Width.INT})
+    database, table = await connected(server)
+    server.use_up("photos", left=5_000)
     with pytest.raises(ColumnExhausted):
-        await database.draw(table, 11, 0)
-    assert (await database.draw(table, 1000, 0)).last > TOP_OF_INT
+        await database.draw(table, 1000, 0)
+    assert (await database.draw(table, 100, 0)).first == TOP_OF_INT - 5_000 + 3
 
 
 @virtual_time

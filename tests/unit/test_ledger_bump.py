@@ -5,10 +5,13 @@ import asyncio
 import pytest
 
 from app.errors import NoTicketDatabase, SequenceExhausted
+from app.lane import LaneState
 from app.sequences import Width
-from tests.fakes.ticket_server import Site
+from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.ledgers import probed, take, take_all
+from tests.unit.ledgers import mark_about, probed, take, take_all
+
+TOP_OF_INT = 2**32 - 1
 
 # --- bump ------------------------------------------------------------------------------------------------------------
 
@@ -77,6 +80,75 @@ async def test_while_a_database_is_away_there_is_no_bump() -> None:
             await server.overseer.bump("photos", 1_000, force=False)
 
 
+async def with_its_end_near(site: Site, *left: int) -> FakeTicketServer:
+    """A 32-bit sequence `small` that has so many numbers left on the first database, on the second, and so on."""
+    for database, numbers in zip(site.servers, left, strict=True):
+        database.make("small", Width.INT, 1)
+        database.use_up("small", numbers)
+    return await site.ticket_server()
+
+
+async def take_all_of_the_first(server: FakeTicketServer) -> None:
+    while server.lane("small", 1).state is not LaneState.EXHAUSTED:
+        await take(server, 1, "small")
+
+
+@virtual_time
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_database_at_its_end_does_not_stand_in_the_way_of_a_bump(restart: bool) -> None:
+    async with Site(2, []) as site:
+        server = await with_its_end_near(site, 20, 2_000_000_000)
+        await take_all_of_the_first(server)
+        if restart:
+            server = await site.restart(server)
+        for above in (10, 3_000_000_000, 3_000_000_000):
+            await server.overseer.bump("small", above, force=False)
+        assert min(await take(server, 5, "small")) > 3_000_000_000
+
+
+@virtual_time
+async def test_a_bump_of_a_sequence_that_is_at_its_end_everywhere() -> None:
+    async with Site(2, []) as site:
+        server = await with_its_end_near(site, 20, 20)
+        with pytest.raises(SequenceExhausted):
+            await take_all(server, "small", [])
+        for above in (10, TOP_OF_INT - 10, TOP_OF_INT - 1):
+            await server.overseer.bump("small", above, force=True)
+        with pytest.raises(SequenceExhausted):
+            await take(server, 1, "small")
+
+
+@virtual_time
+async def test_a_bump_between_the_ends_of_the_two_sides() -> None:
+    """The largest ticket but one belongs to the second database."""
+    async with Site(2, []) as site:
+        server = await with_its_end_near(site, 1_000, 1_000)
+        await take(server, 4, "small")
+        for _ in range(2):
+            await server.overseer.bump("small", TOP_OF_INT - 2, force=True)
+        given: list[int] = []
+        with pytest.raises(SequenceExhausted):
+            await take_all(server, "small", given)
+        assert given in ([], [TOP_OF_INT - 1])
+        await server.overseer.bump("small", TOP_OF_INT - 1, force=True)
+
+
+@virtual_time
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_bump_is_kept_for_a_database_at_its_end_for_when_an_older_copy_comes_back(restart: bool) -> None:
+    """It came there by an operator's hand, without a mark."""
+    async with Site(2, []) as site:
+        server = await with_its_end_near(site, 2_000_000_000, 2_000_000_000)
+        await take(server, 4, "small")
+        site.servers[0].use_up("small", 0)
+        if restart:
+            server = await site.restart(server)
+        await take_all_of_the_first(server)
+        await server.overseer.bump("small", 3_000_000_000, force=False)
+        row = mark_about(site, 1, on=2, sequence="small")
+        assert min(row.mark, row.issued) >= 3_000_000_000
+
+
 # --- the end of a sequence -------------------------------------------------------------------------------------------
 
 
@@ -131,3 +203,44 @@ async def test_the_ceiling_of_an_int_column_is_never_handed_out_twice() -> None:
             with pytest.raises((SequenceExhausted, NoTicketDatabase)):
                 await take_all(server, "small", given)
         assert len(given) == len(set(given))
+
+
+@virtual_time
+async def test_a_list_of_a_server_that_has_not_heard_of_the_others_does_not_run_into_the_end() -> None:
+    """It would fail whole and use up what is left."""
+    async with Site(2, []) as site:
+        for database in site.servers:
+            database.make("small", Width.INT, 1)
+            database.use_up("small", 200)
+        one, other = [await site.ticket_server(probe_interval=30) for _ in range(2)]
+        given = [*await one.issuer.issue("small", 2), *await other.issuer.issue("small", 2)]
+        for _ in range(4):
+            given += await one.issuer.issue("small", 40)
+        with pytest.raises(SequenceExhausted):
+            await other.issuer.issue("small", 40)
+        with pytest.raises(SequenceExhausted):
+            await take_all(other, "small", given)
+        assert len(given) == len(set(given)) >= 198
+
+
+@virtual_time
+async def test_a_block_that_does_not_fit_leaves_the_rest_to_smaller_ones_and_to_single_tickets() -> None:
+    async with Site(2, []) as site:
+        server = await with_its_end_near(site, 5_000, 5_000)
+        for size in (1_000, 900):
+            with pytest.raises(SequenceExhausted):
+                await server.issuer.issue("small", size, whole=True)
+        given = [*await server.issuer.issue("small", 500, whole=True), *await server.issuer.issue("small", 300)]
+        with pytest.raises(SequenceExhausted):
+            await take_all(server, "small", given)
+        assert len(given) == len(set(given)) >= 4_990
+
+
+@virtual_time
+async def test_a_block_that_fits_is_not_refused_because_another_in_its_company_does_not() -> None:
+    async with Site(1, []) as site:
+        server = await with_its_end_near(site, 5_000)
+        await take(server, 1, "small")
+        asked = [server.issuer.issue("small", size, whole=True) for size in (10, 2_000, 100, 200)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert [isinstance(each, range) for each in found] == [True, False, True, True]

@@ -36,7 +36,7 @@ class Views:
         self.entries = server.catalog.entries
         self.rates = Rates(self.overseer.progress, asyncio.get_running_loop().time)
         page = StatusPage(self.overseer, self.rates, server.metrics, 8000)
-        self.api = make_api(self.overseer, Access((), ()), page, cast(TicketIssuer, FakeIssuer()))
+        self.api = make_api(self.overseer, Access((), ()), page, server.issuer)
 
     async def get(self, target: str, status: int = 200, method: str = "GET") -> Answer:
         answer = await ask(self.api, target, method=method)
