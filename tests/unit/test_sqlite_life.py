@@ -330,3 +330,10 @@ async def test_a_record_that_cannot_be_opened_is_the_databases_failure(tmp_path:
             await database.look()
         os.rmdir(in_the_way)
         await database.look()
+
+
+async def test_who_finds_another_record_than_its_own_does_not_say_how_it_leaves_the_file(path: Path) -> None:
+    async with opened(path) as database:
+        before = (await database.look()).incarnation
+        overwrite_the_record(path)
+    assert await incarnation(path) != before
