@@ -6,6 +6,7 @@ this file comes from that row. One thread owns the connection; what waits while 
 """
 
 import asyncio
+import errno
 import sqlite3
 import time
 import uuid
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.databases.protocol import Draw, Drawn, Look, Mark, Position, RingRecord, RingState, Table
+from app.databases.sqlite_life import FileLife
 from app.errors import (
     ColumnExhausted,
     RingChanged,
@@ -74,9 +76,10 @@ class SQLiteDatabase:
         self._path = path
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
-        self._inode = 0
+        self._life: FileLife | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=path.stem)
-        self._waiting: list[tuple[Table, int, asyncio.Future[Draw]]] = []
+        self._incarnation = ""
+        self._waiting: list[tuple[Table, int, str, asyncio.Future[Draw]]] = []
         self._working: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -118,18 +121,17 @@ class SQLiteDatabase:
                 raise
         except sqlite3.Error as error:
             raise self._translated(error) from error
+        except OSError as error:
+            self._drop()
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise TicketDatabaseUnavailable("has a full disk" if full else "cannot be opened") from error
         return result
 
     def _same_file(self) -> sqlite3.Connection | None:
-        """The open connection, while the path still names the file that it was opened to."""
-        if self._connection is not None:
-            try:
-                inode = self._path.stat().st_ino
-            except OSError:
-                inode = 0
-            if inode != self._inode:
-                self._drop()
-                raise TicketDatabaseUnavailable("is another file than before")
+        """The open connection, while the paths still name the files that it was opened to."""
+        if self._life is not None and not self._life.holds():
+            self._drop()
+            raise TicketDatabaseUnavailable("is another file than before")
         return self._connection
 
     def _translated(self, error: sqlite3.Error) -> TicketDatabaseError:
@@ -149,6 +151,21 @@ class SQLiteDatabase:
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        life = FileLife(self._path, self._timeout / 2)
+        try:
+            connection = self._connect()
+            try:
+                life.settle()
+            except BaseException:
+                connection.close()
+                raise
+        except BaseException:
+            life.drop()
+            raise
+        self._life, self._connection = life, connection
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -176,23 +193,34 @@ class SQLiteDatabase:
         except BaseException:
             connection.close()
             raise
-        self._inode = self._path.stat().st_ino
-        self._connection = connection
         return connection
 
     def _drop(self) -> None:
+        """After an error: nobody knows how the file is."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        if self._life is not None:
+            self._life.drop()
+            self._life = None
+
+    def _leave(self) -> None:
+        if self._connection is not None and self._life is not None and self._life.holds():
+            self._connection.close()
+            self._life.leave()
+            self._connection = self._life = None
+        self._drop()
 
     # --- probes and draws ------------------------------------------------------------------------------------------
 
     async def look(self) -> Look:
-        """See TicketDatabase.look. The incarnation is the file's own name for its life, and its inode."""
+        """See TicketDatabase.look. The incarnation is the file's own name for its life, its inode, and its
+        life as the file beside it has it."""
         began = time.monotonic()
-        life, record = await self._in_thread(self._probe)
+        incarnation, record = await self._in_thread(self._probe)
+        self._incarnation = incarnation  # nobody draws from another one before the caller knows
         return Look(
-            incarnation=life,
+            incarnation=incarnation,
             increment=None,
             offset=None,
             record=record,
@@ -204,8 +232,12 @@ class SQLiteDatabase:
 
     def _probe(self, connection: sqlite3.Connection) -> tuple[str, RingRecord | None]:
         connection.execute("UPDATE _database SET probed = ?", (time.time(),))
+        return self._incarnation_of(connection), self._record(connection)
+
+    def _incarnation_of(self, connection: sqlite3.Connection) -> str:
         (life,) = connection.execute("SELECT life FROM _database").fetchone()
-        return f"{life[:16]}-{self._inode}", self._record(connection)
+        assert self._life is not None
+        return f"{life[:16]}-{self._life.inode}-{self._life.name}"
 
     def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
         """See TicketDatabase.draw_at_once; the file is written by a thread, and never at once."""
@@ -214,7 +246,7 @@ class SQLiteDatabase:
     async def draw(self, table: Table, count: int, after: int) -> Draw:
         """See TicketDatabase.draw."""
         future: asyncio.Future[Draw] = asyncio.get_running_loop().create_future()
-        self._waiting.append((table, count, future))
+        self._waiting.append((table, count, self._incarnation, future))
         if self._working is None:
             self._working = asyncio.create_task(self._work())
         return await future
@@ -224,12 +256,12 @@ class SQLiteDatabase:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                wanted = [(table, count) for table, count, _ in batch]
+                wanted = [(table, count, incarnation) for table, count, incarnation, _ in batch]
                 try:
                     drawn = await self._in_thread(lambda c, w=wanted: self._draw_all(c, w))  # type: ignore[misc]
                 except TicketDatabaseError as error:
                     drawn = [error] * len(batch)
-                for (_, _, future), result in zip(batch, drawn, strict=True):
+                for (*_, future), result in zip(batch, drawn, strict=True):
                     if future.done():
                         continue
                     if isinstance(result, Draw):
@@ -240,9 +272,12 @@ class SQLiteDatabase:
             self._working = None
 
     def _draw_all(
-        self, connection: sqlite3.Connection, wanted: list[tuple[Table, int]]
+        self, connection: sqlite3.Connection, wanted: list[tuple[Table, int, str]]
     ) -> list[Draw | TicketDatabaseError]:
-        return [self._draw_one(connection, table, count) for table, count in wanted]
+        current = self._incarnation_of(connection)
+        if any(incarnation != current for *_, incarnation in wanted):  # it was opened again since the last look
+            raise TicketDatabaseUnavailable("is another file than before")
+        return [self._draw_one(connection, table, count) for table, count, _ in wanted]
 
     def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int) -> Draw | TicketDatabaseError:
         row = connection.execute(
@@ -431,5 +466,5 @@ class SQLiteDatabase:
         """See TicketDatabase.close."""
         if self._working is not None:
             await asyncio.gather(self._working, return_exceptions=True)
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._drop)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
         self._thread.shutdown(wait=False)
