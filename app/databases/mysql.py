@@ -9,6 +9,7 @@ from app.databases.mysql_connection import MySQLConnection
 from app.databases.mysql_draws import DrawQueue
 from app.databases.mysql_ledger import MySQLLedger
 from app.databases.mysql_pool import MySQLPool
+from app.databases.mysql_rows import layout_of
 from app.databases.mysql_tables import MySQLTables
 from app.databases.protocol import Draw, Drawn, Look, Table
 from app.databases.url import DatabaseURL
@@ -102,15 +103,14 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
     async def _prepare_own_tables(self, probe: MySQLConnection) -> None:
         """Make the server's own tables where they are missing; needs no privilege where they are there."""
         try:
-            rows = await probe.execute(sql.LAYOUT)
+            version = await probe.ask(sql.LAYOUT, layout_of)
             await probe.execute(sql.OWN_TABLES_ARE_THERE)
         except SequenceMissing:
-            rows = ()
-        if not rows:
+            version = 0
+        if not version:
             for statement in sql.OWN_TABLES:
                 await probe.execute(statement)
-            rows = ((sql.LAYOUT_VERSION,),)
-        version = int(rows[0][0])
+            version = sql.LAYOUT_VERSION
         self._layout_warnings = ()
         if version > sql.LAYOUT_VERSION:
             known = sql.LAYOUT_VERSION

@@ -6,12 +6,13 @@ included, drops it; only an error that leaves it as it was (see `mysql_errors`) 
 
 import asyncio
 import hashlib
+import math
 import re
 import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import aiomysql
 import pymysql.err
@@ -29,10 +30,22 @@ OLDEST_MARIADB = (10, 6)
 FIRST_CLIENT_ERROR, LAST_CLIENT_ERROR = 2000, 2999
 """Codes in this range come from the driver, not from the server."""
 
-_NONSENSE = (struct.error, IndexError, KeyError, ValueError, AssertionError, TypeError, AttributeError, RuntimeError)
-"""What the driver raises on an answer that is not MySQL's protocol."""
+_NONSENSE = (
+    struct.error,
+    LookupError,
+    ValueError,
+    ArithmeticError,
+    AssertionError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+)
+"""What the driver raises on an answer that is not MySQL's protocol, and a reader of rows on one that means nothing."""
 
 _DRIVER_ERRORS = (pymysql.err.MySQLError, OSError, EOFError, ssl.SSLError, *_NONSENSE)
+
+Rows = tuple[tuple[Any, ...], ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +267,31 @@ class MySQLConnection:
         return int(self._driver.affected_rows())
 
     @property
-    def rows(self) -> tuple[tuple[Any, ...], ...]:
+    def rows(self) -> Rows:
         """The rows of the result received last."""
         result = self._driver._result
         return tuple(result.rows or ()) if result is not None else ()
 
-    async def execute(self, statement: str) -> tuple[tuple[Any, ...], ...]:
+    async def execute(self, statement: str) -> Rows:
         """One statement; its rows, if any."""
         await self.start(statement)
         return self.rows
+
+    async def ask(self, statement: str, make: Callable[[Rows], T]) -> T:
+        """One statement; what `make` makes of its rows."""
+        await self.start(statement)
+        return self.understand(make)
+
+    def understand(self, make: Callable[[Rows], T]) -> T:
+        """What `make` makes of the rows received last.
+
+        Every row that is converted goes through here: one that cannot be (a damaged table, a server that is none of
+        ours) is an answer like any other that is not MySQL's, and the connection that it came on is dropped.
+        """
+        try:
+            return make(self.rows)
+        except _NONSENSE as error:
+            self._lose(error)
 
     async def attempt(self, statement: str) -> int:
         """One plain statement; 0, or the code of the server's error, after which the connection is as it was before."""
@@ -301,6 +330,8 @@ class MySQLConnection:
         tls = any(value for _, value in self.rows)
         await self._driver.next_result()
         now, started = self.rows[0]
+        if not math.isfinite(now):
+            raise ValueError(now)
         identity = "|".join(variables.get(k, "") for k in ("server_uuid", "server_id", "hostname", "port", "datadir"))
         life = f"{identity}|{int(started)}"
         return ServerFacts(
