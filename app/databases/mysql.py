@@ -5,18 +5,25 @@ import time
 from collections.abc import Callable
 
 from app.databases import mysql_statements as sql
-from app.databases.mysql_connection import MySQLConnection
+from app.databases.mysql_connection import MySQLConnection, ServerFacts
 from app.databases.mysql_draws import DrawQueue
 from app.databases.mysql_ledger import MySQLLedger
-from app.databases.mysql_pool import MySQLPool
+from app.databases.mysql_pool import REFUSED_SECONDS, MySQLPool
 from app.databases.mysql_rows import layout_of
 from app.databases.mysql_tables import MySQLTables
 from app.databases.protocol import Draw, Drawn, Look, Table
 from app.databases.url import DatabaseURL
-from app.errors import SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
+from app.errors import NoFurtherConnection, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
 
 PROBE_CONNECTION_SECONDS = 10.0
-"""A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach."""
+"""A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
+
+The new one is opened beside it, and what keeps that from being had decides. A server that answers that it has no
+further connection to give is there, and well: the old one goes on being used, with a warning, and the next is tried
+after `REFUSED_SECONDS`. A name service that is away never gets so far (see `MySQLPool`). All else is down: refused,
+hung up on, or not answered in time is what it looks like when the server is closing, or when the name or a proxy leads
+elsewhere by now; with a password that is refused, or settings that do not fit, nobody who starts now can draw.
+"""
 
 
 class MySQLDatabase(MySQLTables, MySQLLedger):
@@ -39,6 +46,8 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
         self._pool = MySQLPool(url, offset, increment, timeout)
         self._draws = DrawQueue(self._pool, offset, increment, on_retry)
         self._probe: MySQLConnection | None = None
+        self._renew_at = 0.0
+        self._forget = False
         self._looking = asyncio.Lock()
         self._layout_warnings: tuple[str, ...] = ()
 
@@ -72,17 +81,31 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
             self._drop_probe()
             raise
 
-    async def _look(self) -> Look:
-        probe = self._probe
-        if probe is None or not probe.usable or time.monotonic() > probe.last_used + PROBE_CONNECTION_SECONDS:
+    async def _probe_connection(self) -> tuple[MySQLConnection, ServerFacts]:
+        """A connection to look at the database on, a new one if that is due and can be had, and what it says."""
+        if self._probe is not None and not self._probe.usable:
             self._drop_probe()
-            probe = self._probe = await self._pool.connect(anybody=True)
-            probe.last_used = time.monotonic()
-            facts = probe.facts
-            assert facts is not None
-            await self._prepare_own_tables(probe)
-        else:
-            facts = await probe.check()
+        if self._probe is None or time.monotonic() >= self._renew_at:
+            try:
+                fresh = await self._pool.connect(anybody=True)
+            except NoFurtherConnection as error:
+                self._renew_at = time.monotonic() + REFUSED_SECONDS
+                if self._probe is None:
+                    self._probe = await self._pool.given_back(error)
+            else:
+                self._renew_at = time.monotonic() + PROBE_CONNECTION_SECONDS
+                self._drop_probe()
+                self._probe = fresh
+                if self._forget:
+                    self._forget = False
+                    self._pool.drop_idle()
+                assert fresh.facts is not None
+                await self._prepare_own_tables(fresh)
+                return fresh, fresh.facts
+        return self._probe, await self._probe.check()
+
+    async def _look(self) -> Look:
+        probe, facts = await self._probe_connection()
         began = time.monotonic()
         await probe.execute(sql.PROBE)
         self._pool.last_answer = time.monotonic()
@@ -91,13 +114,16 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
         if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
             self._pool.incarnation = facts.incarnation
             self._pool.drop_idle()
+        if self._pool.last_of_all:  # then draws have it too, and the next look takes its turn
+            self._probe = None
+            self._pool.give_back(probe)
         return Look(
             incarnation=facts.incarnation,
             identity=facts.identity,
             version=facts.version,
             now=facts.now,
             latency=self._pool.last_answer - began,
-            warnings=facts.durability + self._layout_warnings,
+            warnings=facts.durability + self._layout_warnings + self._pool.warnings,
         )
 
     async def _prepare_own_tables(self, probe: MySQLConnection) -> None:
@@ -122,9 +148,9 @@ class MySQLDatabase(MySQLTables, MySQLLedger):
             self._probe = None
 
     def forget_connections(self) -> None:
-        """See TicketDatabase.forget_connections."""
-        self._drop_probe()
-        self._pool.drop_idle()
+        """See TicketDatabase.forget_connections: the old ones are dropped when the next look has a new one."""
+        self._renew_at = 0.0
+        self._forget = True
 
     async def close(self) -> None:
         """See TicketDatabase.close."""

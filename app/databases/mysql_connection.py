@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 
 import aiomysql
 import pymysql.err
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, CR
 
 from app.databases import mysql_statements as sql
 from app.databases.mysql_errors import KEEPS_CONNECTION, translated
@@ -105,7 +105,19 @@ class _Driver(aiomysql.Connection):  # type: ignore[misc]
         self._context = context
         self._url = url
 
+    async def connect_to(self, addresses: Sequence[str]) -> None:
+        """Connect to the first of these that lets itself be connected to, and log in."""
+        for number, self._host in enumerate(addresses, 1):
+            try:
+                await self._connect()
+            except pymysql.err.OperationalError as error:
+                if number == len(addresses) or error.args[0] != CR.CR_CONN_HOST_ERROR:
+                    raise
+            else:
+                return
+
     async def _get_server_information(self) -> None:
+        self._host = self._url.host  # from here on it is whom the certificate has to name
         await super()._get_server_information()
         if self._context is not None and not self.server_capabilities & CLIENT.SSL:
             if self._url.wants_tls:
@@ -153,12 +165,13 @@ class MySQLConnection:
         self.facts: ServerFacts | None = None
         self.last_used = 0.0
 
-    async def open(self) -> ServerFacts:
+    async def open(self, addresses: Sequence[str] = ()) -> ServerFacts:
         """Connect, log in, prepare the session and check the server, all within the caller's deadline.
 
-        Raises TicketDatabaseUnavailable or TicketDatabaseMisconfigured.
+        `addresses`: where the host is, for a caller that has looked its name up. Raises TicketDatabaseUnavailable or
+        TicketDatabaseMisconfigured.
         """
-        facts = await self.open_unchecked()
+        facts = await self.open_unchecked(addresses)
         try:
             self._hold(facts)
         except BaseException:
@@ -167,12 +180,12 @@ class MySQLConnection:
         self.facts = facts
         return facts
 
-    async def open_unchecked(self) -> ServerFacts:
+    async def open_unchecked(self, addresses: Sequence[str] = ()) -> ServerFacts:
         """Connect, log in and prepare the session; the facts are read and not held against anything.
 
         Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where the server is too old to be prepared.
         """
-        await self.log_in()
+        await self.log_in(addresses)
         try:
             _check_version(self._driver.get_server_info(), mariadb=self.mariadb)
             await self._driver.query(
@@ -183,10 +196,10 @@ class MySQLConnection:
         except BaseException as error:
             self._lose(error)
 
-    async def log_in(self) -> None:
+    async def log_in(self, addresses: Sequence[str] = ()) -> None:
         """Connect and log in, and no more: any server will do, of whatever version."""
         try:
-            await self._driver._connect()
+            await self._driver.connect_to(addresses or [self._url.host])
             self._wire = self._driver.put_wire()
             self._open = True
             self.mariadb = "mariadb" in self._driver.get_server_info().lower()
@@ -387,13 +400,19 @@ def _check_version(version: str, *, mariadb: bool) -> None:
 
 
 async def opened(
-    url: DatabaseURL, increment: int, offset: int, context: ssl.SSLContext | None, seconds: float
+    url: DatabaseURL,
+    increment: int,
+    offset: int,
+    context: ssl.SSLContext | None,
+    seconds: float,
+    *,
+    addresses: Sequence[str],
 ) -> MySQLConnection:
     """A new prepared connection, within so many seconds from the first packet to the last check."""
     connection = MySQLConnection(url, increment, offset, context)
     try:
         async with asyncio.timeout(seconds):
-            await connection.open()
+            await connection.open(addresses)
     except TimeoutError as error:
         connection.drop()
         raise TicketDatabaseUnavailable("did not answer a new connection in time") from error
