@@ -82,6 +82,10 @@ class TicketDatabaseBusy(TicketDatabaseError):
     """The ticket database is well but did not serve this attempt (deadlocks, a lost place in the queue)."""
 
 
+class NoFurtherConnection(TicketDatabaseBusy):
+    """The ticket database accepts no further connection for now; those that are open go on working."""
+
+
 class SequenceUnavailable(TicketDatabaseError):
     """One sequence cannot be drawn on one ticket database; the database itself is well."""
 

@@ -145,7 +145,7 @@ class Ledger:
         return not self._refuse or bool(self._ring.keepers(member))
 
     def unprotected(self, member: Member) -> Iterable[str]:
-        """Why what this database issues now might come twice if it went back, or had gone back; empty where it cannot."""
+        """Why what this database issues might come twice if it goes back, or has gone back; empty where it cannot."""
         if not member.up:
             return
         if not self._ring.has_keeper(member):

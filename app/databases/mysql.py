@@ -5,18 +5,26 @@ import time
 from collections.abc import Callable
 
 from app.databases import mysql_statements as sql
-from app.databases.mysql_connection import MySQLConnection
+from app.databases.mysql_connection import MySQLConnection, ServerFacts
 from app.databases.mysql_draws import DrawQueue
 from app.databases.mysql_ledger import MySQLLedger
-from app.databases.mysql_pool import MySQLPool
+from app.databases.mysql_pool import REFUSED_SECONDS, MySQLPool
 from app.databases.mysql_ring import MySQLRing, record_of
+from app.databases.mysql_rows import layout_of
 from app.databases.mysql_tables import MySQLTables
 from app.databases.protocol import Draw, Drawn, Look, Table
 from app.databases.url import DatabaseURL
-from app.errors import SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
+from app.errors import NoFurtherConnection, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
 
 PROBE_CONNECTION_SECONDS = 10.0
-"""A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach."""
+"""A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
+
+The new one is opened beside it, and what keeps that from being had decides. A server that answers that it has no
+further connection to give is there, and well: the old one goes on being used, with a warning, and the next is tried
+after `REFUSED_SECONDS`. A name service that is away never gets so far (see `MySQLPool`). All else is down: refused,
+hung up on, or not answered in time is what it looks like when the server is closing, or when the name or a proxy leads
+elsewhere by now; with a password that is refused, or settings that do not fit, nobody who starts now can draw.
+"""
 
 
 class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
@@ -40,6 +48,8 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
         self._draws = DrawQueue(self._pool, offset, increment, on_retry)
         self._leaving: set[asyncio.Task[None]] = set()
         self._probe: MySQLConnection | None = None
+        self._renew_at = 0.0
+        self._forget = False
         self._looking = asyncio.Lock()
         self._layout_warnings: tuple[str, ...] = ()
 
@@ -90,26 +100,43 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
         self._pool = MySQLPool(self._url, self.offset, increment, self._timeout)
         self._draws = DrawQueue(self._pool, self.offset, increment, self._on_retry)
 
-    async def _look(self) -> Look:
-        probe = self._probe
-        if probe is None or not probe.usable or time.monotonic() > probe.last_used + PROBE_CONNECTION_SECONDS:
+    async def _probe_connection(self) -> tuple[MySQLConnection, ServerFacts]:
+        """A connection to look at the database on, a new one if that is due and can be had, and what it says."""
+        if self._probe is not None and not self._probe.usable:
             self._drop_probe()
-            probe = self._probe = await self._pool.connect(anybody=True)
-            probe.last_used = time.monotonic()
-            facts = probe.facts
-            assert facts is not None
-            await self._prepare_own_tables(probe)
-        else:
-            facts = await probe.check()
+        if self._probe is None or time.monotonic() >= self._renew_at:
+            try:
+                fresh = await self._pool.connect(anybody=True)
+            except NoFurtherConnection as error:
+                self._renew_at = time.monotonic() + REFUSED_SECONDS
+                if self._probe is None:
+                    self._probe = await self._pool.given_back(error)
+            else:
+                self._renew_at = time.monotonic() + PROBE_CONNECTION_SECONDS
+                self._drop_probe()
+                self._probe = fresh
+                if self._forget:
+                    self._forget = False
+                    self._pool.drop_idle()
+                assert fresh.facts is not None
+                await self._prepare_own_tables(fresh)
+                return fresh, fresh.facts
+        return self._probe, await self._probe.check()
+
+    async def _look(self) -> Look:
+        probe, facts = await self._probe_connection()
         began = time.monotonic()
         await probe.execute(sql.PROBE)
         self._pool.last_answer = time.monotonic()
-        record = record_of(await probe.execute(sql.RING))
+        record = await probe.ask(sql.RING, record_of)
         self._draws.ends_only = facts.autoinc_lock_mode == 0
         await self._pool.close_unused()
         if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
             self._pool.incarnation = facts.incarnation
             self._pool.drop_idle()
+        if self._pool.last_of_all:  # then draws have it too, and the next look takes its turn
+            self._probe = None
+            self._pool.give_back(probe)
         return Look(
             incarnation=facts.incarnation,
             identity=facts.identity,
@@ -119,21 +146,20 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
             increment=facts.increment,
             offset=facts.offset,
             record=record,
-            warnings=facts.durability + self._layout_warnings,
+            warnings=facts.durability + self._layout_warnings + self._pool.warnings,
         )
 
     async def _prepare_own_tables(self, probe: MySQLConnection) -> None:
         """Make the server's own tables where they are missing; needs no privilege where they are there."""
         try:
-            rows = await probe.execute(sql.LAYOUT)
+            version = await probe.ask(sql.LAYOUT, layout_of)
             await probe.execute(sql.OWN_TABLES_ARE_THERE)
         except SequenceMissing:
-            rows = ()
-        if not rows:
+            version = 0
+        if not version:
             for statement in sql.OWN_TABLES:
                 await probe.execute(statement)
-            rows = ((sql.LAYOUT_VERSION,),)
-        version = int(rows[0][0])
+            version = sql.LAYOUT_VERSION
         self._layout_warnings = ()
         if version > sql.LAYOUT_VERSION:
             known = sql.LAYOUT_VERSION
@@ -145,9 +171,9 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
             self._probe = None
 
     def forget_connections(self) -> None:
-        """See TicketDatabase.forget_connections."""
-        self._drop_probe()
-        self._pool.drop_idle()
+        """See TicketDatabase.forget_connections: the old ones are dropped when the next look has a new one."""
+        self._renew_at = 0.0
+        self._forget = True
 
     async def close(self) -> None:
         """See TicketDatabase.close."""

@@ -6,16 +6,17 @@ included, drops it; only an error that leaves it as it was (see `mysql_errors`) 
 
 import asyncio
 import hashlib
+import math
 import re
 import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import aiomysql
 import pymysql.err
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, CR
 
 from app.databases import mysql_statements as sql
 from app.databases.mysql_errors import KEEPS_CONNECTION, translated
@@ -30,10 +31,22 @@ OLDEST_MARIADB = (10, 6)
 FIRST_CLIENT_ERROR, LAST_CLIENT_ERROR = 2000, 2999
 """Codes in this range come from the driver, not from the server."""
 
-_NONSENSE = (struct.error, IndexError, KeyError, ValueError, AssertionError, TypeError, AttributeError, RuntimeError)
-"""What the driver raises on an answer that is not MySQL's protocol."""
+_NONSENSE = (
+    struct.error,
+    LookupError,
+    ValueError,
+    ArithmeticError,
+    AssertionError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+)
+"""What the driver raises on an answer that is not MySQL's protocol, and a reader of rows on one that means nothing."""
 
 _DRIVER_ERRORS = (pymysql.err.MySQLError, OSError, EOFError, ssl.SSLError, *_NONSENSE)
+
+Rows = tuple[tuple[Any, ...], ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +106,19 @@ class _Driver(aiomysql.Connection):  # type: ignore[misc]
         self._context = context
         self._url = url
 
+    async def connect_to(self, addresses: Sequence[str]) -> None:
+        """Connect to the first of these that lets itself be connected to, and log in."""
+        for number, self._host in enumerate(addresses, 1):
+            try:
+                await self._connect()
+            except pymysql.err.OperationalError as error:
+                if number == len(addresses) or error.args[0] != CR.CR_CONN_HOST_ERROR:
+                    raise
+            else:
+                return
+
     async def _get_server_information(self) -> None:
+        self._host = self._url.host  # from here on it is whom the certificate has to name
         await super()._get_server_information()
         if self._context is not None and not self.server_capabilities & CLIENT.SSL:
             if self._url.wants_tls:
@@ -141,13 +166,14 @@ class MySQLConnection:
         self.facts: ServerFacts | None = None
         self.last_used = 0.0
 
-    async def open(self, *, anybody: bool = False) -> ServerFacts:
+    async def open(self, addresses: Sequence[str] = (), *, anybody: bool = False) -> ServerFacts:
         """Connect, log in, prepare the session and check the server, all within the caller's deadline.
 
-        `anybody`: whatever increment and offset the server has. Raises TicketDatabaseUnavailable or
+        `addresses`: where the host is, for a caller that has looked its name up. `anybody`: whatever increment and
+        offset the server has. Raises TicketDatabaseUnavailable or
         TicketDatabaseMisconfigured.
         """
-        facts = await self.open_unchecked()
+        facts = await self.open_unchecked(addresses)
         try:
             if anybody:
                 self._check_tls(facts)
@@ -159,12 +185,12 @@ class MySQLConnection:
         self.facts = facts
         return facts
 
-    async def open_unchecked(self) -> ServerFacts:
+    async def open_unchecked(self, addresses: Sequence[str] = ()) -> ServerFacts:
         """Connect, log in and prepare the session; the facts are read and not held against anything.
 
         Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where the server is too old to be prepared.
         """
-        await self.log_in()
+        await self.log_in(addresses)
         try:
             _check_version(self._driver.get_server_info(), mariadb=self.mariadb)
             prepare = sql.prepare(self._increment, self._offset, mariadb=self.mariadb)
@@ -175,10 +201,10 @@ class MySQLConnection:
         except BaseException as error:
             self._lose(error)
 
-    async def log_in(self) -> None:
+    async def log_in(self, addresses: Sequence[str] = ()) -> None:
         """Connect and log in, and no more: any server will do, of whatever version."""
         try:
-            await self._driver._connect()
+            await self._driver.connect_to(addresses or [self._url.host])
             self._wire = self._driver.put_wire()
             self._open = True
             self.mariadb = "mariadb" in self._driver.get_server_info().lower()
@@ -259,15 +285,31 @@ class MySQLConnection:
         return int(self._driver.affected_rows())
 
     @property
-    def rows(self) -> tuple[tuple[Any, ...], ...]:
+    def rows(self) -> Rows:
         """The rows of the result received last."""
         result = self._driver._result
         return tuple(result.rows or ()) if result is not None else ()
 
-    async def execute(self, statement: str) -> tuple[tuple[Any, ...], ...]:
+    async def execute(self, statement: str) -> Rows:
         """One statement; its rows, if any."""
         await self.start(statement)
         return self.rows
+
+    async def ask(self, statement: str, make: Callable[[Rows], T]) -> T:
+        """One statement; what `make` makes of its rows."""
+        await self.start(statement)
+        return self.understand(make)
+
+    def understand(self, make: Callable[[Rows], T]) -> T:
+        """What `make` makes of the rows received last.
+
+        Every row that is converted goes through here: one that cannot be (a damaged table, a server that is none of
+        ours) is an answer like any other that is not MySQL's, and the connection that it came on is dropped.
+        """
+        try:
+            return make(self.rows)
+        except _NONSENSE as error:
+            self._lose(error)
 
     async def attempt(self, statement: str) -> int:
         """One plain statement; 0, or the code of the server's error, after which the connection is as it was before."""
@@ -308,6 +350,8 @@ class MySQLConnection:
         tls = any(value for _, value in self.rows)
         await self._driver.next_result()
         now, started = self.rows[0]
+        if not math.isfinite(now):
+            raise ValueError(now)
         identity = "|".join(variables.get(k, "") for k in ("server_uuid", "server_id", "hostname", "port", "datadir"))
         life = f"{identity}|{int(started)}"
         return ServerFacts(
@@ -367,13 +411,14 @@ async def opened(
     context: ssl.SSLContext | None,
     seconds: float,
     *,
+    addresses: Sequence[str],
     anybody: bool = False,
 ) -> MySQLConnection:
     """A new prepared connection, within so many seconds from the first packet to the last check."""
     connection = MySQLConnection(url, increment, offset, context)
     try:
         async with asyncio.timeout(seconds):
-            await connection.open(anybody=anybody)
+            await connection.open(addresses, anybody=anybody)
     except TimeoutError as error:
         connection.drop()
         raise TicketDatabaseUnavailable("did not answer a new connection in time") from error

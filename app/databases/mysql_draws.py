@@ -229,7 +229,7 @@ class DrawQueue:
 
     async def _open_and_serve(self) -> None:
         try:
-            connection = await self._pool.connect()
+            connection = await self._pool.connection()
         except TicketDatabaseError as error:
             self._serving -= 1
             # those that other connections will serve may wait for them

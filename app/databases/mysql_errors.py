@@ -17,6 +17,9 @@ MISSING_TABLE = 1146
 KEEPS_CONNECTION = RETRIED | {167, 1264, 1467, MISSING_TABLE}
 """After these a connection that sent one plain statement is as it was before."""
 
+NO_FURTHER_CONNECTION = frozenset({1040, 1203, 1226})
+"""Where a new connection is refused with these, the server is well and those that are open go on."""
+
 _BUSY = {
     1205: "waited too long for a lock",
     1213: "deadlocked again and again",

@@ -7,13 +7,13 @@ from typing import Any
 
 from app.databases import mysql_statements as sql
 from app.databases.inspection import InspectedTable, Inspection
-from app.databases.mysql_connection import MySQLConnection, NoTLS, ServerFacts, code_of
-from app.databases.mysql_ledger import mark_of
-from app.databases.mysql_tables import CRASH_SAFE_ENGINES, position_of, table_of
+from app.databases.mysql_connection import MySQLConnection, NoTLS, Rows, ServerFacts, code_of
+from app.databases.mysql_ledger import marks_of
+from app.databases.mysql_rows import layout_of
+from app.databases.mysql_tables import CRASH_SAFE_ENGINES, names_of, position_of, table_of
 from app.databases.protocol import Position
 from app.databases.url import DatabaseURL
 from app.errors import SequenceMissing, TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
-from app.sequences import is_name
 
 LOOK_SECONDS = 30.0
 """How long a look at one database may take. A doctor has more patience than a request."""
@@ -135,24 +135,19 @@ class MySQLInspector:
         if not self._may_read("its own tables"):
             return
         try:
-            rows = await self._connection.execute(sql.LAYOUT)
-            self.inspection.layout = int(rows[0][0]) if rows else 0
-            self.inspection.marks = tuple(mark_of(row) for row in await self._connection.execute(sql.MARKS))
+            self.inspection.layout = await self._connection.ask(sql.LAYOUT, layout_of)
+            self.inspection.marks = tuple(await self._connection.ask(sql.MARKS, marks_of))
         except SequenceMissing:
             return  # they are made by the first server that comes
 
     async def _look_at_tables(self) -> None:
         connection = self._connection
-        names = sorted(str(row[0]) for row in await connection.execute(sql.NAMES) if is_name(str(row[0])))
+        names = sorted(await connection.ask(sql.NAMES, names_of))
         for start in range(0, len(names), 50):
             part = names[start : start + 50]
-            keys: dict[str, list[Key]] = {}
-            for table, index, not_unique, columns in await connection.execute(sql.keys(part)):
-                keys.setdefault(str(table), []).append((str(index), not int(not_unique), str(columns).split(",")))
-            for row in await connection.execute(sql.tables(part)):
-                inspected = _inspected(row, keys.get(str(row[0]), []))
-                if inspected is not None:
-                    self.inspection.tables[inspected.table.sequence] = inspected
+            keys = await connection.ask(sql.keys(part), _keys_of)
+            found = await connection.ask(sql.tables(part), lambda rows, keys=keys: _all_inspected(rows, keys))  # type: ignore[misc]
+            self.inspection.tables.update(found)
         for name in self.inspection.tables:
             for privilege, statement in sql.may(name).items():
                 await self._try(privilege, statement, name)
@@ -182,7 +177,7 @@ class MySQLInspector:
     async def _position(self, name: str) -> Position:
         largest_first, counter_then = sql.position(name)
         largest = await self._connection.execute(largest_first)
-        return position_of(largest, await self._connection.execute(counter_then))
+        return await self._connection.ask(counter_then, lambda counter: position_of(largest, counter))
 
     async def close(self) -> None:
         """See Inspector.close."""
@@ -192,6 +187,19 @@ class MySQLInspector:
                     await self._connection.say_goodbye()
             except TimeoutError:
                 self._connection.drop()
+
+
+def _keys_of(rows: Rows) -> dict[str, list[Key]]:
+    """The keys of each table, from the rows of `mysql_statements.keys`."""
+    keys: dict[str, list[Key]] = {}
+    for table, index, not_unique, columns in rows:
+        keys.setdefault(str(table), []).append((str(index), not int(not_unique), str(columns).split(",")))
+    return keys
+
+
+def _all_inspected(rows: Rows, keys: dict[str, list[Key]]) -> dict[str, InspectedTable]:
+    found = (_inspected(row, keys.get(str(row[0]), [])) for row in rows)
+    return {each.table.sequence: each for each in found if each is not None}
 
 
 def _inspected(row: tuple[Any, ...], keys: list[Key]) -> InspectedTable | None:

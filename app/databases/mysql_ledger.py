@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from app.databases import mysql_statements as sql
+from app.databases.mysql_connection import Rows
 from app.databases.mysql_pool import MySQLPool
+from app.databases.mysql_rows import sequence_name, token, whole
 from app.databases.protocol import Mark
 from app.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseUnavailable
 
@@ -26,21 +28,20 @@ class MySQLLedger:
         """See TicketDatabase.marks."""
         if changed_within is not None:
             async with self._pool.question(about_marks=True, anybody=True) as connection:
-                changed = sql.marks_changed(self.increment, changed_within)
-                return [mark_of(row) for row in await connection.execute(changed)]
+                return await connection.ask(sql.marks_changed(self.increment, changed_within), marks_of)
         found: list[Mark] = []
         while True:
             after = (found[-1].sequence, found[-1].offset) if found else ("", 0)
             async with self._pool.question(about_marks=True, anybody=True) as connection:
-                page = await connection.execute(sql.marks_page(self.increment, after))
-                found += [mark_of(row) for row in page]
+                page = await connection.ask(sql.marks_page(self.increment, after), marks_of)
+            found += page
             if len(page) < sql.MARKS_PER_PAGE:
                 return found
 
     async def marks_of_all_rings(self) -> list[Mark]:
         """See TicketDatabase.marks_of_all_rings."""
         async with self._pool.question(about_marks=True, anybody=True, patience=ALL_MARKS) as connection:
-            return [mark_of(row) for row in await connection.execute(sql.MARKS)]
+            return await connection.ask(sql.MARKS, marks_of)
 
     async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
@@ -51,7 +52,7 @@ class MySQLLedger:
             part = wanted[start : start + MARKS_PER_WRITE]
             rows = [(m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in part]
             keys = [(m.sequence, m.offset, m.increment) for m in part]
-            for row in await self._write(sql.reserve(rows, ring), sql.read_back(keys), ring):
+            for row in await self._write(sql.reserve(rows, ring), keys, ring):
                 found[row.sequence, row.offset] = row
         return found
 
@@ -59,33 +60,50 @@ class MySQLLedger:
         """See TicketDatabase.renew."""
         key = (old.sequence, old.offset, old.increment)
         renew = sql.renew(key, (old.token, old.mark), (new.token, new.mark), new.issued, ring)
-        rows = await self._write(renew, sql.read_back([key]), ring)
-        if not rows:
-            raise TicketDatabaseUnavailable("lost a row of its ledger")
-        return rows[0]
+        return (await self._write(renew, [key], ring))[0]
 
-    async def _write(self, write: str, read_back: str, ring: int) -> list[Mark]:
-        """Run a write and the reads after it; a deadlock is tried again. Raises RingChanged, see `reserve`.
+    async def _write(self, write: str, keys: list[tuple[str, int, int]], ring: int) -> list[Mark]:
+        """Run a write and read the rows of these keys; a deadlock is tried again. Raises RingChanged, see `reserve`.
 
         The number is read after the write: where it is still `ring` then, it was `ring` when the write was committed.
         """
         for _ in range(RETRIES):
             try:
                 async with self._pool.question(about_marks=True) as connection:
-                    await connection.start(f"{write}; {sql.RING_NUMBER}; {read_back}")
+                    await connection.start(f"{write}; {sql.RING_NUMBER}; {sql.read_back(keys)}")
                     await connection.next()
-                    numbers = connection.rows
+                    number = connection.understand(number_of)
                     await connection.next()
-                    rows = connection.rows
-                if [int(number) for (number,) in numbers] != [ring]:
-                    raise RingChanged
-                return [mark_of(row) for row in rows]
+                    marks = connection.understand(marks_of)
             except TicketDatabaseBusy as error:
                 self._on_retry(str(error))
+            else:
+                if number != ring:
+                    raise RingChanged
+                if {(mark.sequence, mark.offset, mark.increment) for mark in marks} != set(keys):
+                    raise TicketDatabaseUnavailable("lost a row of its ledger")
+                return marks
         raise TicketDatabaseBusy
 
 
+def number_of(rows: Rows) -> int:
+    """The number of the ring record; 0 where there is none."""
+    return whole(rows[0][0], 1) if rows else 0
+
+
+def marks_of(rows: Rows) -> list[Mark]:
+    """The marks in these rows of the ledger; see `mysql_rows` for what is raised where one is none."""
+    return [mark_of(row) for row in rows]
+
+
 def mark_of(row: tuple[Any, ...]) -> Mark:
-    """A `Mark` from a row of the ledger."""
-    sequence, offset, increment, mark, issued, token = row
-    return Mark(str(sequence), int(offset), int(increment), int(mark), int(issued), str(token))
+    """A `Mark` from a row of the ledger; see `mysql_rows` for what is raised where it is none."""
+    sequence, offset, increment, mark, issued, token_ = row
+    return Mark(
+        sequence_name(sequence),
+        whole(offset, 1, sql.LARGEST_INCREMENT),
+        whole(increment, 1, sql.LARGEST_INCREMENT),
+        whole(mark),
+        whole(issued),
+        token(token_),
+    )

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
-from typing import Any
 
 from app.databases import mysql_statements as sql
+from app.databases.mysql_connection import Rows
+from app.databases.mysql_ledger import number_of
 from app.databases.mysql_pool import MySQLPool
+from app.databases.mysql_rows import whole
 from app.databases.protocol import RingRecord, RingState
 from app.errors import RingChanged, TicketDatabaseUnavailable
 
@@ -24,7 +26,7 @@ class MySQLRing:
             statement = sql.next_ring((old.number, old.increment, offsets_text(old.offsets), str(old.state)), values)
         async with self._pool.question(anybody=True) as connection:
             await connection.execute(statement)
-            record = record_of(await connection.execute(sql.RING))
+            record = await connection.ask(sql.RING, record_of)
         if record is None:
             raise TicketDatabaseUnavailable("lost its ring record")
         return record
@@ -32,22 +34,20 @@ class MySQLRing:
     async def check_ring(self, number: int) -> None:
         """See TicketDatabase.check_ring."""
         async with self._pool.question(about_marks=True) as connection:
-            record = record_of(await connection.execute(sql.RING))
-        if record is None or record.number != number:
+            found = await connection.ask(sql.RING_NUMBER, number_of)
+        if found != number:
             raise RingChanged
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use: a probe of another server, or a connection of the same account."""
         until = time.monotonic() + seconds
         found: dict[str, None] = {}
-        first: Any = None
+        first: Rows | None = None
         while True:
             async with self._pool.question(anybody=True) as connection:
                 probed = await connection.execute(sql.PROBED)
-                mine = self._pool.thread_ids()
-                for id_, user, host, schema, *_ in await connection.execute("SHOW PROCESSLIST"):
-                    if int(id_) not in mine and schema == self._pool.schema and user not in sql.SYSTEM_USERS:
-                        found[f"a connection of {user} from {str(host).rpartition(':')[0] or host}"] = None
+                others = await connection.ask(sql.CONNECTED, self._others)
+            found.update(dict.fromkeys(others))
             if first is not None and probed != first:
                 found["a ticket server that probes it"] = None
             first = probed
@@ -55,22 +55,33 @@ class MySQLRing:
                 return list(found)
             await asyncio.sleep(min(0.5, seconds))
 
+    def _others(self, rows: Rows) -> list[str]:
+        """The connections to this database that are not this pool's, each in words. Raises ValueError, TypeError."""
+        mine = self._pool.thread_ids()
+        return [
+            f"a connection of {user} from {str(host).rpartition(':')[0] or host}"
+            for id_, user, host, schema, *_ in rows
+            if int(id_) not in mine and schema == self._pool.schema
+        ]
+
 
 def offsets_text(offsets: tuple[int, ...]) -> str:
     """The offsets as the record holds them."""
     return ",".join(map(str, offsets))
 
 
-def record_of(rows: tuple[tuple[Any, ...], ...]) -> RingRecord | None:
-    """A `RingRecord` from the row of `mysql_statements.RING`, None where there is none.
-
-    Raises TicketDatabaseUnavailable for a row that is no record.
-    """
+def record_of(rows: Rows) -> RingRecord | None:
+    """A `RingRecord` from the row of `mysql_statements.RING`, None where there is none; see `mysql_rows` for what is
+    raised where it is none."""
     if not rows:
         return None
-    try:
-        number, increment, since, offsets, own, state = rows[0]
-        used = tuple(int(offset) for offset in str(offsets).split(",") if offset)
-        return RingRecord(int(number), int(increment), int(since), used, int(own), RingState(str(state)))
-    except (ValueError, TypeError) as error:
-        raise TicketDatabaseUnavailable("answered nonsense") from error
+    number, increment, since, offsets, own, state = rows[0]
+    used = tuple(whole(int(offset), 1, sql.LARGEST_INCREMENT) for offset in str(offsets).split(",") if offset)
+    return RingRecord(
+        whole(number, 1),
+        whole(increment, 1, sql.LARGEST_INCREMENT),
+        whole(since, 1),
+        used,
+        whole(own, 1, sql.LARGEST_INCREMENT),
+        RingState(str(state)),
+    )

@@ -272,8 +272,8 @@ def renew(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, int],
 RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
 RING_NUMBER = "SELECT number FROM _ring WHERE id = 1"
 PROBED = "SELECT at FROM _probe WHERE id = 1"
-SYSTEM_USERS = frozenset({"system user", "event_scheduler"})
-"""Threads of the server itself, in its list of processes."""
+CONNECTED = "SHOW PROCESSLIST"
+"""The connections of the same account; all connections, where the account has the privilege PROCESS."""
 
 RingRow = tuple[int, int, int, str, int, str]
 

@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.databases import mysql_statements as sql
+from app.databases.mysql_connection import Rows
 from app.databases.mysql_pool import MySQLPool
+from app.databases.mysql_rows import LARGEST_ID, moment, sequence_name, whole
 from app.databases.protocol import Position, Table
 from app.errors import SequenceMissing
-from app.sequences import Width, ceiling_of, is_name
+from app.sequences import TICKET_LIMIT, Width, ceiling_of, is_name
 
 CRASH_SAFE_ENGINES = frozenset({"InnoDB"})
 MAKING = 4.0
@@ -23,16 +25,14 @@ class MySQLTables:
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
         async with self._pool.question() as connection:
-            rows = await connection.execute(sql.NAMES)
-        return {str(name): str(created) for name, created in rows if is_name(str(name))}
+            return await connection.ask(sql.NAMES, names_of)
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
         found: dict[str, tuple[int, str]] = {}
         for part in _parts(names, 50):
             async with self._pool.question() as connection:
-                rows = await connection.execute(sql.counters(part))
-            found.update({str(name): (int(counter), str(created)) for name, counter, created in rows})
+                found.update(await connection.ask(sql.counters(part), counters_of))
         return found
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
@@ -40,8 +40,7 @@ class MySQLTables:
         found: dict[str, Table] = {}
         for part in _parts(names, 50):
             async with self._pool.question() as connection:
-                rows = await connection.execute(sql.tables(part))
-            found.update({table.sequence: table for row in rows if (table := table_of(row)) is not None})
+                found.update(await connection.ask(sql.tables(part), tables_of))
         return found
 
     async def position(self, table: Table) -> Position:
@@ -49,7 +48,7 @@ class MySQLTables:
         largest_first, counter_then = sql.position(table.sequence)
         async with self._pool.question() as connection:
             largest = await connection.execute(largest_first)
-            return position_of(largest, await connection.execute(counter_then))
+            return await connection.ask(counter_then, lambda counter: position_of(largest, counter))
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
@@ -63,12 +62,32 @@ class MySQLTables:
                 await connection.execute(sql.raise_above(table.sequence, above))
 
 
-def position_of(largest: tuple[tuple[Any, ...], ...], counter: tuple[tuple[Any, ...], ...]) -> Position:
+def names_of(rows: Rows) -> dict[str, str]:
+    """The names, and when each was made, from the rows of `mysql_statements.NAMES`; other tables are left out."""
+    return {str(name): moment(created) for name, created in rows if is_name(str(name))}
+
+
+def counters_of(rows: Rows) -> dict[str, tuple[int, str]]:
+    """See TicketDatabase.counters; from the rows of `mysql_statements.counters`."""
+    return {sequence_name(name): (whole(counter, 0, LARGEST_ID), moment(created)) for name, counter, created in rows}
+
+
+def tables_of(rows: Rows) -> dict[str, Table]:
+    """The sequences' tables by name, from the rows of `mysql_statements.tables`."""
+    return {table.sequence: table for row in rows if (table := table_of(row)) is not None}
+
+
+def position_of(largest: Rows, counter: Rows) -> Position:
     """A `Position` from the rows of the two statements of `mysql_statements.position`."""
     if not counter:
         raise SequenceMissing("has no table for it")
     next_id, created = counter[0]
-    return Position(next_id=int(next_id), largest=int(largest[0][0]), created=str(created))
+    return Position(
+        next_id=whole(next_id, 0, LARGEST_ID),
+        # somebody's row with a negative id is no damage
+        largest=max(0, whole(largest[0][0], -TICKET_LIMIT - 1, LARGEST_ID)),
+        created=moment(created),
+    )
 
 
 def table_of(row: tuple[Any, ...]) -> Table | None:
@@ -89,7 +108,7 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
         width=width,
         ceiling=ceiling,
         rows_per_statement=_stubs(stub_length, collation),
-        created=str(created),
+        created=moment(created),
         # an unsigned BIGINT goes on above the largest ticket there can be, so it never repeats that one
         repeats_ceiling=not (width is Width.BIGINT and unsigned),
         warnings=tuple(warnings),

@@ -70,8 +70,8 @@ async def used_by(column: Column) -> Used:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await connection.log_in()
             try:
-                rows = await connection.execute(sql.largest(column.table, column.column))
-                definition = await connection.execute(sql.definition(column.table))
+                largest = await connection.ask(sql.largest(column.table, column.column), lambda rows: rows[0][0])
+                definition = await connection.ask(sql.definition(column.table), lambda rows: str(rows[0][1]))
             except TicketDatabaseError as error:
                 raise _explained(error, column) from error
     except TimeoutError as error:
@@ -79,10 +79,10 @@ async def used_by(column: Column) -> Used:
     finally:
         connection.drop()
     try:
-        largest = int(rows[0][0] or 0)
-    except (TypeError, ValueError):
+        used = int(largest or 0)
+    except (TypeError, ValueError, OverflowError):
         raise TicketDatabaseError(f"holds no whole numbers in {column.column}") from None
-    return Used(max(0, largest), _last_counted(str(definition[0][1]), column.column))
+    return Used(max(0, used), _last_counted(definition, column.column))
 
 
 def _last_counted(definition: str, column: str) -> int:

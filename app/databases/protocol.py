@@ -242,7 +242,7 @@ class TicketDatabase(Protocol):
         row as it stands after. Raises RingChanged as `reserve` does."""
 
     def forget_connections(self) -> None:
-        """Use new connections from now on; something was wrong on those there are."""
+        """Use new connections from the next look on, if any can be had; something was wrong on those there are."""
 
     async def close(self) -> None:
         """Say good-bye to the database; no method is called after it."""

@@ -3,6 +3,7 @@
 import ssl
 from typing import Any
 
+import aiomysql
 import pymysql.err
 import pytest
 
@@ -102,6 +103,33 @@ async def test_a_password_goes_out_in_utf8() -> None:
     connection = MySQLConnection(DatabaseURL.parse("mysql://u:p%C3%BC%E2%82%AC@h/d"), 2, 1, None)
     assert connection._driver._password.encode("latin-1") == "pü€".encode()
     assert "ü" not in repr(connection)
+
+
+async def test_each_address_of_a_host_is_tried_and_the_certificate_is_held_against_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[str] = []
+    code = 2003
+
+    async def connect(driver: aiomysql.Connection) -> None:
+        tried.append(driver.host)
+        if len(tried) % 2:
+            raise pymysql.err.OperationalError(code, "no")
+        await driver._get_server_information()
+
+    async def greeting(_: aiomysql.Connection) -> None:
+        return
+
+    monkeypatch.setattr(aiomysql.Connection, "_connect", connect)
+    monkeypatch.setattr(aiomysql.Connection, "_get_server_information", greeting)
+    driver = MySQLConnection(DatabaseURL.parse("mysql://u@odd.example/d"), 2, 1, None)._driver
+    await driver.connect_to(["192.0.2.1", "192.0.2.2", "192.0.2.3"])
+    assert tried == ["192.0.2.1", "192.0.2.2"]
+    assert driver.host == "odd.example"
+    code = 1045
+    with pytest.raises(pymysql.err.OperationalError):
+        await driver.connect_to(["192.0.2.1", "192.0.2.2"])
+    assert len(tried) == 3
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,162 @@
+"""Rows that no ticket database of ours could send, from a damaged table or a hostile server: it answered nonsense.
+
+Each is fed through a driver that answers with it: what a caller gets is seen, and what becomes of the connection.
+"""
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from app.databases.mysql import MySQLDatabase
+from app.databases.mysql_connection import MySQLConnection, Rows
+from app.databases.mysql_inspection import MySQLInspector
+from app.databases.mysql_ledger import mark_of
+from app.databases.mysql_tables import position_of, table_of
+from app.databases.protocol import Mark, Position, Table
+from app.errors import SequenceMissing, TicketDatabaseUnavailable
+from app.sequences import TICKET_LIMIT, Width
+from tests.unit.mysql_driver import URL, connection_that_answers, facts_that_fit
+
+TOKEN = "0123456789abcdef01234567.1700000000:01ab23cd"
+MARK = ("photos", 1, 2, 1000, 10, TOKEN)
+ROW = ("photos", "InnoDB", 1_700_000_000, "bigint", "bigint unsigned", 1, "ascii_bin", "PRI")
+TABLE = Table("photos", Width.BIGINT, TICKET_LIMIT, 1, "1700000000", False)
+
+
+def database_that_answers(*answers: Rows) -> tuple[MySQLDatabase, MySQLConnection]:
+    database, connection = MySQLDatabase(URL, 1, 2, 1.0), connection_that_answers(*answers)
+    database._pool._idle.append(connection)
+    database._pool._connections.add(connection)
+    return database, connection
+
+
+Ask = Callable[[MySQLDatabase], Awaitable[Any]]
+
+
+def changed(row: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
+    return (*row[:index], value, *row[index + 1 :])
+
+
+BAD_MARKS = [
+    (),
+    MARK[:5],
+    (*MARK, 1),
+    (None,) * 6,
+    *(changed(MARK, i, bad) for i in (1, 2, 3, 4) for bad in (None, -1, "x", 2**63, math.inf, math.nan, 1.5, b"\xff")),
+    *(changed(MARK, i, 0) for i in (1, 2)),
+    *(changed(MARK, 0, bad) for bad in (None, "", "_layout", "a b", "x' OR '1'='1", "a" * 65, b"photos", 7)),
+    *(changed(MARK, 5, bad) for bad in (None, "", "x'; DROP TABLE photos; -- ", "a\\", 'a"', "a\n", "ä", "a" * 129, 7)),
+]
+BAD_TABLES = [(), ROW[:7], (*ROW, 1), *(changed(ROW, 2, bad) for bad in ("1'", "", -1, b"1", "1 OR 1"))]
+BAD_POSITIONS: list[tuple[Rows, Rows]] = [
+    ((), ((1, 7),)),
+    (((),), ((1, 7),)),
+    (((None,),), ((1, 7),)),
+    ((("x",),), ((1, 7),)),
+    (((2**64,),), ((1, 7),)),
+    (((5,),), ((),)),
+    (((5,),), ((1,),)),
+    (((5,),), ((1, 7, 7),)),
+    (((5,),), ((None, 7),)),
+    (((5,),), ((-1, 7),)),
+    (((5,),), ((2**64, 7),)),
+    (((5,),), ((1, "7'"),)),
+]
+ours = Mark("photos", 1, 2, 1000, 10, TOKEN)
+CASES: list[tuple[str, Ask, tuple[Rows, ...]]] = [
+    *((f"marks {row}", lambda d: d.marks(), ((row,),)) for row in BAD_MARKS),
+    *((f"reserve {row}", lambda d: d.reserve([ours]), ((), (row,))) for row in BAD_MARKS[:4]),
+    *((f"renew {row}", lambda d: d.renew(ours, ours), ((), (row,))) for row in BAD_MARKS[:4]),
+    *((f"tables {row}", lambda d: d.tables(["photos"]), ((row,),)) for row in BAD_TABLES),
+    *((f"position {rows}", lambda d: d.position(TABLE), rows) for rows in BAD_POSITIONS),
+    *((f"names {r}", lambda d: d.names(), ((r,),)) for r in ((), ("photos",), ("photos", 1, 2), ("photos", "1'"))),
+    *(
+        (f"counters {row}", lambda d: d.counters(["photos"]), ((row,),))
+        for row in ((), ("photos", 1), ("photos", None, 1), ("photos", -1, 1), ("photos", 1, "'"), ("a'b", 1, 1))
+    ),
+]
+
+
+@pytest.mark.parametrize(("ask", "answers"), [pytest.param(*case[1:], id=case[0][:60]) for case in CASES])
+async def test_it_answered_nonsense_and_the_connection_is_dropped(ask: Ask, answers: tuple[Rows, ...]) -> None:
+    database, connection = database_that_answers(*answers)
+    with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
+        await ask(database)
+    assert not connection.usable
+    assert database.connections == 0
+
+
+@pytest.mark.parametrize("rows", [(), ((*MARK[:1], 2, *MARK[2:]),), (MARK, changed(MARK, 0, "other"))])
+async def test_rows_of_a_ledger_that_were_not_asked_for_or_are_missing(rows: Rows) -> None:
+    database, _ = database_that_answers((), ((1,),), rows)
+    with pytest.raises(TicketDatabaseUnavailable, match="lost a row of its ledger"):
+        await database.reserve([ours], 1)
+    database, _ = database_that_answers((), ((1,),), rows)
+    with pytest.raises(TicketDatabaseUnavailable, match="lost a row of its ledger"):
+        await database.renew(ours, ours, 1)
+
+
+@pytest.mark.parametrize("version", [None, "x", -1, 0, 2**64])
+async def test_a_layout_that_is_none(version: Any) -> None:
+    database = MySQLDatabase(URL, 1, 2, 1.0)
+    connection = connection_that_answers(((version,),))
+    with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
+        await database._prepare_own_tables(connection)
+    assert not connection.usable
+
+
+async def test_facts() -> None:
+    assert (await connection_that_answers(*facts_that_fit()).check()).now == 1.7e9
+
+
+@pytest.mark.parametrize(
+    ("result", "rows"),
+    [
+        (0, ((),)),
+        (0, (("auto_increment_increment",),)),
+        (0, (("auto_increment_increment", "two"), ("auto_increment_offset", "1"))),
+        (1, ((1, 2, 3),)),
+        (2, ()),
+        (2, ((1.0,),)),
+        (2, ((None, 5),)),
+        (2, ((math.nan, 5),)),
+        (2, ((math.inf, 5),)),
+        (2, ((1.0, math.inf),)),
+    ],
+)
+async def test_facts_that_are_none(result: int, rows: Rows) -> None:
+    connection = connection_that_answers(*changed(facts_that_fit(), result, rows))
+    with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
+        await connection.check()
+    assert not connection.usable
+
+
+@pytest.mark.parametrize(
+    "answers", [((("x",),),), (((1,),), ((None,) * 6,)), (((1,),), (MARK,), (("photos",),))], ids=str
+)
+async def test_a_check_up_says_so_too(answers: tuple[Rows, ...]) -> None:
+    inspector = MySQLInspector(URL, 1, 2, 1.0)
+    inspector._connection = connection_that_answers(*answers)
+
+    async def look() -> None:
+        await inspector._look_at_own_tables()
+        await inspector._look_at_tables()
+
+    with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
+        await look()
+
+
+def test_what_a_healthy_database_sends() -> None:
+    assert mark_of(MARK) == ours
+    assert mark_of(changed(MARK, 5, "0123456789abcdef01234567.None:01ab23cd")).token.endswith(".None:01ab23cd")
+    assert mark_of(changed(MARK, 3, TICKET_LIMIT)).mark == TICKET_LIMIT
+    table = table_of(ROW)
+    assert table is not None
+    assert (table.sequence, table.created) == ("photos", "1700000000")
+    assert table_of(changed(ROW, 3, "smallint")) is None
+    assert position_of(((2**64 - 1,),), ((2**64 - 1, None),)) == Position(2**64 - 1, 2**64 - 1, "None")
+    assert position_of(((-5,),), ((1, 7),)) == Position(1, 0, "7")
+    with pytest.raises(SequenceMissing):
+        position_of(((0,),), ())
