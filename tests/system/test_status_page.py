@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from app.status_page import SHOWN
 from tests.harness.browser import Browser
 from tests.harness.load import Load
 from tests.harness.pair import MySQLPair
@@ -15,6 +14,9 @@ from tests.harness.processes import wait_until
 from tests.harness.ticketd import PATIENT, TicketServer
 
 pytestmark = pytest.mark.any_engine
+
+SHOWN = 100
+"""So many sequences are on one page."""
 
 
 @pytest.fixture(scope="module")
