@@ -23,8 +23,6 @@ def drawn_while_it_stands_still(iterations: int) -> bool:
     when_stopped = sum(len(server.draws) for server in world.servers)
     world.pass_time(1.0)
     after = sum(len(server.draws) for server in world.servers)
-    assert host.frozen
-    assert not host.answers
     world.end()
     return before == when_stopped < after
 
