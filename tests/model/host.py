@@ -112,7 +112,7 @@ class Host:
             self.clients, clock=world.clock, refuse_unverified=self.refuses, lane=partial(WatchedLane, self)
         )
         self.drawn: dict[tuple[str, int], list[Drawn]] = {}
-        self.highest: dict[tuple[str, int], int] = {}
+        self.highest: dict[tuple[str, int], tuple[int, bool]] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.stopped = False
         self.stands_until = 0.0

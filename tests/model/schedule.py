@@ -70,7 +70,7 @@ class Schedule:
             self._copy: 4,
             self._restore: 3,
             self._relapse: 4,
-            self._relapse_behind_its_back: 4,
+            self._relapse_behind_its_back: 6,
             self._replace: 2,
             self._lose_table: 1,
             self._quiet_down: 1,
@@ -306,10 +306,10 @@ class Schedule:
         copy = server.snapshot()
         if self._chance.random() < 0.3:
             host.slow.update(self.world.servers)
-        iterations, seconds = self._chance.randint(1, 25), self._seconds()
+        iterations, seconds = self._chance.randint(1, 25), max(self._seconds(), self._chance.uniform(0.0, 0.45))
         host.freeze_after(iterations, seconds)
-        for _ in range(self._chance.randint(2, 4)):
-            self.world.request(host, sequence, self._chance.choice([1, 3_000, 10_000]), whole=True)
+        for each in [sequence, sequence, *self._chance.choices(list(SEQUENCES), k=self._chance.randint(0, 4))]:
+            self.world.request(host, each, self._chance.choice([1, 3_000, 10_000, 10_000]), whole=True)
         self._did(
             "stall", f"{host.name} after {iterations} iterations for {seconds:.3f} s, drawing {sequence}", then=0.02
         )
