@@ -21,8 +21,8 @@ TOO_MANY, TOO_MANY_OF_THIS_USER, LIMIT_REACHED, REFUSED, HUNG_UP, DENIED = 1040,
 
 OF_A_NEW_ONE: tuple[Rows, ...] = (((1,),), ())
 """What it is asked first: the version of the own tables, and whether all are there."""
-OF_AN_OLD_ONE: tuple[Rows, ...] = (*facts_that_fit(), (), *facts_that_fit())
-"""A look (the facts, and a write), and the facts again."""
+OF_AN_OLD_ONE: tuple[Rows, ...] = (*facts_that_fit(), (), (), *facts_that_fit())
+"""A look (the facts, a write, the ring record), and the facts again."""
 
 
 class Server:
@@ -32,7 +32,7 @@ class Server:
         self.code = 0
         self.asked: list[list[str]] = []
 
-    async def __call__(self, *_: object, addresses: list[str]) -> MySQLConnection:
+    async def __call__(self, *_: object, addresses: list[str], anybody: bool) -> MySQLConnection:
         self.asked.append(addresses)
         if self.code:
             cause = pymysql.err.OperationalError(self.code, "no")

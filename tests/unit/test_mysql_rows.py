@@ -67,8 +67,8 @@ BAD_POSITIONS: list[tuple[Rows, Rows]] = [
 ours = Mark("photos", 1, 2, 1000, 10, TOKEN)
 CASES: list[tuple[str, Ask, tuple[Rows, ...]]] = [
     *((f"marks {row}", lambda d: d.marks(), ((row,),)) for row in BAD_MARKS),
-    *((f"reserve {row}", lambda d: d.reserve([ours]), ((), (row,))) for row in BAD_MARKS[:4]),
-    *((f"renew {row}", lambda d: d.renew(ours, ours), ((), (row,))) for row in BAD_MARKS[:4]),
+    *((f"reserve {row}", lambda d: d.reserve([ours], 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
+    *((f"renew {row}", lambda d: d.renew(ours, ours, 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
     *((f"tables {row}", lambda d: d.tables(["photos"]), ((row,),)) for row in BAD_TABLES),
     *((f"position {rows}", lambda d: d.position(TABLE), rows) for rows in BAD_POSITIONS),
     *((f"names {r}", lambda d: d.names(), ((r,),)) for r in ((), ("photos",), ("photos", 1, 2), ("photos", "1'"))),

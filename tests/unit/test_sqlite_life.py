@@ -72,8 +72,8 @@ def other(path: Path) -> Iterator[Callable[[], OtherProcess]]:
 
 
 @contextlib.asynccontextmanager
-async def opened(path: Path, increment: int = 2, patience: float = 5.0) -> AsyncIterator[SQLiteDatabase]:
-    database = SQLiteDatabase(path, 1, increment, patience)
+async def opened(path: Path, offset: int = 1, patience: float = 5.0) -> AsyncIterator[SQLiteDatabase]:
+    database = SQLiteDatabase(path, offset, 2, patience)
     try:
         yield database
     finally:
@@ -156,7 +156,7 @@ async def test_a_check_up_neither_ends_it_nor_stands_in_its_way(path: Path) -> N
 
 async def test_one_that_is_refused_ends_nothing(path: Path) -> None:
     first = await incarnation(path)
-    async with opened(path, increment=4) as database:
+    async with opened(path, offset=2) as database:
         for _ in range(2):
             with pytest.raises(TicketDatabaseMisconfigured):
                 await database.look()
