@@ -72,15 +72,16 @@ class RingRecords:
             return None, dict.fromkeys(looks, str(contradicted))
 
     async def _agree(self, looks: Mapping[Member, Look]) -> tuple[RingRecord | None, dict[Member, str]]:
-        records = {member: look.record for member, look in looks.items() if look.record is not None}
-        states = {record.state for record in records.values()}
-        if RingState.GROWING in states:
+        records = [look.record for look in looks.values() if look.record is not None]
+        if any(record.state is RingState.GROWING for record in records):
             raise RingContradiction(UNFINISHED)
-        if RingState.FORMING in states:
-            return await self._form(looks, self._increment or newest(records.values()).increment)
+        if self._ring.record is not None and set(looks) != set(self._ring.members):
+            records.append(self._ring.record)  # those that answer may have gone back to before it
         if not records:
             return await self._record_first(looks)
-        record = newest(records.values())
+        record = newest(records)
+        if record.state is RingState.FORMING:
+            return await self._form(looks, self._increment or record.increment)
         reason = contradiction(record, self._increment, len(self._ring.members))
         if reason is None:
             return await self._join(record, looks)
@@ -125,6 +126,7 @@ class RingRecords:
             if found is not None and found.own == offset:
                 if found.since != record.since or offset not in record.offsets:
                     raised.append(member)
+                    everywhere |= found.state is RingState.FORMING and await _holds_tickets(member.database)
                 continue
             kept = await _kept_by(member.database)
             if found is not None:
@@ -170,22 +172,17 @@ class RingRecords:
         return new, refused
 
     async def _form(self, looks: Mapping[Member, Look], increment: int) -> tuple[RingRecord | None, dict[Member, str]]:
-        """Raise everything and record a new ring; see the module's docstring. Wants every listed database."""
-        listed = self._ring.members
-        absent = [member.name for member in listed if member not in looks]
-        if absent:
-            raise RingContradiction(
-                "some sequences have tickets, and no ring record or high-water mark says in which ring they were "
-                f"drawn: every ticket database has to answer before the first draw, and {absent[0]} does not"
-            )
-        if refused := _misconfigured(looks, increment):
-            waiting = f"the ring cannot be recorded while {next(iter(refused)).name} is not what it should be"
-            return None, {member: refused.get(member, waiting) for member in looks}
-        records = [look.record for look in looks.values() if look.record is not None]
-        top = max((record.number for record in records), default=0)
-        change = begun(top, increment, len(listed), RingState.FORMING)
-        databases = {member.database: look.record for member, look in looks.items()}
-        return await change_ring(databases, change), {}
+        """Raise everything and record a new ring; see the module's docstring.
+
+        A database that does not answer is raised when it comes, and the others above what it holds.
+        """
+        refused = _misconfigured(looks, increment)
+        databases = {member.database: look.record for member, look in looks.items() if member not in refused}
+        if not databases:
+            return None, refused
+        top = max((look.record.number for look in looks.values() if look.record is not None), default=0)
+        change = begun(top, increment, [database.offset for database in databases], RingState.FORMING)
+        return await change_ring(databases, change), refused
 
     async def _never_drawn(self, looks: Mapping[Member, Look]) -> bool:
         """Whether all databases answer, and no sequence has a ticket or a mark on any of them."""

@@ -105,9 +105,9 @@ def with_offsets(record: RingRecord, offsets: Iterable[int]) -> RingRecord:
     return record if used == record.offsets else replace(record, number=record.number + 1, offsets=used)
 
 
-def begun(number: int, increment: int, listed: int, state: RingState) -> RingRecord:
+def begun(number: int, increment: int, offsets: Iterable[int], state: RingState) -> RingRecord:
     """The record of a change that has begun: nobody draws until it is finished. `number`: the highest one recorded."""
-    return RingRecord(number + 1, increment, number + 1, tuple(range(1, listed + 1)), own=0, state=state)
+    return RingRecord(number + 1, increment, number + 1, tuple(sorted(offsets)), own=0, state=state)
 
 
 def finished(record: RingRecord) -> RingRecord:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from app.catalog import Catalog
-from app.databases.protocol import TicketDatabase
+from app.databases.protocol import RingRecord, TicketDatabase
 from app.health import Health
 from app.issuer import TicketIssuer
 from app.lane import Lane
@@ -88,14 +88,28 @@ def latency(seed: int, longest: float = 0.004) -> Callable[[], tuple[float, floa
     return lambda: (chance.random() * longest, chance.random() * longest)
 
 
-class Site:
-    """Fake servers, and ticket servers on them in one event loop, for tests."""
+def record_ring(servers: Sequence[FakeServer]) -> None:
+    """What ticket servers that drew in this ring before have recorded."""
+    for server in servers:
+        offsets = tuple(other.offset for other in servers)
+        server.state.ring = RingRecord(1, server.increment, 1, offsets, own=server.offset)
 
-    def __init__(self, databases: int = 2, sequences: Sequence[str] = ("photos",), *, increment: int = 0) -> None:
+
+class Site:
+    """Fake servers, and ticket servers on them in one event loop, for tests.
+
+    `recorded`: whether ticket servers have recorded the ring before.
+    """
+
+    def __init__(
+        self, databases: int = 2, sequences: Sequence[str] = ("photos",), *, increment: int = 0, recorded: bool = True
+    ) -> None:
         self._increment = increment or None
         step = increment or databases
         clock = asyncio.get_running_loop().time
         self.servers = [FakeServer(offset, step, sequences, clock) for offset in range(1, databases + 1)]
+        if recorded:
+            record_ring(self.servers)
         self._numbers = itertools.count(1)
         self._running: list[FakeTicketServer] = []
 
