@@ -16,6 +16,11 @@ from app.version import VERSION
 OK, FAILED, UNUSABLE, BROKEN_PIPE, INTERRUPTED = 0, 1, 2, 141, 130
 """Exit statuses; the last two as the shell gives them to a program that a signal ended."""
 
+WATCHED = 4.0
+"""Seconds for which `grow` watches the databases at least for ticket servers that are alive."""
+INCREMENT_NAMES = ("TICKETS_INCREMENT", "TICKETS_INCREMENT_FILE")
+"""What `grow` leaves aside in the environment: it is told the increment by its flag."""
+
 _PROGRAM = """
 examples:
   ticketd serve                          the server, on two embedded ticket databases in ./ticket-data
@@ -67,9 +72,32 @@ that cannot be used
 """
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
+_GROW = """
+examples:
+  TICKETS_DATABASES='mysql://tickets@db1/tickets mysql://tickets@db2/tickets mysql://tickets@db3/tickets' \\
+  TICKETS_DATABASE_PASSWORD_FILE=/run/secrets/password ticketd grow --increment 3
+      from two databases to three
+
+In this order:
+  1. stop every ticket server, and end those that are frozen (a release before 0.2.0 would go on drawing)
+  2. set auto_increment_increment=M on all databases, old and new, and restart them
+  3. run this with the environment of the new ticket servers: their TICKETS_DATABASES, the new databases last
+  4. start the new ticket servers, with TICKETS_INCREMENT unset or M
+
+Raises every sequence on every database above everything ever drawn, then records the new ring. Interrupted, it may be
+run again; until it is done no ticket server draws. With the increment that the ring has, it takes the last databases
+out of the ring, or confirms the ring as it is.
+
+exit status: 0 when it is done; 1 where something is left to do first, which is printed; 2 for settings that cannot be
+used
+"""
+
+
+def _add_settings(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
     group = parser.add_argument_group("settings", "each is also an environment variable; a flag wins over it")
     for name, field in Settings.model_fields.items():
+        if name in without:
+            continue
         flag = "--" + name.replace("_", "-") + ("-file" if name in SECRETS else "")
         variable = PREFIX + name.upper() + ("_FILE" if name in SECRETS else "")
         default = "" if field.default in (None, ()) else f"; default {field.default}"
@@ -117,6 +145,31 @@ def _doctor(arguments: argparse.Namespace) -> int:
     _print(lines)
     _print(f"note: {name} is no setting; it is misspelt, most likely" for name in unknown_names(os.environ))
     return OK if well else FAILED
+
+
+# --- grow ----------------------------------------------------------------------------------------------------------
+
+
+def _grow(arguments: argparse.Namespace) -> int:
+    arguments.increment = str(arguments.new_increment)
+    settings = _settings(arguments, {name: text for name, text in os.environ.items() if name not in INCREMENT_NAMES})
+    return asyncio.run(_change_ring(settings, arguments.new_increment))
+
+
+async def _change_ring(settings: Settings, increment: int) -> int:
+    from app.grow import GrowthRefused, grow
+    from app.service import make_databases
+
+    databases = make_databases(settings, on_retry=lambda _name, _cause: None)
+    try:
+        ring = await grow(databases, increment, lambda line: _print([line]), max(WATCHED, 4 * settings.probe_interval))
+    except GrowthRefused as refused:
+        _print(f"left to do: {line}" for line in refused.left)
+        return FAILED
+    finally:
+        await asyncio.gather(*(database.close() for database in databases))
+    _print([f"done: the ring has number {ring.number} and increment {ring.increment}; start the ticket servers"])
+    return OK
 
 
 # --- take, bump ----------------------------------------------------------------------------------------------------
@@ -253,6 +306,23 @@ def build_parser() -> argparse.ArgumentParser:
     bump.add_argument("--force", action="store_true", help="even if it uses up more than 90 %% of the sequence")
     _add_server(bump)
     bump.set_defaults(run=_bump)
+
+    grow = command(
+        "grow",
+        "change the increment of the ring, while no server runs",
+        "Change the increment of the ring: with more databases than it has room for, or fewer.",
+        _GROW,
+    )
+    grow.add_argument(
+        "--increment",
+        dest="new_increment",
+        metavar="M",
+        type=_whole_number(1),
+        required=True,
+        help="auto_increment_increment of all databases from now on; larger than their number leaves room",
+    )
+    _add_settings(grow, without=("increment",))
+    grow.set_defaults(run=_grow)
 
     doctor = command(
         "doctor",

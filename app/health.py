@@ -238,6 +238,7 @@ class Health:
         for one, other in itertools.permutations([member for member in self._ring.members if member.up], 2):
             if one in coming or other in coming:
                 self._ring.unaccounted.add((one, other))
+                other.wake.set()
 
     async def _agree_on_ring(self, coming: dict[Member, Look]) -> None:
         """Take out of `coming` those that may not draw; the others have recorded the ring that this server draws in."""
@@ -380,7 +381,7 @@ class Health:
             for holder in holders:
                 if holder.up and holder.marks_trouble is None:
                     try:
-                        await self._ledger.account_for(holder, member, found)
+                        await self._ledger.account_for(holder, member, found, self._catalog.lanes)
                     except TicketDatabaseError as error:
                         event(log, logging.WARNING, "could not keep marks", database=holder.name, reason=error)
                         return

@@ -367,15 +367,21 @@ class Ledger:
             self._keepers.note(mark)
         return marks
 
-    async def account_for(self, holder: Member, other: Member, found: Mapping[str, tuple[int, str]]) -> None:
+    async def account_for(
+        self,
+        holder: Member,
+        other: Member,
+        found: Mapping[str, tuple[int, str]],
+        lanes: Mapping[tuple[str, int], Lane],
+    ) -> None:
         """Have `holder` keep at least the live counters of `other`, by sequence: the next id, and when it was made.
 
         For sequences that nobody has drawn from since `holder` came up. A row of another life keeps its token: whether
         `other` has gone back is for the lane to find out. Raises TicketDatabaseError.
         """
-        kept = self._kept.get(holder)
-        if kept is None:
-            raise TicketDatabaseBusy("has not been asked for its marks yet")
+        if holder not in self._kept:
+            await self.refresh(holder, lanes)
+        kept = self._kept.get(holder, {})
         database = other.database
         lifted = []
         for sequence, (next_id, created) in found.items():

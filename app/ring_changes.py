@@ -130,7 +130,7 @@ class RingRecords:
                 continue
             kept = await _kept_by(member.database)
             if found is not None:
-                if await _holds_anything(member.database):
+                if await holds_anything(member.database):
                     refused[member] = (
                         f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
                         "back in the order that they had"
@@ -189,7 +189,7 @@ class RingRecords:
         if set(looks) != set(self._ring.members):
             return False
         for member in looks:
-            if await _holds_anything(member.database):
+            if await holds_anything(member.database):
                 return False
         return True
 
@@ -214,6 +214,8 @@ async def change_ring(
     say(f"{len(floors)} sequences have tickets or high-water marks")
     for database in databases:
         await raise_tables([database], floors)
+        if change.state is RingState.GROWING:
+            await make_tables(databases, [database], floors)
         say(f"{database.name}: every sequence stands above everything drawn")
     await keep_floors(databases, floors, change)
     new = finished(change)
@@ -273,18 +275,21 @@ async def raise_tables(databases: Iterable[TicketDatabase], floors: Mapping[str,
         await _with_each(database, await _tables_of(database), lift)
 
 
-async def make_tables(databases: Iterable[TicketDatabase], floors: Mapping[str, int]) -> None:
-    """Make the tables that one of these databases lacks and another has, above its floor. Raises DatabaseFailed."""
-    held = {database: await _tables_of(database) for database in databases}
-    known = {table.sequence: table for tables in held.values() for table in tables}
-    for database, tables in held.items():
+async def make_tables(
+    databases: Iterable[TicketDatabase], lacking: Iterable[TicketDatabase], floors: Mapping[str, int]
+) -> None:
+    """Make on `lacking` the tables that any of `databases` has, above their floors. Raises DatabaseFailed."""
+    known: dict[str, Table] = {}
+    for database in databases:
+        known |= {table.sequence: table for table in await _tables_of(database)}
+    for database in lacking:
 
         async def make(table: Table, database: TicketDatabase = database) -> None:
             start = min(floors.get(table.sequence, 0) + 1, table.ceiling - 1)
             await database.make(table.sequence, table.width, start)
 
-        lacking = known.keys() - {table.sequence for table in tables}
-        await _with_each(database, [known[name] for name in sorted(lacking)], make)
+        held = {table.sequence for table in await _tables_of(database)}
+        await _with_each(database, [known[name] for name in sorted(known.keys() - held)], make)
 
 
 async def keep_floors(databases: Iterable[TicketDatabase], floors: Mapping[str, int], change: RingRecord) -> None:
@@ -358,7 +363,7 @@ async def _holds_tickets(database: TicketDatabase) -> bool:
     return False
 
 
-async def _holds_anything(database: TicketDatabase) -> bool:
+async def holds_anything(database: TicketDatabase) -> bool:
     """Whether any sequence has a ticket on the database, or a mark above 0."""
     marks = await _or_fail(database, database.marks_of_all_rings())
     return any(mark.mark or mark.issued for mark in marks) or await _holds_tickets(database)

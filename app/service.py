@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from functools import partial
 
 from starlette.types import ASGIApp
 
@@ -30,8 +32,9 @@ from app.tracing import TracedLane, TracedRequests, Tracing
 log = logging.getLogger(__name__)
 
 
-def make_databases(settings: Settings, metrics: Metrics) -> list[TicketDatabase]:
-    """The ticket databases that the settings name, in offset order."""
+def make_databases(settings: Settings, on_retry: Callable[[str, str], None]) -> list[TicketDatabase]:
+    """The ticket databases that the settings name, in offset order. `on_retry` is told a database's name and why one of
+    its statements is tried again."""
     increment, timeout = settings.presumed_increment, settings.database_timeout
     if settings.embedded:
         return [
@@ -44,7 +47,7 @@ def make_databases(settings: Settings, metrics: Metrics) -> list[TicketDatabase]
             offset,
             increment,
             timeout,
-            on_retry=lambda cause, name=url.name: metrics.retries.update([(name, cause)]),  # type: ignore[misc]
+            on_retry=partial(on_retry, url.name),
         )
         for offset, url in enumerate(settings.urls, start=1)
     ]
@@ -56,7 +59,7 @@ class Service:
     def __init__(self, settings: Settings, tracing: Tracing | None = None) -> None:
         self._tracing = tracing
         self.metrics = Metrics()
-        self._databases = make_databases(settings, self.metrics)
+        self._databases = make_databases(settings, self._retried)
         self.ring = Ring(self._databases, now=time.time)
         self.ring.on_change = self._database_changed
         self.ledger = Ledger(
@@ -81,6 +84,9 @@ class Service:
         status_page = StatusPage(self.overseer, self.rates, self.metrics, settings.port)
         api = make_api(self.overseer, access, status_page, self.issuer)
         self.endpoint = TicketEndpoint(api, self.issuer, access, self.metrics)
+
+    def _retried(self, database: str, cause: str) -> None:
+        self.metrics.retries.update([(database, cause)])
 
     @property
     def app(self) -> ASGIApp:
