@@ -34,6 +34,10 @@ class Reply(NamedTuple):
         return json.loads(self.body)
 
 
+NOT_LOOKED_AT = "not looked at yet"
+"""What /healthz says of a database before the first look at it."""
+
+
 class TicketServer:
     """One ticket server in a subprocess. Inside its `with` it is alive (`/livez`); `wait_ready` for tickets."""
 
@@ -84,6 +88,7 @@ class TicketServer:
         try:
             self.start()
             self.wait_alive()
+            self.wait_looked()
         except BaseException:
             self.close()
             raise
@@ -137,6 +142,14 @@ class TicketServer:
     def wait_alive(self, timeout: float = 60) -> float:
         """Wait until `/livez` answers 200; returns the seconds that took."""
         return self._wait_for("/livez", timeout)
+
+    def wait_looked(self, timeout: float = 60) -> None:
+        """Wait until it has looked at every database once: it listens before that."""
+        wait_until(
+            lambda: all(each["last_error"] != NOT_LOOKED_AT for each in self.databases()),
+            timeout,
+            f"{self!r} to look at its databases",
+        )
 
     def wait_ready(self, timeout: float = 60) -> float:
         """Wait until `/readyz` answers 200; returns the seconds that took."""
