@@ -151,7 +151,7 @@ class ContainerMySQL:
 
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
         """Run one statement over TCP as the ticket servers' user; its rows."""
-        options: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 10, "autocommit": True}
+        options: dict[str, Any] = {"connect_timeout": 2, "read_timeout": 10, "autocommit": True, "ssl_disabled": True}
         connection = pymysql.connect(
             host="127.0.0.1", port=self.port, user=USER, password=self._password, database=SCHEMA, **options
         )
