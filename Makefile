@@ -20,9 +20,10 @@ DEBIAN_TOOLS := \
 export PATH := $(PATH):/usr/sbin:/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# In as many processes as there are processors, four at most: each starts database servers of its own.
-WORKERS := $(shell nproc 2>/dev/null || echo 2)
-SPREAD := --numprocesses $(if $(filter 1 2 3,$(WORKERS)),$(WORKERS),4) --dist loadgroup --no-loadscope-reorder
+# One process more than there are processors, since some of them always wait for something; five at most, for each starts
+# database servers of its own.
+WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 1)))
+SPREAD := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help run test check fix bench torture long lock clean tools
 .DEFAULT_GOAL := help

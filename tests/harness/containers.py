@@ -8,6 +8,7 @@ import contextlib
 import functools
 import os
 import secrets
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,6 +40,12 @@ def why_none() -> str:
     where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     if not where.startswith("unix://"):
         return f"the Docker engine at {where} is not on this machine, and ports are published on 127.0.0.1"
+    try:
+        # the engine's client leaves its socket open where nobody listens
+        with socket.socket(socket.AF_UNIX) as listens:
+            listens.connect(where.removeprefix("unix://"))
+    except OSError as error:
+        return f"no Docker engine listens at {where} ({error.strerror})"
     try:
         with contextlib.closing(docker.from_env(timeout=10)) as client:
             client.images.get(IMAGE)
