@@ -1,6 +1,6 @@
 """Fixtures for every test: the engine, a shared pair of ticket databases, and own pairs for the fault tests.
 
-Each process of a run in several has its own of all of them; which tests go to one process is said here, too.
+Each process of a run in several has its own of all of them.
 """
 
 import itertools
@@ -25,10 +25,8 @@ LONGEST_FIRST = ("model", "containers", "deploy", "system", "contract", "unit")
 """In this order the folders go to the processes, so that none is left alone with something long at the end."""
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what no engine is there for, and say which tests share a process: those of a file, since they share
-    fixtures; those in containers, since these take long to make."""
+    """Deselect what no engine is there for; put the folders in their order."""
     of_containers = [item for item in items if item.get_closest_marker("containers")]
     if of_containers:
         from tests.harness.containers import why_none
@@ -37,12 +35,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.stash[NO_CONTAINERS] = f"{len(of_containers)} tests in containers deselected: {why}"
             config.hook.pytest_deselected(items=of_containers)
             items[:] = [item for item in items if not item.get_closest_marker("containers")]
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            in_containers = item.get_closest_marker("containers") is not None
-            item.add_marker(pytest.mark.xdist_group("containers" if in_containers else item.nodeid.partition("::")[0]))
     rank = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.path.parent.name, 0))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.spread import ByFile
+
+    return ByFile(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -78,7 +78,6 @@ def test_nobody_notices_a_bad_day(own_pair: MySQLPair) -> None:
 if ComposeFront.possible():
 
     @pytest.mark.containers
-    @pytest.mark.xdist_group("compose")
     @pytest.mark.timeout(900)
     def test_nobody_notices_a_bad_day_of_docker_compose() -> None:
         with ComposeFront() as front:
