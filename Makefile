@@ -20,7 +20,12 @@ DEBIAN_TOOLS := \
 export PATH := $(PATH):/usr/sbin:/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test check fix bench torture lock clean tools
+# One process more than there are processors, since some of them always wait for something; five at most, for each starts
+# database servers of its own.
+WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 1)))
+SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+.PHONY: help run test check fix bench torture long lock clean tools
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -37,7 +42,7 @@ run: $(VENV)/.run  ## set up what is needed and serve tickets from an embedded p
 	@TICKETS_DRAIN_SECONDS=$${TICKETS_DRAIN_SECONDS:-0} exec $(BIN)/ticketd serve  # no load balancer has to notice a Ctrl-C
 
 test: $(VENV)/.test tools  ## set up what is needed, a MySQL-compatible server included, and run every test (ARGS=...)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 # Goes on where something is missing and may not be installed: the tests that need it fail and say so.
 tools:
@@ -57,6 +62,9 @@ bench: $(VENV)/.test  ## compare with what else there is, side by side; writes b
 
 torture: $(VENV)/.test tools  ## faults at random for TORTURE_SECONDS (120), then count duplicates
 	$(BIN)/python -m tests.torture $(ARGS)
+
+long: $(VENV)/.test tools  ## what `make test` has no time for: schedules by the thousand, torture, soak; sums up for the README
+	$(BIN)/python -m tests.long $(ARGS)
 
 # One file serves every Python and platform we support: the resolution is universal, with environment markers. It asks
 # the public index alone, whatever this machine's pip is told, so that no hash in it is of a file only we have.

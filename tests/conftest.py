@@ -1,16 +1,66 @@
-"""Fixtures for every test: the engine, a shared pair of ticket databases, and own pairs for the fault tests."""
+"""Fixtures for every test: the engine, a shared pair of ticket databases, and own pairs for the fault tests.
+
+Each process of a run in several has its own of all of them.
+"""
 
 import itertools
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.harness.engine import Engine, find_engine
 from tests.harness.pair import MySQLPair, Schema
 from tests.harness.ticketd import PATIENT, TicketServer
+
+if TYPE_CHECKING:
+    from tests.harness.containers import ContainerPair
+
+NO_CONTAINERS = pytest.StashKey[str]()
+"""Why the tests in containers do not run."""
+LONGEST_FIRST = ("model", "containers", "deploy", "system", "contract", "unit")
+"""In this order the folders go to the processes, so that none is left alone with something long at the end."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what no engine is there for; put the folders in their order."""
+    of_containers = [item for item in items if item.get_closest_marker("containers")]
+    if of_containers:
+        from tests.harness.containers import why_none
+
+        if why := why_none():
+            config.stash[NO_CONTAINERS] = f"{len(of_containers)} tests in containers deselected: {why}"
+            config.hook.pytest_deselected(items=of_containers)
+            items[:] = [item for item in items if not item.get_closest_marker("containers")]
+    rank = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path.parent.name, 0))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.spread import ByFile
+
+    return ByFile(config, log)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process of several has no terminal: it sends what is to be said there."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["no containers"] = session.config.stash.get(NO_CONTAINERS, "")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    if why := getattr(node, "workeroutput", {}).get("no containers"):
+        node.config.stash[NO_CONTAINERS] = why
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if why := config.stash.get(NO_CONTAINERS, ""):
+        terminalreporter.write_line(why, yellow=True)
 
 
 @pytest.fixture(scope="session")
@@ -46,15 +96,24 @@ def own_pair(engine: Engine) -> Iterator[MySQLPair]:
         yield pair
 
 
+@pytest.fixture(scope="session")
+def container_pair() -> "Iterator[ContainerPair]":
+    """Two ticket databases in containers, for the tests that are marked so."""
+    from tests.harness.containers import ContainerPair
+
+    with ContainerPair() as pair:
+        yield pair
+
+
 @pytest.fixture
 def new_name() -> Callable[[], str]:
     """Makes a sequence name that nobody has used, at each call."""
     return lambda: f"s_{secrets.token_hex(6)}"
 
 
-@pytest.fixture(scope="module", params=["embedded", "mysql"])
+@pytest.fixture(scope="module", params=["embedded", "mysql", pytest.param("containers", marks=pytest.mark.containers)])
 def ticket_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TicketServer]:
-    """A running server for the contract tests of a module, on either kind of ticket database.
+    """A running server for the contract tests of a module, on each kind of ticket database.
 
     Tests share it: each takes sequences of its own (`new_name`). With TICKETS_TEST_DATABASES the MySQL kind is those
     servers, as they run already.
@@ -65,6 +124,9 @@ def ticket_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         if not databases:
             new: Callable[[], Schema] = request.getfixturevalue("new_schema")
             databases = new().urls
+    elif request.param == "containers":
+        pair: ContainerPair = request.getfixturevalue("container_pair")
+        databases = pair.urls
     data: Path = tmp_path_factory.mktemp("ticket-data")
     with TicketServer(databases, settings=PATIENT, data_dir=data) as server:
         server.wait_ready()

@@ -73,7 +73,7 @@ class HAProxy:
 
     def get(self, path: str, *, statistics: bool = False) -> httpx.Response:
         port = self.statistics_port if statistics else self.port
-        return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=20, trust_env=False)
+        return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=20, trust_env=False, verify=False)
 
     def states(self) -> list[str]:
         """What the statistics say of each server, in their order: UP, DOWN, or on the way ("UP 1/2")."""

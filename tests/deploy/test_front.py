@@ -77,6 +77,7 @@ def test_nobody_notices_a_bad_day(own_pair: MySQLPair) -> None:
 # Not skipped but absent where no Docker engine with the images is: the test above is the same without containers.
 if ComposeFront.possible():
 
+    @pytest.mark.containers
     @pytest.mark.timeout(900)
     def test_nobody_notices_a_bad_day_of_docker_compose() -> None:
         with ComposeFront() as front:

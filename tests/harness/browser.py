@@ -66,7 +66,7 @@ class Browser:
             lambda: where.exists() and where.read_text(encoding="ascii").count("\n") > 0, 60, "Chromium to start"
         )
         port = where.read_text(encoding="ascii").split()[0]
-        pages = httpx.get(f"http://127.0.0.1:{port}/json/list", timeout=100, trust_env=False).json()
+        pages = httpx.get(f"http://127.0.0.1:{port}/json/list", timeout=100, trust_env=False, verify=False).json()
         return str(next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page"))
 
     def command(self, method: str, **parameters: Any) -> Any:

@@ -1,7 +1,7 @@
 """Child processes that can be killed and frozen, and that do not outlive the test run.
 
 A guard process holds the other end of a pipe. When the test run ends, however it ends, the pipe closes, and the guard
-kills what is still registered and removes its directories.
+kills what is still registered and removes its directories and containers.
 """
 
 import atexit
@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 _GUARD = """
-import os, shutil, signal, sys
-children, directories = {}, set()
+import os, shutil, signal, socket, sys
+children, directories, containers = {}, set(), []
 for line in sys.stdin:
     verb, what = line.rstrip("\\n").split(" ", 1)
     if verb == "child":
@@ -36,6 +36,8 @@ for line in sys.stdin:
         directories.add(what)
     elif verb == "removed":
         directories.discard(what)
+    elif verb == "container":
+        containers.append(what.rsplit(" ", 1))
 for child in children.values():
     try:
         signal.pidfd_send_signal(child, signal.SIGKILL)
@@ -43,6 +45,16 @@ for child in children.values():
         pass
 for directory in directories:
     shutil.rmtree(directory, ignore_errors=True)
+for engine, name in containers:
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(engine)
+            request = f"DELETE /containers/{name}?force=1&v=1 HTTP/1.0\\r\\nHost: engine\\r\\n\\r\\n"
+            connection.sendall(request.encode())
+            while connection.recv(4096):
+                pass
+    except OSError:
+        pass
 """
 
 
@@ -177,6 +189,11 @@ def remove_directory(directory: Path) -> None:
     """Remove a directory made by `new_directory`."""
     shutil.rmtree(directory, ignore_errors=True)
     _guard.tell("removed", directory)
+
+
+def guard_container(engine: Path, name: str) -> None:
+    """Have this container and its volumes removed after the test run, if it is there still; `engine`: its socket."""
+    _guard.tell("container", f"{engine} {name}")
 
 
 _ports_given: set[int] = set()

@@ -159,7 +159,7 @@ def test_unreachable(schema: Schema) -> None:
 def test_hung(schema: Schema) -> None:
     schema.pair.even.freeze()
     try:
-        line = the_one_line(schema.urls)
+        line = the_one_line(schema.urls, database_timeout=8)
     finally:
         schema.pair.even.thaw()
     assert line.startswith(f"{schema.pair.even.name}: did not answer a new connection in time")

@@ -1,0 +1,44 @@
+"""The command behind `make long`."""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+
+from tests.long.plan import REPOSITORY, carry_out, model, soak, torture
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.long", description=__doc__)
+    parser.add_argument("--schedules", type=int, default=10_000, help="of the model (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=600, help="of each torture and of the soak (%(default)g)")
+    parser.add_argument(
+        "--mysqld", nargs="+", default=[None], metavar="PROGRAM", help="torture on each of these database servers"
+    )
+    options = parser.parse_args()
+    parts = [
+        model(options.schedules),
+        *(torture(options.seconds, program) for program in options.mysqld),
+        soak(options.seconds),
+    ]
+    outcomes = []
+    for number, part in enumerate(parts, 1):
+        print(f"{number} of {len(parts)}: {part.name}", flush=True)
+        outcome = carry_out(part)
+        outcomes.append(outcome)
+        if outcome.failed:
+            print(outcome.output, flush=True)
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    print(f"\n`make long`, {time.strftime('%Y-%m-%d')}, {commit}, {os.cpu_count()} processors, {platform.machine()}:\n")
+    print("| part | took | came to |\n| --- | ---: | --- |")
+    for outcome in outcomes:
+        print(outcome.row)
+    return 1 if any(outcome.failed for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
