@@ -37,10 +37,19 @@ async def inspect(inspectors: Iterable[Inspector]) -> list[Inspection]:
     return [inspector.inspection for inspector in inspectors]
 
 
-def lines(inspections: list[Inspection], timeout: float) -> Iterator[tuple[bool, str]]:
+def expect_recorded_increment(inspections: Iterable[Inspection]) -> None:
+    """Have every database held against the increment that the ring records, where one is recorded."""
+    recorded = [found.record for found in inspections if found.record is not None]
+    if recorded:
+        increment = max(recorded, key=lambda record: record.number).increment
+        for found in inspections:
+            found.increment = increment
+
+
+def lines(inspections: list[Inspection], settings: Settings) -> Iterator[tuple[bool, str]]:
     """What there is to say, and whether all is well with it."""
     for found in inspections:
-        wrong = list(findings(Case(found, inspections, timeout)))
+        wrong = list(findings(Case(found, inspections, settings.database_timeout, settings.increment)))
         for finding in wrong:
             yield False, f"{found.name}: {finding.wrong}. To mend it: {finding.mend}"
         if not wrong:
@@ -55,7 +64,9 @@ def _portrait(found: Inspection) -> str:
 def examine(settings: Settings) -> tuple[list[str], bool]:
     """The lines to print, and whether nothing is wrong."""
     inspections = asyncio.run(inspect(make_inspectors(settings)))
-    said = list(lines(inspections, settings.database_timeout))
+    if settings.increment is None:
+        expect_recorded_increment(inspections)
+    said = list(lines(inspections, settings))
     printed = [f"{'ok' if well else 'wrong'}: {text}" for well, text in said]
     if len(inspections) == 1:
         printed.append(

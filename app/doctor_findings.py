@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from app.databases.inspection import Inspection
+from app.databases.protocol import RingState
+from app.ring_record import UNFINISHED, contradiction
 
 NEARLY_USED_UP = 0.9
 CLOCK_SECONDS = 1.0
@@ -21,11 +23,12 @@ class Finding(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One database, all of them, and how long the server waits for one."""
+    """One database, all of them, how long the server waits for one, and TICKETS_INCREMENT (None: unset)."""
 
     database: Inspection
     everyone: Sequence[Inspection]
     timeout: float
+    increment: int | None = None
 
     @property
     def others(self) -> list[Inspection]:
@@ -96,6 +99,25 @@ def wrong_offset(case: Case) -> Iterator[Finding]:
         f"set auto_increment_offset = {found.offset} in its configuration and restart it, "
         "or put the URLs into offset order",
     )
+
+
+def contradicts_ring(case: Case) -> Iterator[Finding]:
+    """The ring record and the settings; a server draws nothing while they contradict each other."""
+    found = case.database
+    record = found.record
+    if record is None:
+        return
+    if record.state is RingState.GROWING:
+        yield Finding(UNFINISHED, "run it with the environment of the new ticket servers; until then nobody draws")
+    elif reason := contradiction(record, case.increment, len(case.everyone)):
+        yield Finding(
+            reason, "ticket servers with these settings draw nothing; see *growing offline* in deploy/README.md"
+        )
+    if record.own != found.offset:
+        yield Finding(
+            f"was drawn at offset {record.own}, and TICKETS_DATABASES lists it at {found.offset}",
+            "put the URLs back in the order that they had",
+        )
 
 
 def not_durable(case: Case) -> Iterator[Finding]:
@@ -221,6 +243,7 @@ FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     one_server_twice,
     wrong_increment,
     wrong_offset,
+    contradicts_ring,
     not_durable,
     clock_off,
     read_only,

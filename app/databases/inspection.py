@@ -6,7 +6,7 @@ An inspection draws nothing and changes nothing. `app.doctor` makes its findings
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app.databases.protocol import Mark, Position, Table
+from app.databases.protocol import Mark, Position, RingRecord, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Inspection:
     wanted, `set_offset` and `set_increment` the ones found. `denied`: for each missing privilege the tables that want
     it. `made_for`: it keeps the offset and increment that it was made for, and no server could be told others.
     `clock_off`: seconds that its clock is at least away from this machine's. `unread`: for each sequence that
-    could not be looked at, why.
+    could not be looked at, why. `record` is the ring that it records, None where it records none.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Inspection:
     layout: int = 0
     known_layout: int = 0
     tables: dict[str, InspectedTable] = field(default_factory=dict)
+    record: RingRecord | None = None
     marks: tuple[Mark, ...] = ()
     positions: dict[str, Position] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)

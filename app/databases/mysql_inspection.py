@@ -9,6 +9,7 @@ from app.databases import mysql_statements as sql
 from app.databases.inspection import InspectedTable, Inspection
 from app.databases.mysql_connection import MySQLConnection, NoTLS, Rows, ServerFacts, code_of
 from app.databases.mysql_ledger import marks_of
+from app.databases.mysql_ring import record_of
 from app.databases.mysql_rows import layout_of
 from app.databases.mysql_tables import CRASH_SAFE_ENGINES, names_of, position_of, table_of
 from app.databases.protocol import Position
@@ -136,6 +137,8 @@ class MySQLInspector:
             return
         try:
             self.inspection.layout = await self._connection.ask(sql.LAYOUT, layout_of)
+            if self.inspection.layout >= sql.RING_LAYOUT:
+                self.inspection.record = await self._connection.ask(sql.RING, record_of)
             self.inspection.marks = tuple(await self._connection.ask(sql.MARKS, marks_of))
         except SequenceMissing:
             return  # they are made by the first server that comes

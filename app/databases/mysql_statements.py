@@ -19,8 +19,9 @@ RAISE_STUB = "!"
 LARGEST_INCREMENT = 65_535
 """The largest value of the server variable auto_increment_increment; a larger one is clipped with a warning."""
 
-LAYOUT_VERSION = 2
-"""Version of the server's own tables; a database that says a higher one was prepared by a newer server."""
+LAYOUT_VERSION = RING_LAYOUT = 2
+"""Version of the server's own tables; a database that says a higher one was prepared by a newer server. From version 2
+on they include the ring record."""
 
 OWN_TABLES = (
     "CREATE TABLE IF NOT EXISTS _probe (id INT NOT NULL PRIMARY KEY, at DATETIME(6) NOT NULL) ENGINE=InnoDB",

@@ -232,7 +232,7 @@ class SQLiteDatabase:
 
     def _probe(self, connection: sqlite3.Connection) -> tuple[str, RingRecord | None]:
         connection.execute("UPDATE _database SET probed = ?", (time.time(),))
-        return self._incarnation_of(connection), self._record(connection)
+        return self._incarnation_of(connection), record_in(connection)
 
     def _incarnation_of(self, connection: sqlite3.Connection) -> str:
         (life,) = connection.execute("SELECT life FROM _database").fetchone()
@@ -296,19 +296,11 @@ class SQLiteDatabase:
         """See TicketDatabase.use_increment."""
         self.increment = increment
 
-    def _record(self, connection: sqlite3.Connection) -> RingRecord | None:
-        row = connection.execute(_RING).fetchone()
-        if row is None:
-            return None
-        number, increment, since, offsets, own, state = row
-        used = tuple(int(offset) for offset in offsets.split(",") if offset)
-        return RingRecord(number, increment, since, used, own, RingState(state))
-
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
         """See TicketDatabase.record_ring. Every position is put on the residue of the increment from now on."""
 
         def write(connection: sqlite3.Connection) -> RingRecord:
-            found = self._record(connection)
+            found = record_in(connection)
             if found != old:
                 return found or new
             offsets = ",".join(map(str, new.offsets))
@@ -415,7 +407,7 @@ class SQLiteDatabase:
         return await self._in_thread(lambda c: [Mark(*row) for row in c.execute(_MARKS)])
 
     def _refuse_another_ring(self, connection: sqlite3.Connection, ring: int) -> None:
-        record = self._record(connection)
+        record = record_in(connection)
         if record is None or record.number != ring:
             raise RingChanged
 
@@ -468,3 +460,13 @@ class SQLiteDatabase:
             await asyncio.gather(self._working, return_exceptions=True)
         await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
         self._thread.shutdown(wait=False)
+
+
+def record_in(connection: sqlite3.Connection) -> RingRecord | None:
+    """The ring that this file records; None where it records none."""
+    row = connection.execute(_RING).fetchone()
+    if row is None:
+        return None
+    number, increment, since, offsets, own, state = row
+    used = tuple(int(offset) for offset in offsets.split(",") if offset)
+    return RingRecord(number, increment, since, used, own, RingState(state))

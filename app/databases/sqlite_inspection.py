@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.databases.inspection import InspectedTable, Inspection
 from app.databases.protocol import Mark, Position, Table
-from app.databases.sqlite import LAYOUT_VERSION
+from app.databases.sqlite import LAYOUT_VERSION, record_in
 from app.sequences import Width, ceiling_of
 
 
@@ -62,6 +62,8 @@ class SQLiteInspector:
         if found.layout > LAYOUT_VERSION:
             return  # whatever is in it, this version does not know
         found.set_offset, found.set_increment = connection.execute("SELECT offset, increment FROM _database").fetchone()
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_ring'").fetchone():
+            found.record = record_in(connection)
         found.marks = tuple(Mark(*row) for row in connection.execute("SELECT * FROM _high_water"))
         for name, bits, created in connection.execute("SELECT name, bits, created FROM _sequences ORDER BY name"):
             width = Width(bits)
