@@ -22,8 +22,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from app.databases.protocol import Look, Mark, RingRecord, RingState, Table, TicketDatabase, check_settings
-from app.errors import SequenceMissing, TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseMisconfigured
+from app.databases.protocol import Look, Mark, Position, RingRecord, RingState, Table, TicketDatabase, check_settings
+from app.errors import TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseMisconfigured
 from app.ring import Member, Ring
 from app.ring_record import (
     UNFINISHED,
@@ -40,9 +40,6 @@ from app.ring_record import (
 )
 
 T = TypeVar("T")
-
-AT_ONCE = 4
-"""How many tables of one database are read or raised at a time."""
 
 
 class DatabaseFailed(Exception):
@@ -215,7 +212,7 @@ async def change_ring(
     for database in databases:
         await raise_tables([database], floors)
         if change.state is RingState.GROWING:
-            await make_tables(databases, [database], floors)
+            await make_tables(databases, database, floors)
         say(f"{database.name}: every sequence stands above everything drawn")
     await keep_floors(databases, floors, change)
     new = finished(change)
@@ -249,47 +246,35 @@ async def floors_of(databases: Iterable[TicketDatabase]) -> dict[str, int]:
     for database in databases:
         for mark in await _or_fail(database, database.marks_of_all_rings()):
             floors[mark.sequence] = max(floors[mark.sequence], mark.mark, mark.issued)
-    for database in databases:
-
-        async def read(table: Table, database: TicketDatabase = database) -> None:
-            try:
-                position = await database.position(table)
-            except SequenceMissing:
-                return  # dropped meanwhile
-            name = table.sequence
+    for positions in await asyncio.gather(*map(_positions_of, databases)):
+        for name, position in positions.items():
             floors[name] = max(floors[name], position.next_id - 1, position.largest)
-
-        await _with_each(database, await _tables_of(database), read)
     return dict(floors)
 
 
 async def raise_tables(databases: Iterable[TicketDatabase], floors: Mapping[str, int]) -> None:
     """Raise every table on these databases above its floor. Raises DatabaseFailed."""
-    for database in databases:
 
-        async def lift(table: Table, database: TicketDatabase = database) -> None:
-            floor = min(floors.get(table.sequence, 0), table.ceiling)
-            if floor:
-                await database.raise_above(table, floor)
+    async def lift(database: TicketDatabase) -> None:
+        lower = {
+            table.sequence: min(floors[table.sequence], table.ceiling)
+            for table in await _tables_of(database)
+            if floors.get(table.sequence, 0) > 0
+        }
+        await _or_fail(database, database.raise_all_above(lower))
 
-        await _with_each(database, await _tables_of(database), lift)
+    await asyncio.gather(*map(lift, databases))
 
 
-async def make_tables(
-    databases: Iterable[TicketDatabase], lacking: Iterable[TicketDatabase], floors: Mapping[str, int]
-) -> None:
-    """Make on `lacking` the tables that any of `databases` has, above their floors. Raises DatabaseFailed."""
+async def make_tables(databases: Iterable[TicketDatabase], lacking: TicketDatabase, floors: Mapping[str, int]) -> None:
+    """Make on one database the tables that any of them has, above their floors. Raises DatabaseFailed."""
     known: dict[str, Table] = {}
     for database in databases:
         known |= {table.sequence: table for table in await _tables_of(database)}
-    for database in lacking:
-
-        async def make(table: Table, database: TicketDatabase = database) -> None:
-            start = min(floors.get(table.sequence, 0) + 1, table.ceiling - 1)
-            await database.make(table.sequence, table.width, start)
-
-        held = {table.sequence for table in await _tables_of(database)}
-        await _with_each(database, [known[name] for name in sorted(known.keys() - held)], make)
+    held = {table.sequence for table in await _tables_of(lacking)}
+    for name in sorted(known.keys() - held):
+        start = min(floors.get(name, 0) + 1, known[name].ceiling - 1)
+        await _or_fail(lacking, lacking.make(name, known[name].width, start))
 
 
 async def keep_floors(databases: Iterable[TicketDatabase], floors: Mapping[str, int], change: RingRecord) -> None:
@@ -313,25 +298,6 @@ async def keep_floors(databases: Iterable[TicketDatabase], floors: Mapping[str, 
                 )
 
 
-async def _with_each(
-    database: TicketDatabase, tables: Iterable[Table], work: Callable[[Table], Coroutine[None, None, None]]
-) -> None:
-    """Do the work for each table, a few at a time. Raises DatabaseFailed."""
-    pending = iter(list(tables))
-
-    async def worker() -> None:
-        for table in pending:
-            await _or_fail(database, work(table))
-
-    workers = [asyncio.create_task(worker()) for _ in range(AT_ONCE)]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for each in workers:
-            each.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
-
-
 async def _or_fail(database: TicketDatabase, question: Coroutine[None, None, T]) -> T:
     try:
         return await question
@@ -345,6 +311,10 @@ async def _tables_of(database: TicketDatabase) -> list[Table]:
     return [tables[name] for name in sorted(tables)]
 
 
+async def _positions_of(database: TicketDatabase) -> dict[str, Position]:
+    return await _or_fail(database, database.positions(await _tables_of(database)))
+
+
 async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
     """Offset and increment of every mark that the database keeps."""
     return {(mark.offset, mark.increment) for mark in await _or_fail(database, database.marks_of_all_rings())}
@@ -352,15 +322,8 @@ async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
 
 async def _holds_tickets(database: TicketDatabase) -> bool:
     """Whether any sequence of the database has a ticket, or begins above 1."""
-    names = await _or_fail(database, database.names())
-    counters = await _or_fail(database, database.counters(names))
-    if any(next_id > 1 for next_id, _ in counters.values()):
-        return True
-    for table in await _tables_of(database):  # a counter may read one too low until something has opened the table
-        position = await _or_fail(database, database.position(table))
-        if position.largest or position.next_id > 1:
-            return True
-    return False
+    positions = await _positions_of(database)
+    return any(position.largest or position.next_id > 1 for position in positions.values())
 
 
 async def holds_anything(database: TicketDatabase) -> bool:

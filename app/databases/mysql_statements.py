@@ -206,6 +206,17 @@ def position(table: str) -> tuple[str, str]:
     )
 
 
+def positions(tables: list[str]) -> tuple[str, str]:
+    """The same for many tables, with each one's name."""
+    names = ", ".join(f"'{table}'" for table in tables)
+    largest = (f"SELECT '{table}', COALESCE(MAX(id), 0) FROM `{table}`" for table in tables)  # noqa: S608 - names
+    return (
+        " UNION ALL ".join(largest),
+        "SELECT TABLE_NAME, COALESCE(AUTO_INCREMENT, 1), UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.TABLES "  # noqa: S608
+        f"WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({names})",
+    )
+
+
 MARKS = "SELECT sequence, offset_of, increment_of, mark, issued, token FROM _high_water"
 MARKS_PER_PAGE = 1_000
 

@@ -1,6 +1,7 @@
 """What tables a MySQL or MariaDB ticket database has, where they stand, and how they are made and moved up."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.databases import mysql_statements as sql
@@ -8,7 +9,7 @@ from app.databases.mysql_connection import Rows
 from app.databases.mysql_pool import MySQLPool
 from app.databases.mysql_rows import LARGEST_ID, moment, sequence_name, whole
 from app.databases.protocol import Position, Table
-from app.errors import SequenceMissing
+from app.errors import SequenceMissing, TicketDatabaseError
 from app.sequences import TICKET_LIMIT, Width, ceiling_of, is_name
 
 CRASH_SAFE_ENGINES = frozenset({"InnoDB"})
@@ -50,6 +51,24 @@ class MySQLTables:
             largest = await connection.execute(largest_first)
             return await connection.ask(counter_then, lambda counter: position_of(largest, counter))
 
+    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
+        """See TicketDatabase.positions."""
+        found: dict[str, Position] = {}
+        for part in _parts((table.sequence for table in tables), 50):
+            try:
+                found |= await self._positions(part)
+            except SequenceMissing:  # one of them has been dropped
+                for name in part:
+                    with contextlib.suppress(SequenceMissing):
+                        found |= await self._positions([name])
+        return found
+
+    async def _positions(self, names: list[str]) -> dict[str, Position]:
+        largest_first, counters_then = sql.positions(names)
+        async with self._pool.question(patience=MAKING) as connection:
+            largest = await connection.ask(largest_first, largest_of)
+            return await connection.ask(counters_then, lambda rows: positions_of(largest, rows))
+
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
         async with self._pool.question(patience=MAKING) as connection:
@@ -60,6 +79,19 @@ class MySQLTables:
         if above > 0:  # an explicit 0 would draw an id
             async with self._pool.question() as connection:
                 await connection.execute(sql.raise_above(table.sequence, above))
+
+    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.raise_all_above."""
+        for part in _parts((name for name, floor in floors.items() if floor > 0), 50):
+            statements = ["BEGIN", *(sql.raise_above(name, floors[name]) for name in part), "COMMIT"]
+            async with self._pool.question(patience=MAKING) as connection:
+                try:
+                    await connection.start(";".join(statements))
+                    for _ in statements[1:]:
+                        await connection.next()
+                except TicketDatabaseError:
+                    connection.drop()  # a transaction is open on it
+                    raise
 
 
 def names_of(rows: Rows) -> dict[str, str]:
@@ -88,6 +120,19 @@ def position_of(largest: Rows, counter: Rows) -> Position:
         largest=max(0, whole(largest[0][0], -TICKET_LIMIT - 1, LARGEST_ID)),
         created=moment(created),
     )
+
+
+def largest_of(rows: Rows) -> dict[str, Any]:
+    """MAX(id) of each table, from the rows of the first statement of `mysql_statements.positions`."""
+    return {sequence_name(name): largest for name, largest in rows}
+
+
+def positions_of(largest: Mapping[str, Any], counters: Rows) -> dict[str, Position]:
+    """Positions by sequence, from what the two statements of `mysql_statements.positions` give."""
+    return {
+        sequence_name(name): position_of(((largest[name],),), ((next_id, created),))
+        for name, next_id, created in counters
+    }
 
 
 def table_of(row: tuple[Any, ...]) -> Table | None:

@@ -217,11 +217,17 @@ class TicketDatabase(Protocol):
     async def position(self, table: Table) -> Position:
         """Where the table's counter stands now. Raises SequenceMissing."""
 
+    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
+        """The positions of many tables, by sequence; one that is missing is left out."""
+
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """Make the sequence's table where it is missing, so that its first ticket is at least `start`."""
 
     async def raise_above(self, table: Table, above: int) -> None:
         """Make every later ticket of the table larger than `above`; a smaller number changes nothing. Committed."""
+
+    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
+        """The same for many tables: make every later ticket of each sequence larger than its floor. Committed."""
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
         """The marks of this increment that this database keeps for the others: all, or those that changed in so many

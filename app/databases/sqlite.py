@@ -374,6 +374,17 @@ class SQLiteDatabase:
 
         return await self._in_thread(read)
 
+    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
+        """See TicketDatabase.positions."""
+        wanted = {table.sequence for table in tables}
+        query = "SELECT name, last, created FROM _sequences"
+        rows = await self._in_thread(lambda c: c.execute(query).fetchall())
+        return {
+            name: Position(next_id=max(1, last + 1), largest=max(0, last), created=created)
+            for name, last, created in rows
+            if name in wanted
+        }
+
     def _last_below(self, number: int) -> int:
         """The largest id of this database's residue below `number`."""
         return number - 1 - (number - 1 - self.offset) % self.increment
@@ -394,6 +405,12 @@ class SQLiteDatabase:
         await self._in_thread(
             lambda c: c.execute("UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?", (last, table.sequence))
         )
+
+    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.raise_all_above."""
+        rows = [(self._last_below(floor + 1), name) for name, floor in floors.items()]
+        statement = "UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?"
+        await self._in_thread(lambda c: c.executemany(statement, rows))
 
     # --- the ledger ------------------------------------------------------------------------------------------------
 

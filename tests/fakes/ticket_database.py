@@ -606,6 +606,25 @@ class FakeTicketDatabase:
 
         return await self._statement(found, table=table.sequence, writes=False)
 
+    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
+        """See TicketDatabase.positions."""
+        names = {table.sequence for table in tables}
+
+        def found() -> dict[str, Position]:
+            rows = self.server.state.tables
+            return {n: Position(row.counter, row.largest, row.created) for n, row in rows.items() if n in names}
+
+        return await self._statement(found, writes=False)
+
+    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.raise_all_above."""
+
+        def lift() -> None:
+            for name, floor in floors.items():
+                self.server.table(name).raise_above(floor)
+
+        await self._statement(lift)
+
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
         await self._statement(lambda: self.server.make(sequence, width, start))
