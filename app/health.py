@@ -249,8 +249,11 @@ class Health:
             except DatabaseFailed as failed:
                 member = next(each for each in self._ring.members if each.database is failed.database)
                 coming.pop(member, None)
-                self._ring.mark_down(member, str(failed.error))
-                self._ring.unreachable(member, str(failed.error))
+                if isinstance(failed.error, TicketDatabaseMisconfigured):
+                    self._ring.quarantine(member, str(failed.error))
+                else:
+                    self._ring.mark_down(member, str(failed.error))
+                    self._ring.unreachable(member, str(failed.error))
                 continue
             for member, reason in refused.items():
                 coming.pop(member, None)

@@ -82,6 +82,7 @@ class RingRecords:
         reason = contradiction(record, self._increment, len(self._ring.members))
         if reason is None:
             return await self._join(record, looks)
+        _use(looks, self._increment or len(self._ring.members))
         if not await self._never_drawn(looks):
             raise RingContradiction(reason)
         return await self._form(looks, self._increment or len(self._ring.members))
@@ -94,6 +95,7 @@ class RingRecords:
         kept = {member: await _kept_by(member.database) for member in looks}
         everything = set().union(*kept.values())
         increment = increment_of_marks(everything, self._increment, listed)
+        _use(looks, increment)
         if not everything:
             drawn = [member for member in looks if await _holds_tickets(member.database)]
             if not drawn:
@@ -115,6 +117,7 @@ class RingRecords:
         self, record: RingRecord, looks: Mapping[Member, Look]
     ) -> tuple[RingRecord | None, dict[Member, str]]:
         """Databases that lack the record, or have an older one, take it, raised above the others where need be."""
+        _use(looks, record.increment)
         refused: dict[Member, str] = {}
         raised: list[Member] = []
         everywhere = False
@@ -161,8 +164,6 @@ class RingRecords:
             return None, refused
         lifted = [member.database for member in raised if member not in refused]
         if lifted:
-            for database in joining:
-                database.use_increment(record.increment)
             await raise_tables(joining if everywhere else lifted, await floors_of(joining))
         new = with_offsets(record, [database.offset for database in joining])
         await write_record(new, {m.database: look.record for m, look in looks.items() if m not in refused})
@@ -330,6 +331,12 @@ async def holds_anything(database: TicketDatabase) -> bool:
     """Whether any sequence has a ticket on the database, or a mark above 0."""
     marks = await _or_fail(database, database.marks_of_all_rings())
     return any(mark.mark or mark.issued for mark in marks) or await _holds_tickets(database)
+
+
+def _use(looks: Iterable[Member], increment: int) -> None:
+    """Ask the databases over connections for this increment: those for another one find them misconfigured."""
+    for member in looks:
+        member.database.use_increment(increment)
 
 
 def _misconfigured(looks: Mapping[Member, Look], increment: int) -> dict[Member, str]:

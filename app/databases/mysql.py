@@ -97,7 +97,9 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
         self._leaving.add(left)
         left.add_done_callback(self._leaving.discard)
         self.increment = increment
+        incarnation = self._pool.incarnation
         self._pool = MySQLPool(self._url, self.offset, increment, self._timeout)
+        self._pool.incarnation = incarnation
         self._draws = DrawQueue(self._pool, self.offset, increment, self._on_retry)
 
     async def _probe_connection(self) -> tuple[MySQLConnection, ServerFacts]:

@@ -465,7 +465,7 @@ def test_embedded_files_that_are_no_ticket_databases(folder: Path) -> None:
 
 def test_embedded_files_for_another_increment_and_one_file_twice(folder: Path) -> None:
     for line in wrong(doctor(None, data_dir=folder, increment=4)):
-        assert line.endswith("sqlite3: was made for increment 2, wanted 4. To mend it: set TICKETS_INCREMENT=2")
+        assert "the recorded increment of the ring is 2, and TICKETS_INCREMENT is 4: unset it" in line
     (folder / "even.sqlite3").unlink()
     (folder / "even.sqlite3").hardlink_to(folder / "odd.sqlite3")
     found = wrong(doctor(None, data_dir=folder))

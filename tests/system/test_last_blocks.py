@@ -147,9 +147,10 @@ def test_a_bump_is_answered_though_one_side_is_at_its_end(
     fresh_schema: Schema, server: TicketServer, new_name: Callable[[], str]
 ) -> None:
     name = new_name()
-    make(fresh_schema, name, 10, 2_000_000_000)
     notebook = Notebook(name)
     with server:
+        server.wait_health("pass")  # the ring is recorded: what is made now is not raised
+        make(fresh_schema, name, 10, 2_000_000_000)
         server.wait_health("warn")
         for _ in range(20):
             notebook.take(server)
