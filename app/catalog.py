@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 COUNTERS_AT_ONCE = 40
 """How many counters are read with each listing."""
+FIRST_LOOK_SECONDS = 1.5
+"""How long who asks for an unknown name waits for the first look at the databases of a server that has just started."""
 LOOK_UP_PAUSE = 0.1
 """Seconds between two look-ups for unknown names: however many ask, the databases are asked so often at the most."""
 
@@ -103,6 +105,7 @@ class Catalog:
         """
         validated(name)
         if name not in self.entries:
+            await self._ring.wait_for_first_look(FIRST_LOOK_SECONDS)
             await self._look_up(name)
         entry = self.entries.get(name)
         if entry is None:
@@ -209,6 +212,7 @@ class Catalog:
         """
         validated(name)
         if name not in self.entries:
+            await self._ring.wait_for_first_look(FIRST_LOOK_SECONDS)
             await self._look_up(name)
         entry = self.entries.get(name)
         if entry is None:

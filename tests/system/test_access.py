@@ -13,7 +13,7 @@ from tests.harness.ticketd import PATIENT, Reply, TicketServer
 
 pytestmark = pytest.mark.any_engine
 
-USER, OTHER, ADMIN = "user-token-3141", "ünï-tökén-票", "admin-token-2718"
+USER, OTHER, ADMIN, OLDER = "user-token-3141", "ünï-tökén-票", "admin-token-2718", "older-token-1618"
 READS = ["/ticket/photos", "/block/photos?size=2", "/sequence", "/sequence/photos", "/metrics", "/", "/docs",
          "/openapi.json", "/no-such-page"]  # fmt: skip
 OPEN = ["/livez", "/readyz", "/healthz"]
@@ -34,7 +34,7 @@ SETTINGS = {
     "none": Setting("", "", (200, 200), (200, 200), (200, 200)),
     "tokens": Setting(f"{USER} {OTHER}", "", (401, 401), (200, 200), (401, 401)),
     "admin": Setting("", ADMIN, (200, 401), (200, 401), (200, 200)),
-    "both": Setting(f"{OTHER}  {USER}", f"older {ADMIN}", (401, 401), (200, 403), (200, 200)),
+    "both": Setting(f"{OTHER}  {USER}", f"{OLDER} {ADMIN}", (401, 401), (200, 403), (200, 200)),
 }
 
 
@@ -83,8 +83,8 @@ def test_who_may_read_and_who_may_change(server: TicketServer, setting: Setting)
     ]
     if OTHER in setting.tokens:
         known.append((bearer(OTHER), setting.user))
-    if "older" in setting.admin_tokens:
-        known.append((bearer("older"), setting.admin))
+    if OLDER in setting.admin_tokens:
+        known.append((bearer(OLDER), setting.admin))
     for headers, (reading, changing) in known:
         for path in READS:
             check(server.get(path, headers=headers), reading)
