@@ -323,7 +323,9 @@ class SQLiteDatabase:
         def write(connection: sqlite3.Connection) -> RingRecord:
             found = self._record(connection)
             if found != old:
-                return found or new
+                if found is None:
+                    raise TicketDatabaseUnavailable("lost its ring record")
+                return found
             offsets = ",".join(map(str, new.offsets))
             row = (new.number, new.increment, new.since, offsets, new.own, str(new.state))
             connection.execute("INSERT OR REPLACE INTO _ring VALUES (1, ?, ?, ?, ?, ?, ?)", row)
