@@ -65,6 +65,9 @@ CREATE TABLE IF NOT EXISTS _ring (
 _RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
 _MARKS = "SELECT sequence, offset_of, increment_of, mark, issued, token FROM _high_water"
 
+_NEXT = "last + 1 + ((:offset - last - 1) % :increment + :increment) % :increment"
+"""The first id of an offset above the position; beyond 2**63 - 1 it is a real number, and larger still."""
+
 
 class SQLiteDatabase:
     """One file of the embedded pair. Several server processes may use it at once."""
@@ -280,12 +283,22 @@ class SQLiteDatabase:
         return [self._draw_one(connection, table, count) for table, count, _ in wanted]
 
     def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int) -> Draw | TicketDatabaseError:
+        """From the first id of its own residue above the position, whoever put that where it is: the increment may have
+        changed since, or another process may not know yet that it has."""
+        increment = self.increment
         row = connection.execute(
-            "UPDATE _sequences SET last = last + ? WHERE name = ? AND last <= ? - ? RETURNING last",
-            (self.increment * count, table.sequence, table.ceiling, self.increment * count),
+            f"UPDATE _sequences SET last = {_NEXT} + :more WHERE name = :name AND {_NEXT} + :more <= :ceiling "  # noqa: S608
+            "RETURNING last",
+            {
+                "increment": increment,
+                "offset": self.offset,
+                "more": increment * (count - 1),
+                "name": table.sequence,
+                "ceiling": table.ceiling,
+            },
         ).fetchone()
         if row is not None:
-            return Draw(row[0] - self.increment * (count - 1), self.increment, count)
+            return Draw(row[0] - increment * (count - 1), increment, count)
         if connection.execute("SELECT 1 FROM _sequences WHERE name = ?", (table.sequence,)).fetchone():
             return ColumnExhausted("holds no further id for it")
         return SequenceMissing("has no such sequence")
@@ -297,19 +310,18 @@ class SQLiteDatabase:
         self.increment = increment
 
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
-        """See TicketDatabase.record_ring. Every position is put on the residue of the increment from now on."""
+        """See TicketDatabase.record_ring."""
 
         def write(connection: sqlite3.Connection) -> RingRecord:
             found = record_in(connection)
             if found != old:
-                return found or new
+                if found is None:
+                    raise TicketDatabaseUnavailable("lost its ring record")
+                return found
             offsets = ",".join(map(str, new.offsets))
             row = (new.number, new.increment, new.since, offsets, new.own, str(new.state))
             connection.execute("INSERT OR REPLACE INTO _ring VALUES (1, ?, ?, ?, ?, ?, ?)", row)
             connection.execute("UPDATE _database SET increment = ?", (new.increment,))
-            for name, last in connection.execute("SELECT name, last FROM _sequences").fetchall():
-                placed = last - (last - self.offset) % new.increment
-                connection.execute("UPDATE _sequences SET last = ? WHERE name = ?", (placed, name))
             return new
 
         return await self._in_thread(write)

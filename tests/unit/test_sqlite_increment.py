@@ -1,0 +1,102 @@
+"""The embedded pair while its increment changes: positions, and two processes of which one knows the old increment."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from app.databases.protocol import RingRecord, RingState
+from app.databases.sqlite import SQLiteDatabase
+from app.errors import ColumnExhausted, TicketDatabaseUnavailable
+from app.ring_changes import change_ring
+from app.ring_record import begun
+
+RING = RingRecord(1, 2, 1, (1, 2), own=1)
+GROWN = RingRecord(2, 3, 2, (1, 2), own=1)
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Callable[[int, int], SQLiteDatabase]]:
+    opened: list[SQLiteDatabase] = []
+
+    def one(offset: int, increment: int) -> SQLiteDatabase:
+        opened.append(SQLiteDatabase(tmp_path / f"{offset}.sqlite3", offset, increment, timeout=5.0))
+        return opened[-1]
+
+    yield one
+    for each in opened:
+        await each.close()
+
+
+async def drawn(database: SQLiteDatabase, times: int) -> list[int]:
+    await database.look()
+    table = (await database.tables(["photos"]))["photos"]
+    return [(await database.draw(table, 1, 0)).first for _ in range(times)]
+
+
+async def test_a_position_is_never_below_what_was_drawn_under_another_increment(
+    database: Callable[[int, int], SQLiteDatabase],
+) -> None:
+    odd = database(1, 2)
+    assert (await drawn(odd, 6))[-1] == 11
+    assert await odd.record_ring(None, RING) == RING
+    odd.use_increment(3)
+    await odd.record_ring(RING, GROWN)
+    table = (await odd.tables(["photos"]))["photos"]
+    position = await odd.position(table)
+    assert position.next_id > 11
+    assert (await odd.counters(["photos"]))["photos"][0] > 11
+    assert await drawn(odd, 1) == [13]
+
+
+async def test_growth_of_a_pair_that_kept_no_marks_issues_nothing_twice(
+    database: Callable[[int, int], SQLiteDatabase],
+) -> None:
+    odd, even = database(1, 2), database(2, 2)
+    before = await drawn(odd, 6) + await drawn(even, 2)
+    change = begun(1, 3, (1, 2), RingState.GROWING)
+    await change_ring({odd: None, even: None}, change)
+    after = await drawn(odd, 5) + await drawn(even, 5)
+    assert not set(before) & set(after)
+    assert {id_ % 3 for id_ in after} == {1, 2}
+
+
+async def test_a_late_draw_with_the_old_increment_does_not_move_the_others_off_their_residue(
+    database: Callable[[int, int], SQLiteDatabase],
+) -> None:
+    new, late = database(1, 2), database(1, 2)
+    ids = await drawn(new, 1) + await drawn(late, 1)
+    await new.record_ring(None, RING)
+    new.use_increment(3)
+    await new.record_ring(RING, GROWN)
+    ids += await drawn(late, 1)
+    after = await drawn(new, 3)
+    assert {id_ % 3 for id_ in after} == {1}
+    assert min(after) > max(ids)
+
+
+async def test_a_sequence_off_its_residue_ends_with_the_last_id_that_there_is(
+    database: Callable[[int, int], SQLiteDatabase],
+) -> None:
+    odd = database(1, 2)
+    await odd.look()
+    table = (await odd.tables(["photos"]))["photos"]
+    odd.use_increment(7)
+    await odd.raise_above(table, table.ceiling - 20)
+    odd.use_increment(2)
+    left = (table.ceiling - (await odd.position(table)).next_id) // 2 + 1
+    ids = [(await odd.draw(table, 1, 0)).first for _ in range(left)]
+    assert ids[-1] == table.ceiling == 2**63 - 1
+    with pytest.raises(ColumnExhausted):
+        await odd.draw(table, 1, 0)
+    with pytest.raises(ColumnExhausted):
+        await odd.draw(table, 3, 0)
+
+
+async def test_a_record_that_is_gone_meanwhile_is_not_taken_for_written(
+    database: Callable[[int, int], SQLiteDatabase],
+) -> None:
+    odd = database(1, 2)
+    with pytest.raises(TicketDatabaseUnavailable, match="lost its ring record"):
+        await odd.record_ring(RING, GROWN)
+    assert (await odd.look()).record is None
