@@ -193,7 +193,7 @@ class Ring:
         return True
 
     async def wait_for_first_look(self, seconds: float) -> None:
-        """Wait until a database is up or all have been looked at, or so many seconds: a server listens before it looks."""
+        """Wait until a database is up or all have been looked at, at most so long: a server listens before it looks."""
         until = asyncio.get_running_loop().time() + seconds
         while not self.any_up and any(member.last_error == NEVER for member in self.members):
             if not await self.wait_for_change(until - asyncio.get_running_loop().time()):

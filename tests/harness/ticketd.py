@@ -224,6 +224,7 @@ class TicketServer:
             self.terminate()
         self.start()
         self.wait_alive()
+        self.wait_looked()
 
     def close(self) -> None:
         """Kill it and remove what it has written."""
