@@ -337,6 +337,9 @@ class Health:
                     others = [m for m in self._ring.members if m.up and m is not member]
                     if not await self._bring_up_to_date(member, others):
                         return
+                for other in others:  # some of what they gave meanwhile nobody may know but they themselves
+                    self._ring.unaccounted.add((member, other))
+                    other.wake.set()
                 for lane in self._catalog.lanes.values():
                     lane.mark = lane.reserve_at = 0
             await self._ledger.refresh(member, self._catalog.lanes)

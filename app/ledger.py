@@ -403,10 +403,9 @@ class Ledger:
         lifted = lifted or [*known.values()][:1]  # as it is: that marks can be written has to be seen, not assumed
         if lifted:
             await member.database.reserve(lifted, ring)
-        for key, mark in changed.items():
-            old = known.get(key)
-            if old is not None and old.token != mark.token:
-                await member.database.renew(old, mark, ring)
+        renewed = [(known[key], m) for key, m in changed.items() if key in known and known[key].token != m.token]
+        if renewed:
+            await member.database.renew_all(renewed, ring)
 
     def forget(self) -> None:
         """Another ring: nothing that was read of the one before counts."""

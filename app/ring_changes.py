@@ -137,7 +137,7 @@ class RingRecords:
                     )
                 else:
                     raised.append(member)
-            elif reason := contradiction_of_marks(kept, record.increment, [offset], 0):
+            elif reason := contradiction_of_marks(_of_this_ring(kept, record), record.increment, [offset], 0):
                 refused[member] = reason
             elif not kept or record.since > 1 or offset not in record.offsets:
                 raised.append(member)
@@ -172,8 +172,10 @@ class RingRecords:
     async def _form(self, looks: Mapping[Member, Look], increment: int) -> tuple[RingRecord | None, dict[Member, str]]:
         """Raise everything and record a new ring; see the module's docstring.
 
-        A database that does not answer is raised when it comes, and the others above what it holds.
+        A database that does not answer is raised when it comes, and the others above what it holds. Whatever increment
+        was found, it is no smaller than the list: an offset above it would have another one's residue.
         """
+        increment = max(increment, len(self._ring.members))
         refused = _misconfigured(looks, increment)
         databases = {member.database: look.record for member, look in looks.items() if member not in refused}
         if not databases:
@@ -319,6 +321,12 @@ async def _positions_of(database: TicketDatabase) -> dict[str, Position]:
 async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
     """Offset and increment of every mark that the database keeps."""
     return {(mark.offset, mark.increment) for mark in await _or_fail(database, database.marks_of_all_rings())}
+
+
+def _of_this_ring(kept: set[tuple[int, int]], record: RingRecord) -> set[tuple[int, int]]:
+    """Without those of increments from before the ring grew, on a database that has marks of this increment too."""
+    current = {(offset, increment) for offset, increment in kept if increment == record.increment}
+    return current if current and record.since > 1 else kept
 
 
 async def _holds_tickets(database: TicketDatabase) -> bool:

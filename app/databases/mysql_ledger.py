@@ -8,7 +8,7 @@ from app.databases.mysql_connection import Rows
 from app.databases.mysql_pool import MySQLPool
 from app.databases.mysql_rows import sequence_name, token, whole
 from app.databases.protocol import Mark
-from app.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseUnavailable
+from app.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseUnavailable
 
 RETRIES = 5
 """How often a write is tried again after a deadlock."""
@@ -61,6 +61,43 @@ class MySQLLedger:
         key = (old.sequence, old.offset, old.increment)
         renew = sql.renew(key, (old.token, old.mark), (new.token, new.mark), new.issued, ring)
         return (await self._write(renew, [key], ring))[0]
+
+    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+        """See TicketDatabase.renew_all."""
+        wanted = sorted(renewals, key=lambda each: (each[0].sequence, each[0].offset))
+        for start in range(0, len(wanted), MARKS_PER_WRITE):
+            await self._renew_together(wanted[start : start + MARKS_PER_WRITE], ring)
+
+    async def _renew_together(self, renewals: list[tuple[Mark, Mark]], ring: int) -> None:
+        """In one transaction, which keeps the row of the ring record locked from the first renewal on."""
+        statements = [
+            sql.renew(
+                (old.sequence, old.offset, old.increment),
+                (old.token, old.mark),
+                (new.token, new.mark),
+                new.issued,
+                ring,
+            )
+            for old, new in renewals
+        ]
+        for _ in range(RETRIES):
+            try:
+                async with self._pool.question(about_marks=True) as connection:
+                    try:
+                        await connection.start("; ".join(["BEGIN", *statements, "COMMIT", sql.RING_NUMBER]))
+                        for _ in range(len(statements) + 2):
+                            await connection.next()
+                        number = connection.understand(number_of)
+                    except TicketDatabaseError:
+                        connection.drop()  # a transaction is open
+                        raise
+            except TicketDatabaseBusy as error:
+                self._on_retry(str(error))
+            else:
+                if number != ring:
+                    raise RingChanged
+                return
+        raise TicketDatabaseBusy
 
     async def _write(self, write: str, keys: list[tuple[str, int, int]], ring: int) -> list[Mark]:
         """Run a write and read the rows of these keys; a deadlock is tried again. Raises RingChanged, see `reserve`.

@@ -247,6 +247,9 @@ class TicketDatabase(Protocol):
         """Replace `old` by `new` if the row still has old's token and its mark is not above old's; commit. Returns the
         row as it stands after. Raises RingChanged as `reserve` does."""
 
+    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+        """The same for many rows, each old and new, in few commits; none is read back."""
+
     def forget_connections(self) -> None:
         """Use new connections from the next look on, if any can be had; something was wrong on those there are."""
 

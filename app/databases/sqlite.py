@@ -461,15 +461,26 @@ class SQLiteDatabase:
         """See TicketDatabase.renew."""
 
         def write(connection: sqlite3.Connection) -> Mark:
-            self._refuse_another_ring(connection, ring)
-            connection.execute(
-                "UPDATE _high_water SET token = ?, mark = ?, issued = MAX(issued, ?) "
-                "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
-                (new.token, new.mark, new.issued, old.sequence, old.offset, old.increment, old.token, old.mark),
-            )
+            self._renew(connection, [(old, new)], ring)
             return self._mark(connection, old)
 
         return await self._in_thread(write)
+
+    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+        """See TicketDatabase.renew_all."""
+        wanted = list(renewals)
+        await self._in_thread(lambda c: self._renew(c, wanted, ring))
+
+    def _renew(self, connection: sqlite3.Connection, renewals: list[tuple[Mark, Mark]], ring: int) -> None:
+        self._refuse_another_ring(connection, ring)
+        connection.executemany(
+            "UPDATE _high_water SET token = ?, mark = ?, issued = MAX(issued, ?) "
+            "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
+            [
+                (new.token, new.mark, new.issued, old.sequence, old.offset, old.increment, old.token, old.mark)
+                for old, new in renewals
+            ],
+        )
 
     def _mark(self, connection: sqlite3.Connection, key: Mark) -> Mark:
         row = connection.execute(

@@ -656,6 +656,16 @@ class FakeTicketDatabase:
         """See TicketDatabase.renew."""
         return await self._statement(lambda: self.server.renew(old, new, ring), ledger=True)
 
+    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+        """See TicketDatabase.renew_all."""
+        wanted = list(renewals)
+
+        def renew() -> None:
+            for old, new in wanted:
+                self.server.renew(old, new, ring)
+
+        await self._statement(renew, ledger=True)
+
     def forget_connections(self) -> None:
         """See TicketDatabase.forget_connections."""
 

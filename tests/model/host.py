@@ -118,7 +118,9 @@ class Host:
         self.stands_until = 0.0
         self._armed = None
         self.well_since = world.clock.now
-        self.tasks.discard(self.spawn(self.server.start()))  # no client waits for that, and over a slow network it lasts
+        self.tasks.discard(
+            self.spawn(self.server.start())
+        )  # no client waits for that, and over a slow network it lasts
 
     def _client(self, server: FakeServer) -> FakeTicketDatabase:
         world = self._world

@@ -1,0 +1,23 @@
+"""A database that could not keep marks for a while, and can again."""
+
+import asyncio
+
+from tests.fakes.ticket_server import Site
+from tests.fakes.virtual_time import virtual_time
+from tests.unit.ledgers import mark_about, of, take
+
+
+@virtual_time
+async def test_it_is_told_what_a_server_that_is_gone_had_drawn_meanwhile() -> None:
+    async with Site(2, ("photos", "accounts")) as site:
+        server, other = await site.ticket_server(), await site.ticket_server()
+        await take(other, 2)
+        site.servers[1].ledger_fails = True
+        drawn = of(1, await take(other, 12_000))
+        for client in other.databases:
+            client.cut = True  # type: ignore[attr-defined]
+        await asyncio.sleep(1.2)
+        site.servers[1].ledger_fails = False
+        await asyncio.sleep(4.2)
+        assert mark_about(site, 1, on=2).mark >= drawn[-1]
+        assert not server.overseer.health()["warnings"]

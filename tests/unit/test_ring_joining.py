@@ -1,0 +1,73 @@
+"""Databases that come with another ring record than the ring's, or with none."""
+
+import asyncio
+
+import pytest
+
+from app.databases.protocol import Mark, RingRecord, RingState
+from app.ring import Status
+from tests.fakes.ticket_database import FakeServer
+from tests.fakes.ticket_server import FakeTicketServer, Site
+from tests.fakes.virtual_time import virtual_time
+from tests.unit.ledgers import take
+
+
+def statuses(server: FakeTicketServer) -> list[Status]:
+    return [member.status for member in server.ring.members]
+
+
+def has_grown(servers: list[FakeServer]) -> None:
+    """From an increment of 2: the records and the marks that growth leaves."""
+    for server in servers:
+        server.state.ring = RingRecord(3, 3, 3, (1, 2, 3), own=server.offset)
+        for other in (1, 2, 3):
+            if other != server.offset:
+                server.reserve([Mark("photos", other, 2, 900, 900, "older.t:1")])
+                server.reserve([Mark("photos", other, 3, 1_000, 1_000, "raised:2")])
+        server.table("photos").raise_above(1_000)
+
+
+@virtual_time
+async def test_a_database_that_lost_its_record_comes_back_into_a_ring_that_has_grown() -> None:
+    async with Site(3) as site:
+        has_grown(site.servers)
+        site.servers[0].state.ring = None
+        server = await site.ticket_server()
+        assert statuses(server) == [Status.UP] * 3, server.ring.members
+        tickets = await take(server, 6)
+        assert min(tickets) > 1_000
+        assert {ticket % 3 for ticket in tickets} == {0, 1, 2}
+
+
+@virtual_time
+async def test_one_that_kept_marks_of_another_increment_alone_stays_out() -> None:
+    async with Site(3) as site:
+        has_grown(site.servers)
+        state = site.servers[0].state
+        state.ring = None
+        state.marks = {key: mark for key, mark in state.marks.items() if mark.increment == 2}
+        server = await site.ticket_server()
+        assert statuses(server) == [Status.QUARANTINED, Status.UP, Status.UP]
+
+
+@pytest.mark.parametrize("half_formed", [True, False])
+@virtual_time
+async def test_a_ring_that_was_never_drawn_is_not_formed_with_a_smaller_increment_than_the_list(
+    half_formed: bool,
+) -> None:
+    async with Site(3, recorded=False) as site:
+        for server in site.servers:
+            server.increment = 2
+        for server, other in zip(site.servers[:2], (2, 1), strict=True):
+            if half_formed:
+                server.state.ring = RingRecord(1, 2, 1, (1, 2), own=server.offset, state=RingState.FORMING)
+            else:
+                server.reserve([Mark("photos", other, 2, 0, 0, "life.t:1")])
+        ticket_server = await site.ticket_server()
+        assert statuses(ticket_server) == [Status.QUARANTINED] * 3
+        for server in site.servers:
+            server.increment = 3
+        await asyncio.sleep(2.2)
+        assert statuses(ticket_server) == [Status.UP] * 3
+        tickets = await take(ticket_server, 9)
+        assert sorted(tickets) == list(range(1, 10))
