@@ -112,7 +112,11 @@ class Host(Process):
         )
         self.drawn: dict[tuple[str, FakeServer], list[Drawn]] = {}
         self.highest: dict[tuple[str, FakeServer], tuple[int, bool]] = {}
-        self.spawn(self.server.start())
+        self.spawn(self._serve())
+
+    async def _serve(self) -> None:
+        """Nobody waits for the databases: a server listens before it has looked at them."""
+        self.server.health.start()
 
     def connect(self, server: FakeServer, offset: int, increment: int) -> FakeTicketDatabase:
         """A side of the database that needs new connections now and then, and tells what it drew."""

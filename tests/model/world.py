@@ -252,7 +252,7 @@ class World:
         long_ago = self.clock.now - patience + 0.001
         ready = [host for host in self.running if host.well_since <= long_ago]
         for host in ready:
-            assert not host.tasks, f"{host.name} never ended {host.tasks}"
+            assert not host.tasks, f"{host.name} never ended {host.tasks}: {self.report(host)}"
         if not self.settings_right:
             return
         well = [server for server in self.ring if self.reachable(server) and self.well_since[server] <= long_ago]
