@@ -5,7 +5,8 @@ It comes twice only where a database went back in time, and one of two excepts i
 handed out:
 
 - the first was *unmarked*: no other database could be told of it, and its own has gone back since, or left the ring;
-- the second was handed out *blind*: its database has gone back, and none that knows what was issued could be asked.
+- the second was handed out *blind*: its database has gone back, or is a new one, and none that knows what was issued
+  could be asked.
 
 And in both the ticket server that handed it out warned `unprotected` at that moment. A database counts as one that
 could be asked if the ticket server had it in its ring when the ticket was drawn and it was well and within reach ever
@@ -54,7 +55,7 @@ class Record:
         self._said: dict[tuple[int, str, int], Said] = {}
         self._marked_floors: dict[tuple[str, FakeServer], int] = {}
         self._moved_in: dict[tuple[str, FakeServer], int] = {}
-        self._life_when_well = {server: server.life for server in servers}
+        self._life_when_well: dict[FakeServer, int] = {}
 
     # --- when it is handed out -------------------------------------------------------------------------------------
 
@@ -125,8 +126,8 @@ class Record:
             twice = smallest_in_both(run, other.run)
             if twice is not None:
                 assert self._may_come_again(sequence, twice, other, said), (
-                    f"{sequence}: {twice}, of {run.first} to {run.last} of {host.name}, "
-                    f"had been given by {other.by}: {other.run.first} to {other.run.last}"
+                    f"{sequence}: {twice}, of {run} of {host.name} from {said.server.name}, "
+                    f"had been given by {other.by} from {other.server.name}: {other.run}"
                 )
                 self.excepted += 1
         before.append(Issued(run, host.name, said.server, said.unmarked))
@@ -135,7 +136,8 @@ class Record:
         if before.server is said.server:
             return (before.unmarked or said.blind) and len(said.server.lives_that_drew(sequence, ticket)) > 1
         lost = before.server.life > min(before.server.lives_that_drew(sequence, ticket))
-        return (before.unmarked and lost) or (said.blind and said.server.life > self._life_when_well[said.server])
+        knew = said.server.life == self._life_when_well.get(said.server)  # else it is new, or empty, or old
+        return (before.unmarked and lost) or (said.blind and not knew)
 
     # --- what is known ---------------------------------------------------------------------------------------------
 
@@ -158,7 +160,7 @@ class Record:
     def all_is_well(self, ring: list[FakeServer]) -> None:
         """Every database of the ring has been taken in by every ticket server: the others know where it stands now."""
         self.knows |= {(d, e): True for d, e in self.knows if d in ring and e in ring}
-        self._life_when_well = {server: server.life for server in self._servers}
+        self._life_when_well |= {server: server.life for server in ring}
         for sequence, issued in self.runs.items():
             stands = {s: s.state.tables[sequence].counter for s in ring if sequence in s.state.tables}
             self.runs[sequence] = [
