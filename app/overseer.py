@@ -217,6 +217,11 @@ class Overseer:
         for member in self._ring.members:
             if not member.up or member not in entry.tables:
                 raise NoTicketDatabase(f"every ticket database has to be up for a bump, and {member.name} is not")
+        unlisted = self._ring.absent_for(self._ring.members[0], self._ring.members)
+        if unlisted:
+            raise NoTicketDatabase(
+                f"every ticket database has to be up for a bump, and TICKETS_DATABASES lists none for {unlisted}"
+            )
         for lane in entry.rotation.lanes:
             await self._bump(lane, above)
         found = await self.sequence(name)

@@ -119,9 +119,12 @@ class Ring:
 
     def absent_for(self, member: Member, asked: Container[Member]) -> str:
         """The other databases that may hold marks about `member` and are not among those asked: their names, or their
-        offsets where this server does not know them. Empty where there is none."""
-        offsets = set(self.record.offsets) if self.record is not None else set()
+        offsets where this server does not know them. Empty where there is none.
+
+        Those that are listed and not recorded count, too: the record may have been made while they were away.
+        """
         names = {other.database.offset: other.name for other in self.members}
+        offsets = {*names, *(self.record.offsets if self.record is not None else ())}
         held = {other.database.offset for other in self.members if other in asked} | {member.database.offset}
         return ", ".join(names.get(offset, f"offset {offset}") for offset in sorted(offsets - held))
 

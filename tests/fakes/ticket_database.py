@@ -173,6 +173,8 @@ class FakeServer:
         self.statements = 0
         self.life = 0
         self.draws: list[tuple[str, Draw, int]] = []
+        self.connected: dict[FakeTicketDatabase, None] = {}
+        self.looks = 0
         self._hangs = False
         self._locked: set[str] = set()
         self._stalled: list[_Statement] = []
@@ -197,10 +199,9 @@ class FakeServer:
         return self.state.marks.get((sequence, offset, self.increment))
 
     def has_drawn(self, sequence: str, first: int, last: int) -> bool:
-        """Whether one draw ever gave all these ids, of its own residue."""
-        residue = self.offset % self.increment
+        """Whether one draw ever gave all these ids."""
         return any(
-            name == sequence and drawn.first <= first and last <= drawn.last and drawn.first % self.increment == residue
+            name == sequence and drawn.first <= first and last <= drawn.last and (first - drawn.first) % drawn.step == 0
             for name, drawn, _ in reversed(self.draws)
         )
 
@@ -210,9 +211,9 @@ class FakeServer:
 
     # --- statements ------------------------------------------------------------------------------------------------
 
-    def draw(self, sequence: str, count: int, increment: int = 0) -> Draw:
-        """`increment`: what the session has been told, where it has been told any."""
-        offset, increment = self.draws_as or (self.offset, increment or self.increment)
+    def draw(self, sequence: str, count: int, offset: int = 0, increment: int = 0) -> Draw:
+        """`offset`, `increment`: what the session has been told, where it has been told any."""
+        offset, increment = self.draws_as or (offset or self.offset, increment or self.increment)
         drawn = self.table(sequence).draw(count, offset, increment)
         self.draws.append((sequence, drawn, self.life))
         return drawn
@@ -309,6 +310,7 @@ class FakeServer:
 
     def restart(self) -> None:
         """Connections break, statements that had not begun are lost, the data are as they were."""
+        self.connected.clear()
         self.incarnation = self._new_incarnation()
         stalled, self._stalled = self._stalled, []
         self._hangs = False
@@ -316,9 +318,20 @@ class FakeServer:
         for statement in stalled:
             statement.end(TicketDatabaseUnavailable("broke the connection off"))
 
-    def users(self) -> list[str]:
-        """Who is connected: the ticket servers that a test says are alive."""
-        return list(self.alive)
+    def configure(self, offset: int, increment: int) -> None:
+        """Other values in its configuration, and a restart."""
+        self.offset, self.increment = offset, increment
+        self.restart()
+
+    def users(self, asking: "FakeTicketDatabase") -> list[str]:
+        """Who else is connected, and the ticket servers that a test says are alive."""
+        others = [f"a connection of {each.user}" for each in self.connected if not each.closed and each is not asking]
+        return [*self.alive, *others]
+
+    def lose_ring_record(self) -> None:
+        """Somebody has deleted its row."""
+        self.state.ring = None
+        self.restart()
 
     def snapshot(self) -> FakeState:
         """A copy of the data directory."""
@@ -385,16 +398,20 @@ class FakeServer:
 class FakeTicketDatabase:
     """One ticket server's side of a `FakeServer`: a `TicketDatabase`.
 
-    `latency`: how long the next statement takes to the server, and its answer back. `cut`: the network between the two
-    is down. `draws_at_once`: whether the next draw can be sent at once. `connects`: whether the next statement needs a
-    connection first, and so goes out one round trip later. `on_draw` is told what was drawn, when it is. Draws and
-    questions are made only under the incarnation that the last look found.
+    `offset`, `increment`: what its sessions are told, where it is not what the server is configured with. `user`: whose
+    connections these are. `latency`: how long the next statement takes to the server, and its answer back. `cut`: the
+    network between the two is down. `draws_at_once`: whether the next draw can be sent at once. `connects`: whether the
+    next statement needs a connection first, and so goes out one round trip later. `on_draw` is told what was drawn,
+    when it is. Draws and questions are made only under the incarnation that the last look found.
     """
 
     def __init__(
         self,
         server: FakeServer,
         *,
+        offset: int | None = None,
+        increment: int | None = None,
+        user: str = "a ticket server",
         timeout: float = TIMEOUT,
         largest_block: int = 32_767,
         latency: Callable[[], tuple[float, float]] = lambda: (0, 0),
@@ -404,8 +421,9 @@ class FakeTicketDatabase:
     ) -> None:
         self.server = server
         self.name = server.name
-        self.offset = server.offset
-        self.increment = server.increment
+        self.offset = offset or server.offset
+        self.increment = increment or server.increment
+        self.user = user
         self.largest_block = largest_block
         self.cut = False
         self.closed = False
@@ -437,6 +455,7 @@ class FakeTicketDatabase:
 
         def executed() -> T:
             self._refuse_if_broken(incarnation, writes=writes, ledger=ledger, anybody=anybody)
+            self.server.connected[self] = None
             return execute()
 
         self._in_flight += 1
@@ -498,6 +517,7 @@ class FakeTicketDatabase:
             if self.server.misconfigured:
                 raise TicketDatabaseMisconfigured(self.server.misconfigured)
             server = self.server
+            server.looks += 1
             return Look(
                 server.incarnation,
                 server.identity,
@@ -521,7 +541,7 @@ class FakeTicketDatabase:
 
     def _drawn(self, table: Table, count: int, increment: int) -> Draw:
         """`increment`: that of the session, when the statement was sent."""
-        drawn = self.server.draw(table.sequence, count, increment)
+        drawn = self.server.draw(table.sequence, count, self.offset, increment)
         self._on_draw(table.sequence, drawn)
         return drawn
 
@@ -567,7 +587,11 @@ class FakeTicketDatabase:
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use."""
-        return await self._statement(self.server.users, writes=False, anybody=True)
+        before, looks = await self._statement(lambda: (self.server.users(self), self.server.looks), writes=False)
+        await asyncio.sleep(seconds)
+        after, later = await self._statement(lambda: (self.server.users(self), self.server.looks), writes=False)
+        probed = ["a ticket server that probes it"] * (later > looks)
+        return list(dict.fromkeys([*before, *after, *probed]))
 
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""

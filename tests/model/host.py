@@ -1,8 +1,6 @@
 """Where one ticket server runs: its process, which may stand still, be stopped, killed, and started again."""
 
-import asyncio
-import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -11,27 +9,15 @@ from app.lane import Lane
 from app.waiters import Tickets, Waiter
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer
-from tests.fakes.virtual_time import VirtualClock, VirtualLoop
-
-LARGEST_BLOCK = 10_000
+from tests.model.process import LARGEST_BLOCK, Process, Surroundings
 
 
-class Surroundings(Protocol):
+class HostSurroundings(Surroundings, Protocol):
     """What a host needs of the world."""
-
-    clock: VirtualClock
-    servers: list[FakeServer]
-    errors: list[BaseException]
-
-    def latency(self, *, slow: bool) -> tuple[float, float]: ...
-
-    def toss_a_coin(self, heads: float = 0.5) -> bool: ...
-
-    def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None: ...
 
     def in_trouble_since(self, host: "Host", server: FakeServer) -> float: ...
 
-    def handed_out(self, host: "Host", lane: Lane, tickets: Tickets) -> None: ...
+    def handed_out(self, host: "Host", lane: "WatchedLane", tickets: Tickets) -> None: ...
 
 
 class Drawn(NamedTuple):
@@ -43,10 +29,11 @@ class Drawn(NamedTuple):
 
 
 class WatchedLane(Lane):
-    """A lane that tells the world of all it hands out, at that moment."""
+    """A lane that tells the world of all it hands out, at that moment. `increment`: of the ring it was made for."""
 
     def __init__(self, host: "Host", *of_a_lane: Any) -> None:
         super().__init__(*of_a_lane)
+        self.increment = self.member.database.increment
         self._host = host
         self._number = host.number_of_a_lane()
 
@@ -79,21 +66,30 @@ class _Watched:
         self._waiter.answer(tickets)
 
 
-class Host:
-    """One ticket server's process, again and again. `refuses`: TICKETS_UNVERIFIED=refuse."""
+class Host(Process):
+    """One ticket server's process, again and again.
 
-    def __init__(self, number: int, world: Surroundings, *, refuses: bool) -> None:
+    `refuses`: TICKETS_UNVERIFIED=refuse. `listed`: TICKETS_DATABASES, `increment`: TICKETS_INCREMENT, both as they are
+    set for its next start.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        world: HostSurroundings,
+        listed: Sequence[FakeServer],
+        increment: int | None,
+        *,
+        refuses: bool,
+    ) -> None:
+        super().__init__(f"tickets-{number}", world)
         self.number = number
-        self.name = f"tickets-{number}"
         self.refuses = refuses
-        self.slow: set[FakeServer] = set()
-        self.stands_until = 0.0
-        self.well_since = 0.0
+        self.listed = tuple(listed)
+        self.increment = increment
         self.answers = 0
-        self.stopped = True
+        self.leaving = False
         self._lanes = 0
-        self._wakes_at = 0.0
-        self._armed: tuple[int, float] | None = None
         self._world = world
         self.start()
 
@@ -104,28 +100,32 @@ class Host:
     # --- its process -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        world = self._world
-        self.loop = VirtualLoop(world.clock)
-        self.loop.set_exception_handler(world.on_loop_error)
-        self.clients = [self._client(server) for server in world.servers]
+        self.leaving = False
+        self.set_to = self.listed, self.increment
+        self.begin(self.listed, self.increment)
         self.server = FakeTicketServer(
-            self.clients, clock=world.clock, refuse_unverified=self.refuses, lane=partial(WatchedLane, self)
+            self.clients,
+            clock=self._world.clock,
+            refuse_unverified=self.refuses,
+            increment=self.increment,
+            lane=partial(WatchedLane, self),
         )
-        self.drawn: dict[tuple[str, int], list[Drawn]] = {}
-        self.highest: dict[tuple[str, int], tuple[int, bool]] = {}
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.stopped = False
-        self.stands_until = 0.0
-        self._armed = None
-        self.well_since = world.clock.now
-        self.tasks.discard(
-            self.spawn(self.server.start())
-        )  # no client waits for that, and over a slow network it lasts
+        self.drawn: dict[tuple[str, FakeServer], list[Drawn]] = {}
+        self.highest: dict[tuple[str, FakeServer], tuple[int, bool]] = {}
+        self.spawn(self._serve())
 
-    def _client(self, server: FakeServer) -> FakeTicketDatabase:
+    async def _serve(self) -> None:
+        """Nobody waits for the databases: a server listens before it has looked at them."""
+        self.server.health.start()
+
+    def connect(self, server: FakeServer, offset: int, increment: int) -> FakeTicketDatabase:
+        """A side of the database that needs new connections now and then, and tells what it drew."""
         world = self._world
         client = FakeTicketDatabase(
             server,
+            offset=offset,
+            increment=increment,
+            user=self.name,
             largest_block=LARGEST_BLOCK,
             latency=lambda: world.latency(slow=server in self.slow),
             draws_at_once=world.toss_a_coin,
@@ -134,103 +134,31 @@ class Host:
         )
         return client
 
-    def stop(self) -> None:
-        """SIGKILL: whatever it has not sent stays unsent."""
-        if self.stopped:
-            return
-        self.stopped = True
-        self.well_since = math.inf
-        self.loop.iterations_left = None
-        for client in self.clients:
-            client.closed = True
-        self.loop.run_until_idle()  # what was about to begin finds everything closed
-        for _ in range(3):
-            for task in asyncio.all_tasks(self.loop):
-                task.cancel()
-            self.loop.run_until_idle()
-        self.loop.close()
-
     def restart(self) -> None:
         self.stop()
         self.start()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = self.loop.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(partial(self._done, self.loop))
-        self._wakes_at = 0.0
-        return task
-
-    def _done(self, loop: VirtualLoop, task: "asyncio.Task[None]") -> None:
-        if loop is self.loop:
-            self.tasks.discard(task)
-            if not task.cancelled() and (error := task.exception()) is not None and not self.stopped:
-                self._world.errors.append(error)
-
-    # --- its time --------------------------------------------------------------------------------------------------
-
-    @property
-    def frozen(self) -> bool:
-        return self._world.clock.now < self.stands_until
-
-    def freeze(self, seconds: float = math.inf) -> None:
-        """SIGSTOP, between two iterations of its event loop."""
-        self.stands_until = max(self.stands_until, self._world.clock.now + seconds)
-        self.well_since = math.inf
-
-    def freeze_after(self, iterations: int, seconds: float) -> None:
-        """The same in the midst of what it does: after so many iterations more."""
-        if not self.stopped:
-            self._armed = (iterations, seconds)
-            self.loop.iterations_left = iterations
-
-    def disarm(self) -> None:
-        self._armed = None
-        self.loop.iterations_left = None
-
-    def thaw(self) -> None:
-        self.stands_until = 0.0
-        self._awake()
-
-    def _awake(self) -> None:
-        if self.well_since == math.inf and not self.stopped:
-            self.well_since = self._world.clock.now
-            self._wakes_at = 0.0
-
-    @property
-    def has_received(self) -> bool:
-        """Whether something has come that it can look at now."""
-        return self.loop.has_received and not self.stopped and not self.frozen
-
-    def look_again(self) -> None:
-        """Something was done to it from outside."""
-        self._wakes_at = 0.0
+    def leave(self) -> None:
+        """SIGTERM, at the end of the drain: what is under way ends, and the last marks are written."""
+        self.leaving = True
+        self.spawn(self.server.stop())
 
     def run(self) -> float:
-        """Do what can be done now; returns when there is something to do again, if nothing comes from outside."""
-        now = self._world.clock.now
-        if self.stopped:
-            return math.inf
-        if now < self.stands_until:
-            return self.stands_until
-        self._awake()
-        if self._wakes_at <= now + 1e-9 or self.loop.has_received:
-            self._wakes_at = self.loop.run_until_idle()
-            if self._armed is not None and self.loop.iterations_left is not None and self.loop.iterations_left <= 0:
-                seconds = self._armed[1]
-                self.disarm()
-                self._wakes_at = 0.0
-                self.freeze(seconds)
-                return self.stands_until
-        return self._wakes_at
+        """See Process.run. One that leaves is gone when it has written its last marks."""
+        wakes_at = super().run()
+        if self.leaving and not self.stopped and not self.tasks:
+            self.stop()
+        return wakes_at
 
     # --- its network -----------------------------------------------------------------------------------------------
 
-    def client(self, server: FakeServer) -> FakeTicketDatabase:
-        return self.clients[server.offset - 1]
+    def client(self, server: FakeServer) -> FakeTicketDatabase | None:
+        """Its side of this database, None where it does not list it."""
+        return next((client for client in self.clients if client.server is server), None)
 
     def reaches(self, server: FakeServer) -> bool:
-        return not self.client(server).cut and server not in self.slow
+        client = self.client(server)
+        return client is not None and not client.cut and server not in self.slow
 
     @property
     def reaches_all(self) -> bool:
@@ -244,15 +172,21 @@ class Host:
 
     # --- what it knew and what it said -----------------------------------------------------------------------------
 
-    def _drew(self, server: FakeServer, sequence: str, draw: Draw) -> None:
+    def keepers(self, server: FakeServer) -> list[FakeServer]:
+        """The databases that it knows to keep marks about this one now."""
         ring = self.server.ring
-        keepers = [self._world.servers[m.database.offset - 1] for m in ring.keepers(ring.members[server.offset - 1])]
+        listed = [client.server for client in self.clients]
+        member = ring.members[listed.index(server)]
+        return [listed[other.database.offset - 1] for other in ring.keepers(member)]
+
+    def _drew(self, server: FakeServer, sequence: str, draw: Draw) -> None:
+        keepers = self.keepers(server)
         witnesses = tuple((other, other.incarnation) for other in keepers if other.well and self.reaches(other))
-        self.drawn.setdefault((sequence, server.offset), []).append(Drawn(draw, self._world.clock.now, witnesses))
+        self.drawn.setdefault((sequence, server), []).append(Drawn(draw, self._world.clock.now, witnesses))
 
     def witnesses(self, sequence: str, server: FakeServer, ticket: int) -> list[FakeServer]:
         """Which databases this server knew when the ticket was drawn, and could have asked ever since."""
-        for draw, at, witnesses in reversed(self.drawn.get((sequence, server.offset), ())):
+        for draw, at, witnesses in reversed(self.drawn.get((sequence, server), ())):
             if draw.first <= ticket <= draw.last:
                 return [
                     other
@@ -268,6 +202,6 @@ class Host:
             for warning in self.server.overseer.health()["warnings"]
         )
 
-    def handed_out(self, lane: Lane, tickets: Tickets) -> None:
+    def handed_out(self, lane: WatchedLane, tickets: Tickets) -> None:
         if not self.stopped:
             self._world.handed_out(self, lane, tickets)

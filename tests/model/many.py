@@ -54,4 +54,4 @@ def one(job: tuple[int, int, int | None]) -> tuple[int, str, Counter[str]]:
 
 
 def what_went_wrong(error: Exception) -> str:
-    return f"{type(error).__name__}: {next(itertools.chain(str(error).splitlines(), ['']))[:400]}"
+    return f"{type(error).__name__}: {next(itertools.chain(str(error).splitlines(), ['']))[:2000]}"

@@ -1,10 +1,12 @@
 """Every ticket that was handed out, and whether it may have been.
 
-What the contract covers. A ticket comes twice only where its database went back in time between the two, and one of
-two excepts it, which is judged when a ticket is handed out:
+What the contract covers. No ticket comes twice, whatever rings the two were drawn in and whichever databases gave them.
+It comes twice only where a database went back in time, and one of two excepts it, which is judged when a ticket is
+handed out:
 
-- the first was *unmarked*: no other database could be told of it;
-- the second was handed out *blind*: no database that knows what was issued could be asked.
+- the first was *unmarked*: no other database could be told of it, and its own has gone back since, or left the ring;
+- the second was handed out *blind*: its database has gone back, or is a new one, and none that knows what was issued
+  could be asked.
 
 And in both the ticket server that handed it out warned `unprotected` at that moment. A database counts as one that
 could be asked if the ticket server had it in its ring when the ticket was drawn and it was well and within reach ever
@@ -17,22 +19,26 @@ from typing import NamedTuple
 
 from app.waiters import Tickets
 from tests.fakes.ticket_database import FakeServer
-from tests.model.host import Host
+from tests.model.host import Host, WatchedLane
 from tests.model.runs import Run, runs_of, smallest_in_both
 
 
 class Said(NamedTuple):
-    """What held of tickets when they were handed out."""
+    """What held of tickets when they were handed out: who drew them, in which ring."""
 
+    server: FakeServer
+    offset: int
+    increment: int
     unmarked: bool = False
     blind: bool = False
 
 
 class Issued(NamedTuple):
-    """A run, who handed it out, and whether it was unmarked."""
+    """A run, who handed it out and who drew it, and whether it was unmarked."""
 
     run: Run
     by: str
+    server: FakeServer
     unmarked: bool
 
 
@@ -49,35 +55,33 @@ class Record:
         self._said: dict[tuple[int, str, int], Said] = {}
         self._marked_floors: dict[tuple[str, FakeServer], int] = {}
         self._moved_in: dict[tuple[str, FakeServer], int] = {}
-
-    def server_of(self, ticket: int) -> FakeServer:
-        return self._servers[(ticket - 1) % self._servers[0].increment]
+        self._life_when_well: dict[FakeServer, int] = {}
 
     # --- when it is handed out -------------------------------------------------------------------------------------
 
-    def handed_out(
-        self, host: Host, sequence: str, server: FakeServer, tickets: Tickets, *, others_whole: bool
-    ) -> None:
-        """Judge what has just been handed out, as things are now. `others_whole`: no other database has gone back."""
-        first, last = tickets[0], tickets[-1]
+    def handed_out(self, host: Host, lane: WatchedLane, server: FakeServer, tickets: Tickets, *, whole: bool) -> None:
+        """Judge what has just been handed out, as things are now. `whole`: no other database has gone back."""
+        sequence, offset, first, last = lane.sequence, lane.member.database.offset, tickets[0], tickets[-1]
         witnesses = host.witnesses(sequence, server, first)
         warned = host.warns_of(server)
         others = [other for other in self._servers if other is not server]
-        if others_whole and (not warned or host.refuses):
-            marks = (other.mark(sequence, server.offset) for other in others)
+        if whole and (not warned or host.refuses):
+            marks = (other.state.marks.get((sequence, offset, lane.increment)) for other in others)
             assert any(mark is not None and mark.mark >= last for mark in marks), (
                 f"{first} to {last} in {sequence} were given by {host.name} without a mark, "
                 f"{'though it refuses that' if warned else 'nor a warning'}"
             )
         excepted = warned and not host.refuses
         self._said[host.number, sequence, first] = Said(
+            server,
+            offset,
+            lane.increment,
             unmarked=excepted and not witnesses,
             blind=excepted and not any(self.knows[server, other] for other in witnesses),
         )
-        ring = host.server.ring
-        keepers = {member.database.offset for member in ring.keepers(ring.members[server.offset - 1])}
+        keepers = host.keepers(server)
         for other in others:
-            if other.offset not in keepers and other not in witnesses:
+            if other not in keepers and other not in witnesses:
                 self.knows[server, other] = False
 
     # --- when it has reached its client ----------------------------------------------------------------------------
@@ -85,23 +89,23 @@ class Record:
     def take(self, host: Host, sequence: str, count: int, tickets: Tickets, floor: int) -> None:
         """Hold an answer against all answers before it."""
         assert len(tickets) == count, f"{count} wanted, {len(tickets)} given"
-        increment = self._servers[0].increment
         first, last = tickets[0], tickets[-1]
         assert all(before < after for before, after in itertools.pairwise(tickets)), f"{tickets} do not increase"
+        said = self._said.pop((host.number, sequence, first))
+        server, increment = said.server, said.increment
         residues = {ticket % increment for ticket in tickets}
         assert len(residues) == 1, f"{tickets} are of two databases"
-        server = self.server_of(first)
-        said = self._said.pop((host.number, sequence, first), Said())
+        assert residues == {said.offset % increment}, f"{tickets} are of another database than {server.name}"
         assert not isinstance(tickets, range) or tickets.step == increment, f"they go in steps of {tickets.step}"
         if first <= floor:
-            gone_back = server.life > self._moved_in.get((sequence, server), server.life)
             unmarked = first > self._marked_floors.get((sequence, server), 0)
+            gone_back = server.life > self._moved_in.get((sequence, server), server.life)
             may_be = gone_back and (said.blind or unmarked)
             assert may_be, f"{first} in {sequence} after it was moved above {floor}"
             self.excepted += 1
         assert last <= self._ceilings[sequence], f"{last} is above the end of {sequence}"
         self._in_order(host, sequence, server, first, said)
-        host.highest[sequence, server.offset] = last, said.unmarked
+        host.highest[sequence, server] = last, said.unmarked
         for run in runs_of(tickets):
             assert server.has_drawn(sequence, run.first, run.last), (
                 f"{run.first} to {run.last} were never drawn from {server.name}"
@@ -109,7 +113,7 @@ class Record:
             self.never_twice(host, sequence, run, said)
 
     def _in_order(self, host: Host, sequence: str, server: FakeServer, first: int, said: Said) -> None:
-        highest, unmarked = host.highest.get((sequence, server.offset), (0, False))
+        highest, unmarked = host.highest.get((sequence, server), (0, False))
         if first <= highest:
             gone_back = server.life > min(server.lives_that_drew(sequence, highest), default=server.life)
             may_be = gone_back and (said.blind or unmarked)
@@ -121,16 +125,19 @@ class Record:
         for other in before:
             twice = smallest_in_both(run, other.run)
             if twice is not None:
-                may_be = (other.unmarked or said.blind) and self._went_back(sequence, twice)
-                assert may_be, (
-                    f"{sequence}: {twice}, of {run.first} to {run.last} of {host.name}, "
-                    f"had been given by {other.by}: {other.run.first} to {other.run.last}"
+                assert self._may_come_again(sequence, twice, other, said), (
+                    f"{sequence}: {twice}, of {run} of {host.name} from {said.server.name}, "
+                    f"had been given by {other.by} from {other.server.name}: {other.run}"
                 )
                 self.excepted += 1
-        before.append(Issued(run, host.name, said.unmarked))
+        before.append(Issued(run, host.name, said.server, said.unmarked))
 
-    def _went_back(self, sequence: str, ticket: int) -> bool:
-        return len(self.server_of(ticket).lives_that_drew(sequence, ticket)) > 1
+    def _may_come_again(self, sequence: str, ticket: int, before: Issued, said: Said) -> bool:
+        if before.server is said.server:
+            return (before.unmarked or said.blind) and len(said.server.lives_that_drew(sequence, ticket)) > 1
+        lost = before.server.life > min(before.server.lives_that_drew(sequence, ticket))
+        knew = said.server.life == self._life_when_well.get(said.server)  # else it is new, or empty, or old
+        return (before.unmarked and lost) or (said.blind and not knew)
 
     # --- what is known ---------------------------------------------------------------------------------------------
 
@@ -150,16 +157,16 @@ class Record:
             if other is not server:
                 self.knows[other, server] = False
 
-    def all_is_well(self) -> None:
-        """Every database has been taken in by every ticket server: the others know where it stands now."""
-        self.knows = dict.fromkeys(self.knows, True)
+    def all_is_well(self, ring: list[FakeServer]) -> None:
+        """Every database of the ring has been taken in by every ticket server: the others know where it stands now."""
+        self.knows |= {(d, e): True for d, e in self.knows if d in ring and e in ring}
+        self._life_when_well |= {server: server.life for server in ring}
         for sequence, issued in self.runs.items():
-            stands = {s: s.state.tables[sequence].counter for s in self._servers if sequence in s.state.tables}
+            stands = {s: s.state.tables[sequence].counter for s in ring if sequence in s.state.tables}
             self.runs[sequence] = [
-                each._replace(unmarked=each.unmarked and each.run.last >= stands.get(self.server_of(each.run.first), 0))
-                for each in issued
+                each._replace(unmarked=each.unmarked and each.run.last >= stands.get(each.server, 0)) for each in issued
             ]
         for sequence, floor in self.floors.items():
-            for server in self._servers:
+            for server in ring:
                 if sequence in server.state.tables and server.state.tables[sequence].counter > floor:
                     self._marked_floors[sequence, server] = floor

@@ -8,6 +8,7 @@ from unittest import mock
 
 from tests.fakes.ticket_database import FakeServer
 from tests.model.host import Host
+from tests.model.ring_steps import RingSteps
 from tests.model.world import SEQUENCES, World
 
 MOMENTS = (0.0, 0.0, 0.001, 0.002, 0.003, 0.005, 0.01, 0.05)
@@ -31,6 +32,8 @@ STALLS = ((0.005, 0.02), (0.05, 0.3), (0.36, 0.48), (0.36, 0.48), (0.5, 0.7), (1
 """How long a ticket server stands still: also longer than a lane is patient, and less long than an attempt takes."""
 AN_HOUR = 3_600.0
 LOSSES = ("truncate", "drop", "remake")
+RING_CHANGES = 0.5
+"""The share of schedules in which the ring changes."""
 STEPS = 100
 """Chosen for each schedule; some three in four of them can be taken."""
 QUIET_AFTER = 25
@@ -40,13 +43,25 @@ QUIET_AFTER = 25
 class Schedule:
     """Steps in a world, chosen at random. `log` is what was done."""
 
-    def __init__(self, seed: int, done: Counter[str], databases: int | None = None) -> None:
+    def __init__(
+        self, seed: int, done: Counter[str], databases: int | None = None, *, changes_ring: bool | None = None
+    ) -> None:
         self._chance = random.Random(seed)
         self._done = done
         self._steps_since_quiet = 0
         self.log: list[str] = []
         either = self._chance.choice([2, 2, 2, 3])
-        self.world = World(databases or either, ticket_servers=self._chance.choice([2, 2, 3]), seed=seed)
+        ticket_servers = self._chance.choice([2, 2, 3])
+        changes = self._chance.random() < RING_CHANGES if changes_ring is None else changes_ring
+        size = databases or either
+        self.world = World(
+            size,
+            ticket_servers,
+            seed,
+            increment=size + self._chance.choice([0, 0, 1]) if changes else size,
+            spare=changes,
+        )
+        self._ring_steps = RingSteps(self.world, self._chance, self._did, self._take)
         self._nonces = random.Random(seed)
         steps = {
             self._take: 30,
@@ -56,6 +71,7 @@ class Schedule:
             self._wait: 6,
             self._restart: 3,
             self._stop: 1,
+            self._leave: 2,
             self._start: 4,
             self._freeze: 2,
             self._unfreeze: 6,
@@ -76,6 +92,8 @@ class Schedule:
             self._quiet_down: 1,
             self._put_all_right: 3,
         }
+        if changes:
+            steps |= self._ring_steps.weights
         self._choices = list(steps)
         self._weights = list(steps.values())
 
@@ -108,12 +126,12 @@ class Schedule:
         """One that runs."""
         if not self.world.running:
             for host in self.world.hosts:
-                host.start()
+                host.restart()
             self._did("start", "all", then=0.0)
         return self._chance.choice(self.world.running)
 
     def _server(self) -> FakeServer:
-        return self._chance.choice(self.world.servers)
+        return self._chance.choice(self.world.ring)
 
     def _sequence(self) -> str:
         return self._chance.choice(["photos", "photos", "photos", "accounts", "small"])
@@ -148,7 +166,7 @@ class Schedule:
 
     def _bump(self) -> None:
         host, sequence = self._host(), self._chance.choice(["photos", "accounts"])
-        tables = [server.state.tables[sequence] for server in self.world.servers if sequence in server.state.tables]
+        tables = [server.state.tables[sequence] for server in self.world.ring if sequence in server.state.tables]
         above = max([self.world.record.floors.get(sequence, 0), *(table.largest for table in tables)])
         above += self._chance.choice([1, 9_999])
         self.world.bump(host, sequence, above)
@@ -168,6 +186,12 @@ class Schedule:
         host = self._host()
         host.stop()
         self._did("stop", host.name)
+
+    def _leave(self) -> None:
+        """SIGTERM, which gives time for the last marks."""
+        host = self._host()
+        host.leave()
+        self._did("leave", host.name)
 
     def _start(self) -> None:
         host = self._chance.choice(self.world.hosts)
@@ -219,7 +243,9 @@ class Schedule:
 
     def _night(self) -> None:
         """All ticket servers stop, one database away before that, another one after it; and one may go back."""
-        server, *others = self._chance.sample(self.world.servers, len(self.world.servers))
+        server, *others = self._chance.sample(self.world.ring, self.world.size)
+        if not others:
+            return
         copy = server.snapshot()
         if self._chance.random() < 0.6:
             others[0].down = True
@@ -259,7 +285,10 @@ class Schedule:
 
     def _cut(self) -> None:
         host, server = self._host(), self._server()
-        host.client(server).cut = True
+        client = host.client(server)
+        if client is None:
+            return
+        client.cut = True
         self._did("cut", f"{host.name} from {server.name}")
 
     def _slow(self) -> None:
@@ -305,7 +334,7 @@ class Schedule:
             return
         copy = server.snapshot()
         if self._chance.random() < 0.3:
-            host.slow.update(self.world.servers)
+            host.slow.update(self.world.ring)
         iterations, seconds = self._chance.randint(1, 25), max(self._seconds(), self._chance.uniform(0.0, 0.45))
         host.freeze_after(iterations, seconds)
         for each in [sequence, sequence, *self._chance.choices(list(SEQUENCES), k=self._chance.randint(0, 4))]:
@@ -354,8 +383,7 @@ class Schedule:
                 host.mend()
                 host.disarm()
                 host.thaw()
-                if host.stopped:
-                    host.start()
             self._did("put all right", then=0.0)
+            self._ring_steps.operator.put_right()
             self._steps_since_quiet = 0
             self.world.quiet_down()

@@ -19,16 +19,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from app.databases.protocol import RingState
 from app.errors import NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
 from app.health import LISTING_SECONDS
 from app.issuer import FirstTry
-from app.lane import Lane
 from app.sequences import Width, ceiling_of
 from app.waiters import FutureWaiter, Tickets
-from tests.fakes.ticket_database import FakeServer, FakeState
+from tests.fakes.ticket_database import FakeServer, FakeState, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT
 from tests.fakes.virtual_time import VirtualClock
-from tests.model.host import Host
+from tests.model.host import Host, WatchedLane
+from tests.model.process import Process
 from tests.model.record import Record
 
 SEQUENCES = {"photos": Width.BIGINT, "accounts": Width.BIGINT, "small": Width.INT}
@@ -57,16 +58,23 @@ class _ErrorsInTheLog(logging.Handler):
 class World:
     """Databases, ticket servers, a clock, and the record."""
 
-    def __init__(self, databases: int, ticket_servers: int, seed: int) -> None:
+    def __init__(
+        self, databases: int, ticket_servers: int, seed: int, *, increment: int | None = None, spare: bool = False
+    ) -> None:
         self.clock = VirtualClock()
         self.chance = random.Random(seed)
         self.errors: list[BaseException] = []
         self._error_log = _ErrorsInTheLog(self.errors)
         logging.getLogger("app").addHandler(self._error_log)
-        self.servers = [FakeServer(offset, databases, SEQUENCES, self.clock) for offset in range(1, databases + 1)]
+        self.increment = increment or databases
+        self.servers = [FakeServer(offset, self.increment, SEQUENCES, self.clock) for offset in range(1, databases + 1)]
         left = self.chance.choice([100, 3_000, 40_000])
         for server in self.servers:
             server.use_up("small", left)
+        if spare:
+            tables = SEQUENCES if self.toss_a_coin() else ()
+            self.servers.append(FakeServer(databases + 1, self.increment, tables, self.clock))
+        self.size = databases
         self.well_since = dict.fromkeys(self.servers, self.clock.now)
         self.snapshots: dict[FakeServer, list[FakeState]] = {s: [s.snapshot()] for s in self.servers}
         self.returning: FakeServer | None = None
@@ -74,7 +82,25 @@ class World:
         self.lost_a_table = False
         self.outcomes: Counter[str] = Counter()
         self._trouble: dict[FakeServer | tuple[Host, FakeServer], float] = {}
-        self.hosts = [Host(number, self, refuses=self.toss_a_coin(REFUSING)) for number in range(1, ticket_servers + 1)]
+        self.hosts = [
+            Host(number, self, self.ring, self.own_increment, refuses=self.toss_a_coin(REFUSING))
+            for number in range(1, ticket_servers + 1)
+        ]
+        self.operator: Process | None = None
+
+    @property
+    def ring(self) -> list[FakeServer]:
+        """The databases that the operator wants in the ring, in their order; the increment is `increment`."""
+        return self.servers[: self.size]
+
+    @property
+    def own_increment(self) -> int | None:
+        """What TICKETS_INCREMENT has to be set to where no database records a ring; None where it may be unset."""
+        return None if self.increment == self.size else self.increment
+
+    @property
+    def processes(self) -> list[Process]:
+        return [*self.hosts, *([] if self.operator is None else [self.operator])]
 
     def latency(self, *, slow: bool) -> tuple[float, float]:
         there, back = (self.chance.random() * (0.6 if slow and self.chance.random() < 0.3 else 0.004) for _ in range(2))
@@ -91,15 +117,16 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Let so much time pass for the databases, and for every ticket server that does not stand still."""
         until = self.clock.now + seconds
-        for host in self.hosts:
-            host.look_again()
+        processes = self.processes
+        for process in processes:
+            process.look_again()
         self.take_note_of_health()
         while True:
             self.clock.run_due()
             next_step = until
-            for host in self.hosts:
-                next_step = min(next_step, host.run())
-            if any(host.has_received for host in self.hosts):
+            for process in processes:
+                next_step = min(next_step, process.run())
+            if any(process.has_received for process in processes):
                 continue
             if self.clock.now >= until:
                 break
@@ -160,11 +187,14 @@ class World:
                 return tickets or await issuer.issue(sequence, 1, first=FirstTry(lane, began, time.perf_counter()))
         return await issuer.issue(sequence, count, whole=whole)
 
-    def handed_out(self, host: Host, lane: Lane, tickets: Tickets) -> None:
-        server = self.servers[lane.member.database.offset - 1]
-        others_whole = self.returning is None or self.returning is server
+    def handed_out(self, host: Host, lane: WatchedLane, tickets: Tickets) -> None:
+        database = lane.member.database
+        assert isinstance(database, FakeTicketDatabase)
+        server = database.server
         try:
-            self.record.handed_out(host, lane.sequence, server, tickets, others_whole=others_whole)
+            self.record.handed_out(
+                host, lane, server, tickets, whole=self.returning is None or self.returning is server
+            )
         except AssertionError as error:
             self.errors.append(error)
 
@@ -172,7 +202,7 @@ class World:
 
     @property
     def running(self) -> list[Host]:
-        return [host for host in self.hosts if not host.stopped]
+        return [host for host in self.hosts if not host.stopped and not host.leaving]
 
     def reachable(self, server: FakeServer) -> bool:
         return server.well and all(host.reaches(server) for host in self.running)
@@ -185,7 +215,9 @@ class World:
         assert self.may_go_back(server), f"{self.returning} has not been moved up yet"
         self.returning = server
         self.lost_a_table = True
+        before = server.life
         how()
+        server.life += server.life == before
         self.record.went_back(server)
         self.well_since[server] = self.clock.now
 
@@ -209,22 +241,25 @@ class World:
     def quiet_down(self) -> None:
         """Let every request end and every background loop go round; then whoever can serve has to.
 
-        The faults that there are stay; nobody is stopped in the midst of it.
+        The faults that there are stay; nobody is stopped in the midst of it. While the ring is not what the operator
+        wants it to be, nobody has to serve.
         """
         for host in self.running:
             host.disarm()
         patience = LISTED if self.lost_a_table else PROBED
-        held = {name: [server for server in self.servers if name in server.state.tables] for name in SEQUENCES}
+        held = {name: [server for server in self.ring if name in server.state.tables] for name in SEQUENCES}
         self.pass_time(patience)
         long_ago = self.clock.now - patience + 0.001
         ready = [host for host in self.running if host.well_since <= long_ago]
         for host in ready:
-            assert not host.tasks, f"{host.name} never ended {host.tasks}"
-        well = [server for server in self.servers if self.reachable(server) and self.well_since[server] <= long_ago]
-        all_well = len(well) == len(self.servers)
+            assert not host.tasks, f"{host.name} never ended {host.tasks}: {self.report(host)}"
+        if not self.settings_right:
+            return
+        well = [server for server in self.ring if self.reachable(server) and self.well_since[server] <= long_ago]
+        all_well = len(well) == self.size
         if not well:
             return
-        wanted = 2 * len(self.servers)
+        wanted = 2 * self.size
         for host, sequence in itertools.product(ready, ("photos", "accounts")):
             if not all_well and (host.refuses or not set(well) & set(held[sequence])):
                 continue  # a table that is gone is made again above what the others can say of it
@@ -244,7 +279,28 @@ class World:
                 self._is_well(host)
             self.returning = None
             self.lost_a_table = False
-            self.record.all_is_well()
+            self.record.all_is_well(self.ring)
+
+    @property
+    def settings_right(self) -> bool:
+        """Whether every ticket server that runs, every database and every ring record is as the operator wants it."""
+        return (
+            all(host.set_to[0] == tuple(self.ring) for host in self.running)
+            and all(host.set_to[1] == self.increment or self.may_be_unset(host) for host in self.running)
+            and all((s.offset, s.increment) == (i, self.increment) for i, s in enumerate(self.ring, start=1))
+            and not self.ring_unfinished
+        )
+
+    def may_be_unset(self, host: Host) -> bool:
+        """Whether its TICKETS_INCREMENT is unset, and may be."""
+        recorded = any(server.state.ring is not None for server in self.ring)
+        return host.set_to[1] is None and (recorded or self.own_increment is None)
+
+    @property
+    def ring_unfinished(self) -> bool:
+        """Whether a database records another increment, or a change that was begun."""
+        records = [server.state.ring for server in self.ring if server.state.ring is not None]
+        return any(r.increment != self.increment or r.state is RingState.GROWING for r in records)
 
     def pass_time_until_answered(self, hosts: list[Host]) -> None:
         began = self.clock.now
@@ -265,6 +321,6 @@ class World:
     def end(self) -> None:
         for server in self.servers:
             server.heal()
-        for host in self.hosts:
-            host.stop()
+        for process in self.processes:
+            process.stop()
         logging.getLogger("app").removeHandler(self._error_log)

@@ -7,6 +7,7 @@ import pytest
 from app.errors import NoTicketDatabase, SequenceExhausted
 from app.lane import LaneState
 from app.sequences import Width
+from tests.fakes.ticket_database import FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.ledgers import mark_about, probed, take, take_all
@@ -24,6 +25,19 @@ async def test_after_a_bump_everything_is_larger_on_every_database_and_every_ser
         await take(other, 4)
         await one.overseer.bump("photos", 100_000, force=False)
         assert min(await take(one, 4) + await take(other, 4)) > 100_000
+
+
+@virtual_time
+async def test_a_server_that_lists_fewer_databases_than_the_ring_has_bumps_nothing() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await take(server, 4)
+        short = FakeTicketServer([FakeTicketDatabase(site.servers[0])], clock=asyncio.get_running_loop().time)
+        await short.start()
+        with pytest.raises(NoTicketDatabase, match="lists none for offset 2"):
+            await short.overseer.bump("photos", 100_000, force=False)
+        assert max(await take(short, 1) + await take(server, 2)) < 100_000
+        await short.stop()
 
 
 @virtual_time
