@@ -140,14 +140,36 @@ class Rings:
         """Move one side far ahead, as years of failovers do."""
         self.execute(offset, f"REPLACE INTO `{sequence}` (id, stub) VALUES ({above}, '!')")
 
-    def record(self, offset: int) -> tuple[int, int, str, int, str] | None:
+    def record(self, offset: int) -> tuple[Any, ...] | None:
         """Number, increment, offsets, own offset and state that this database records."""
         sql = "SELECT number, increment_of, offsets, own_offset, state FROM _ring"
         rows = self.execute(offset, sql)
-        return tuple(rows[0]) if rows else None  # type: ignore[return-value]
+        return rows[0] if rows else None
 
     def position(self, offset: int, sequence: str = "photos") -> int:
         return self.pair[offset - 1].largest_id(sequence, self.schema)
+
+    def tables(self, offset: int) -> list[str]:
+        """The tables of this database, the ticket server's own among them."""
+        return [str(name) for (name,) in self.execute(offset, "SHOW TABLES")]
+
+    def dump(self, offset: int) -> str:
+        """Copy every table of this database aside, counters and all; returns the schema that holds the copies."""
+        aside = f"{self.schema}_copy"
+        self.execute(offset, f"CREATE DATABASE {aside}")
+        self._copy(offset, self.schema, aside)
+        return aside
+
+    def load(self, offset: int, aside: str) -> None:
+        """Put the copies back in the place of what is there."""
+        for name in self.tables(offset):
+            self.execute(offset, f"DROP TABLE `{name}`")
+        self._copy(offset, aside, self.schema)
+
+    def _copy(self, offset: int, source: str, target: str) -> None:
+        for (name,) in self.execute(offset, f"SHOW TABLES FROM {source}"):
+            self.execute(offset, f"CREATE TABLE {target}.`{name}` LIKE {source}.`{name}`")
+            self.execute(offset, f"INSERT INTO {target}.`{name}` SELECT * FROM {source}.`{name}`")
 
 
 def grow(urls: str, increment: int, settings: Mapping[str, object] | None = None) -> Ran:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.commands import command_line, clean_environment
+from tests.harness.commands import clean_environment, command_line
 from tests.harness.engine import Engine
 from tests.harness.load import Load, Want
 from tests.harness.mysqld import TicketMySQL
@@ -67,7 +67,8 @@ def test_from_two_to_three_by_the_runbook_with_drift_of_millions(engine: Engine,
             load.run_for(2)
         assert not issued.failed
         assert issued.residues(3) == issued.residues(3, "accounts") == {0, 1, 2}
-        assert before > 1_500_000 and issued.tickets > 300
+        assert before > 1_500_000
+        assert issued.tickets > 300
 
 
 def test_with_room_to_grow_a_third_joins_under_running_servers(rings: Rings, issued: Issued) -> None:
@@ -78,8 +79,7 @@ def test_with_room_to_grow_a_third_joins_under_running_servers(rings: Rings, iss
         server.terminate()
     rings.configure(4, 1, 2)
     assert grow(rings.urls(1, 2), 4).status == 0
-    record = rings.record(1)
-    assert record is not None and record[1:] == (4, "1,2", 1, "drawn")
+    assert (rings.record(1) or ())[1:] == (4, "1,2", 1, "drawn")
 
     with ExitStack() as stack:
         servers = [stack.enter_context(TicketServer(rings.urls(1, 2), settings=WATCHFUL)) for _ in range(2)]
@@ -130,7 +130,7 @@ def test_the_last_database_leaves_and_then_the_increment_shrinks(rings: Rings, i
         issued.from_now_on()
         issued.take(server, 10)
         assert issued.residues(2) == {0, 1}
-    assert rings.record(1) == (rings.record(1) or (0,))[:1] + (2, "1,2", 1, "drawn")
+    assert (rings.record(1) or ())[1:] == (2, "1,2", 1, "drawn")
 
 
 def test_another_in_the_middle_cannot_leave(rings: Rings, issued: Issued) -> None:
@@ -192,13 +192,8 @@ def test_what_stands_in_the_way_is_said_a_line_each(rings: Rings, issued: Issued
         assert "done" not in ran.output
         return left_to_do(ran.lines)
 
-    assert [line.partition(":")[0] + ":" + line.split(":")[1][:6] for line in refused(rings.urls(1, 2, 3))] != []
-    wrong = refused(rings.urls(1, 2, 3))
-    assert [f"auto_increment_increment={n}, wanted 3" in line for n, line in zip((2, 2, 4), wrong, strict=True)] == [
-        True,
-        True,
-        True,
-    ]
+    for found, line in zip((2, 2, 4), refused(rings.urls(1, 2, 3)), strict=True):
+        assert f"has auto_increment_increment={found}, wanted 3: set it in its configuration" in line
     rings.configure(3, 1, 2)
     rings.set_globals(3, 3, 2)
     (wrong_offset,) = refused(rings.urls(1, 2, 3))
