@@ -9,6 +9,7 @@ from tests.harness.engine import Engine
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.pair import MySQLPair, Schema
 from tests.harness.proxy import FaultyProxy
+from tests.harness.rings import Rings
 
 
 @pytest.fixture
@@ -54,3 +55,27 @@ def _is_right(database: TicketMySQL) -> bool:
         database=None,
     )
     return rows == [(database.increment, database.offset, 0, 1)]
+
+
+@pytest.fixture(scope="session")
+def _databases_of_rings(engine: Engine) -> Iterator[Callable[[], Rings]]:
+    with MySQLPair(engine, n=4) as pair:
+        number = itertools.count(1)
+
+        def make() -> Rings:
+            schema = pair.make_schema(f"rings_{next(number)}").name
+            return Rings(pair, schema)
+
+        yield make
+
+
+@pytest.fixture
+def rings(_databases_of_rings: Callable[[], Rings]) -> Rings:
+    """Four databases, set to increment 2 (the first two) and 4 (the others), with a schema of this test's own.
+
+    The tests that take it use the same ones one after the other; none of them kills one.
+    """
+    made = _databases_of_rings()
+    made.configure(2, 1, 2)
+    made.configure(4, 3, 4)
+    return made
