@@ -18,11 +18,11 @@ A change that stops half-way leaves a record that no server draws under. It is b
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from app.databases.protocol import Look, Mark, Position, RingRecord, RingState, Table, TicketDatabase, check_settings
+from app.databases.protocol import Look, Mark, RingRecord, RingState, Table, TicketDatabase, check_settings
 from app.errors import TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseMisconfigured
 from app.ring import Member, Ring
 from app.ring_record import (
@@ -164,7 +164,9 @@ class RingRecords:
             return None, refused
         lifted = [member.database for member in raised if member not in refused]
         if lifted:
-            await raise_tables(joining if everywhere else lifted, await floors_of(joining))
+            tables = await tables_of(joining)
+            floors = await floors_of(tables)
+            await raise_tables({each: tables[each] for each in (joining if everywhere else lifted)}, floors)
         new = with_offsets(record, [database.offset for database in joining])
         await write_record(new, {m.database: look.record for m, look in looks.items() if m not in refused})
         return new, refused
@@ -210,12 +212,13 @@ async def change_ring(
     say(f"the change has begun on {len(databases)} databases; no ticket server draws until it is finished")
     for database in databases:
         database.use_increment(change.increment)
-    floors = await floors_of(databases)
+    tables = await tables_of(databases)
+    floors = await floors_of(tables)
     say(f"{len(floors)} sequences have tickets or high-water marks")
-    for database in databases:
-        await raise_tables([database], floors)
+    for database, held in tables.items():
+        await raise_tables({database: held}, floors)
         if change.state is RingState.GROWING:
-            await make_tables(databases, database, floors)
+            await make_tables(tables, database, floors)
         say(f"{database.name}: every sequence stands above everything drawn")
     await keep_floors(databases, floors, change)
     new = finished(change)
@@ -239,43 +242,46 @@ async def write_record(record: RingRecord, databases: Mapping[TicketDatabase, Ri
             )
 
 
-async def floors_of(databases: Iterable[TicketDatabase]) -> dict[str, int]:
+Tables = Mapping[TicketDatabase, Sequence[Table]]
+"""The tables of sequences that each database has."""
+
+
+async def tables_of(databases: Iterable[TicketDatabase]) -> Tables:
+    """Raises DatabaseFailed."""
+    databases = list(databases)
+    return dict(zip(databases, await asyncio.gather(*map(_tables_of, databases)), strict=True))
+
+
+async def floors_of(tables: Tables) -> dict[str, int]:
     """For each sequence the largest id that any of these databases has drawn, or may have drawn: marks, then positions.
 
     Raises DatabaseFailed.
     """
     floors: Counter[str] = Counter()
-    databases = list(databases)
-    for database in databases:
+    for database in tables:
         for mark in await _or_fail(database, database.marks_of_all_rings()):
             floors[mark.sequence] = max(floors[mark.sequence], mark.mark, mark.issued)
-    for positions in await asyncio.gather(*map(_positions_of, databases)):
+    questions = [_or_fail(database, database.positions(held)) for database, held in tables.items()]
+    for positions in await asyncio.gather(*questions):
         for name, position in positions.items():
             floors[name] = max(floors[name], position.next_id - 1, position.largest)
     return dict(floors)
 
 
-async def raise_tables(databases: Iterable[TicketDatabase], floors: Mapping[str, int]) -> None:
-    """Raise every table on these databases above its floor. Raises DatabaseFailed."""
+async def raise_tables(tables: Tables, floors: Mapping[str, int]) -> None:
+    """Raise these tables above their floors. Raises DatabaseFailed."""
 
-    async def lift(database: TicketDatabase) -> None:
-        lower = {
-            table.sequence: min(floors[table.sequence], table.ceiling)
-            for table in await _tables_of(database)
-            if floors.get(table.sequence, 0) > 0
-        }
-        await _or_fail(database, database.raise_all_above(lower))
+    async def lift(database: TicketDatabase, held: Sequence[Table]) -> None:
+        lower = {table.sequence: min(floors.get(table.sequence, 0), table.ceiling) for table in held}
+        await _or_fail(database, database.raise_all_above({name: floor for name, floor in lower.items() if floor > 0}))
 
-    await asyncio.gather(*map(lift, databases))
+    await asyncio.gather(*(lift(database, held) for database, held in tables.items()))
 
 
-async def make_tables(databases: Iterable[TicketDatabase], lacking: TicketDatabase, floors: Mapping[str, int]) -> None:
+async def make_tables(tables: Tables, lacking: TicketDatabase, floors: Mapping[str, int]) -> None:
     """Make on one database the tables that any of them has, above their floors. Raises DatabaseFailed."""
-    known: dict[str, Table] = {}
-    for database in databases:
-        known |= {table.sequence: table for table in await _tables_of(database)}
-    held = {table.sequence for table in await _tables_of(lacking)}
-    for name in sorted(known.keys() - held):
+    known = {table.sequence: table for held in tables.values() for table in held}
+    for name in sorted(known.keys() - {table.sequence for table in tables[lacking]}):
         start = min(floors.get(name, 0) + 1, known[name].ceiling - 1)
         await _or_fail(lacking, lacking.make(name, known[name].width, start))
 
@@ -314,10 +320,6 @@ async def _tables_of(database: TicketDatabase) -> list[Table]:
     return [tables[name] for name in sorted(tables)]
 
 
-async def _positions_of(database: TicketDatabase) -> dict[str, Position]:
-    return await _or_fail(database, database.positions(await _tables_of(database)))
-
-
 async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
     """Offset and increment of every mark that the database keeps."""
     return {(mark.offset, mark.increment) for mark in await _or_fail(database, database.marks_of_all_rings())}
@@ -331,7 +333,11 @@ def _of_this_ring(kept: set[tuple[int, int]], record: RingRecord) -> set[tuple[i
 
 async def _holds_tickets(database: TicketDatabase) -> bool:
     """Whether any sequence of the database has a ticket, or begins above 1."""
-    positions = await _positions_of(database)
+    counters = await _or_fail(database, database.counters(await _or_fail(database, database.names())))
+    if any(next_id > 1 for next_id, _ in counters.values()):
+        return True
+    # a counter may read one too low until something has opened the table
+    positions = await _or_fail(database, database.positions(await _tables_of(database)))
     return any(position.largest or position.next_id > 1 for position in positions.values())
 
 
