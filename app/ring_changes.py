@@ -76,7 +76,12 @@ class RingRecords:
             records.append(self._ring.record)  # those that answer may have gone back to before it
         if not records:
             return await self._record_first(looks)
-        record = newest(records)
+        try:
+            record = newest(records)
+        except RingContradiction:
+            if not await self._never_drawn(looks):
+                raise
+            return await self._form(looks, self._increment or len(self._ring.members))
         if record.state is RingState.FORMING:
             return await self._form(looks, self._increment or record.increment)
         reason = contradiction(record, self._increment, len(self._ring.members))
