@@ -337,11 +337,8 @@ class Health:
                     others = [m for m in self._ring.members if m.up and m is not member]
                     if not await self._bring_up_to_date(member, others):
                         return
-                for other in others:  # some of what they gave meanwhile nobody may know but they themselves
-                    self._ring.unaccounted.add((member, other))
-                    other.wake.set()
-                for lane in self._catalog.lanes.values():
-                    lane.mark = lane.reserve_at = 0
+                if member.marks_trouble is None:
+                    self._can_keep_marks_again(member, others)
             await self._ledger.refresh(member, self._catalog.lanes)
         except RingChanged as error:
             self._ring.mark_down(member, str(error))
@@ -349,6 +346,16 @@ class Health:
             event(log, logging.WARNING, "could not read floors", database=member.name, reason=error)
         except TicketDatabaseError as error:
             self._ring.keeps_no_marks(member, str(error))
+
+    def _can_keep_marks_again(self, member: Member, others: list[Member]) -> None:
+        """Every lane reserves on it too, and asks it where it could not; and some of what the others gave meanwhile
+        nobody may know but they themselves."""
+        for lane in self._catalog.lanes.values():
+            lane.mark = lane.reserve_at = 0
+        self._ledger.reopen_unverified()
+        for other in others:
+            self._ring.unaccounted.add((member, other))
+            other.wake.set()
 
     async def _do_chores(self, member: Member) -> None:
         """What takes time with many sequences, beside the probes: list tables, open lanes, bring marks to others."""

@@ -21,3 +21,18 @@ async def test_it_is_told_what_a_server_that_is_gone_had_drawn_meanwhile() -> No
         await asyncio.sleep(4.2)
         assert mark_about(site, 1, on=2).mark >= drawn[-1]
         assert not server.overseer.health()["warnings"]
+
+
+@virtual_time
+async def test_lanes_that_could_not_ask_it_open_again() -> None:
+    async with Site(3) as site:
+        server = await site.ticket_server()
+        await take(server, 3)
+        site.servers[1].ledger_fails = True
+        await take(server, 12_000)
+        site.servers[0].restart()
+        await asyncio.sleep(2.2)
+        assert any("could not be asked" in each["reason"] for each in server.overseer.health()["warnings"])
+        site.servers[1].ledger_fails = False
+        await asyncio.sleep(4.2)
+        assert not server.overseer.health()["warnings"]
