@@ -147,9 +147,28 @@ class RingRecords:
             elif not kept or record.since > 1 or offset not in record.offsets:
                 raised.append(member)
                 everywhere |= not kept and await _holds_tickets(member.database)
+        if record.since > 1:
+            refused |= self._newcomers(record, looks, refused)
         joining = {member: look for member, look in looks.items() if member not in refused}
+        raised = [member for member in raised if member in joining]
         ring, more = await self._record(record, joining, raised, everywhere=everywhere)
         return ring, refused | more
+
+    def _newcomers(
+        self, record: RingRecord, looks: Mapping[Member, Look], refused: Mapping[Member, str]
+    ) -> dict[Member, str]:
+        """Databases at offsets that are new, where one of the ring cannot be asked: nobody keeps marks about them, and
+        their ids may have been issued by others before the increment was what it is."""
+        out = {*refused, *_misconfigured(looks, record.increment)}
+        held = {member.database.offset for member in looks if member not in out}
+        if held >= set(record.offsets):
+            return {}
+        away = ", ".join(f"offset {offset}" for offset in record.offsets if offset not in held)
+        return {
+            member: f"is new in the ring, and has to start above the databases that cannot be asked now: {away}"
+            for member in looks
+            if member not in out and member.database.offset not in record.offsets
+        }
 
     async def _record(
         self,

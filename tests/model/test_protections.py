@@ -4,19 +4,24 @@ One is taken out of the program at a time, and schedules are tried until one goe
 that must not be. (That the last id of a block is on disk is for real servers to show: `tests/system/test_crashes.py`.)
 """
 
+import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from app import keepers, ring_changes
 from app.databases.protocol import Draw, Mark
 from app.fence import Fence
+from app.health import Health
+from app.keepers import Keepers
 from app.lane import Lane
 from app.ledger import Ledger
-from tests.fakes.ticket_database import FakeTicketDatabase
+from app.ring import Member, Ring
+from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.model.schedule import STEPS, Schedule
 
 SCHEDULES = 2_000
@@ -27,6 +32,7 @@ WRONG = "|".join(
         "after it was moved above",
         "were never drawn from",
         "are of two databases",
+        "are of another database than",
         "go in steps of",
         "is above the end of",
     ]
@@ -78,7 +84,7 @@ def without_ceiling(patch: pytest.MonkeyPatch) -> None:
 def without_ledger(patch: pytest.MonkeyPatch) -> None:
     """Tickets are handed out above every mark on the other databases."""
 
-    async def reserve(_: Ledger, lane: Lane, last: int) -> None:
+    async def reserve(_: Ledger, lane: Lane, last: int, *, protected: bool) -> None:
         lane.mark = lane.reserve_at = last + 2**40
 
     patch.setattr(Ledger, "reserve", reserve)
@@ -92,6 +98,81 @@ def without_incarnation(patch: pytest.MonkeyPatch) -> None:
         return _may_have_gone_back(self, lane, life, known, *where)
 
     patch.setattr(Ledger, "_may_have_gone_back", may_have_gone_back)
+
+
+def without_ring_number(patch: pytest.MonkeyPatch) -> None:
+    """A reservation is taken in whatever ring it was made."""
+    check_ring = FakeServer.check_ring
+    patch.setattr(FakeServer, "check_ring", lambda self, number: None)
+    patch.setattr(FakeTicketDatabase, "check_ring", _with(check_ring))
+
+
+def _with(check_ring: Callable[[FakeServer, int], None]) -> Callable[[FakeTicketDatabase, int], Awaitable[None]]:
+    """The question about an unprotected draw's own record, as it is."""
+
+    async def check(self: FakeTicketDatabase, number: int) -> None:
+        await self._statement(lambda: check_ring(self.server, number), writes=False)
+
+    return check
+
+
+def without_own_ring_number(patch: pytest.MonkeyPatch) -> None:
+    """A draw that no other database protects is not held against its own database's record."""
+
+    async def check_ring(self: FakeTicketDatabase, number: int) -> None:
+        await asyncio.sleep(0)
+
+    patch.setattr(FakeTicketDatabase, "check_ring", check_ring)
+
+
+def without_loss_of_keepers(patch: pytest.MonkeyPatch) -> None:
+    """A keeper that is lost while it is asked is passed over."""
+    reserve = Ledger.reserve
+
+    async def on_others(self: Keepers, member: Member, mark: Mark, ring: int) -> dict[Member, Mark]:
+        others = self._ring.keepers(member)
+        answers = await asyncio.gather(*(self._reserve_on(other, mark, ring) for other in others))
+        rows = {other: row for other, row in zip(others, answers, strict=True) if row is not None}
+        for row in rows.values():
+            self.note(row)
+        return rows
+
+    async def unprotected(self: Ledger, lane: Lane, last: int, *, protected: bool) -> None:
+        await reserve(self, lane, last, protected=False)
+
+    patch.setattr(Keepers, "on_others", on_others)
+    patch.setattr(Ledger, "reserve", unprotected)
+
+
+def without_unverified(patch: pytest.MonkeyPatch) -> None:
+    """The databases that answer count as all that there are."""
+    patch.setattr(Ring, "absent_for", lambda self, member, asked: "")
+
+
+def without_raising(patch: pytest.MonkeyPatch) -> None:
+    """A change of the ring leaves every sequence where it stands."""
+
+    async def raise_tables(*_: object) -> None:
+        await asyncio.sleep(0)
+
+    patch.setattr(ring_changes, "raise_tables", raise_tables)
+
+
+def without_patience(patch: pytest.MonkeyPatch) -> None:
+    """Time in which the process stood still counts as another's silence."""
+    patch.setattr(keepers, "patience", asyncio.timeout)
+
+
+def with_looks_of_before(patch: pytest.MonkeyPatch) -> None:
+    """What was seen before the admission lock was waited for counts."""
+
+    async def take_in(self: Health, member: Member) -> None:
+        found = await self._look(member)
+        async with self._admission:
+            if not member.up and found is not None:
+                await self._admit({member: found})
+
+    patch.setattr(Health, "_take_in", take_in)
 
 
 def run_until_wrong() -> str:

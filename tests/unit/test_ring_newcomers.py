@@ -1,0 +1,38 @@
+"""A database that is added into a free offset of the ring."""
+
+import asyncio
+
+import pytest
+
+from app.databases.protocol import RingRecord
+from app.errors import NoTicketDatabase
+from tests.fakes.ticket_server import Site
+from tests.fakes.virtual_time import virtual_time
+from tests.unit.ledgers import of, probed, take
+
+
+@virtual_time
+async def test_it_draws_nothing_until_every_other_database_of_the_ring_can_be_asked() -> None:
+    async with Site(3, recorded=False) as site:
+        *others, added = site.servers
+        for each in others:
+            each.state.ring = RingRecord(2, 3, 2, (1, 2), own=each.offset)
+            each.table("photos").raise_above(10_000)
+        added.down = True
+        server = await site.ticket_server()
+        await take(server, 2)
+        for each in others:
+            each.down = True
+        added.heal()
+        await probed()
+        with pytest.raises(NoTicketDatabase):
+            await take(server)
+        assert "start above the databases that cannot be asked now: offset 1, offset 2" in str(
+            server.ring.members[2].last_error
+        )
+        for each in others:
+            each.heal()
+        await asyncio.sleep(8)
+        tickets = of(3, await take(server, 6), 3)
+        assert len(tickets) == 2
+        assert min(tickets) > 10_000
