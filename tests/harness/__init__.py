@@ -6,6 +6,7 @@
     mysqld      one ticket database as a process that can be killed, frozen, restarted, wiped, put back
     pair        two of them (or more), odd and even
     proxy       a TCP proxy whose faults have names
+    names       a name service that can be taken away
     ticketd     the ticket server as a process
     load        many clients that record every answer
     history     the checker of what they recorded: no ticket twice, each in order

@@ -1,18 +1,20 @@
 """The checker for long runs: holds every answer against the promises as it comes, and keeps runs of ids, not answers.
 
 `history` looks at a finished history; a tally is told one answer at a time, in the order of their arrival, and says the
-same of it. What it keeps grows with the gaps between the tickets, not with the tickets. Beside the promises of
-`history` it knows two more:
+same of it. What it keeps grows with the gaps between the tickets, not with the tickets. The ring may change between two
+answers (`use_ring`); a ticket that comes twice is found across all rings. Beside the promises of `history` it knows two
+more:
 
     bumped          what is asked for after a bump was answered is larger than its number
     availability    a request fails only while something is done to its server that it cannot be spared (`excused`)
 """
 
+import math
 import threading
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -57,6 +59,29 @@ class Runs:
             self._lasts[before] = max(self._lasts[before], swallowed)
         return overlap
 
+    def shared(self, first: int, last: int, step: int) -> int | None:
+        """The smallest of first, first + step, … last that is in the set, or None."""
+        found = None
+        at = bisect_right(self._firsts, last) - 1
+        while at >= 0 and self._lasts[self._firsts[at]] >= first:
+            begin = self._firsts[at]
+            both = _in_both(first, step, begin, self._increment)
+            if both is not None and both <= min(last, self._lasts[begin]):
+                found = both
+            at -= 1
+        return found
+
+
+def _in_both(first: int, step: int, other_first: int, other_step: int) -> int | None:
+    """The smallest number that is in first, first + step, … and in other_first, other_first + other_step, …"""
+    divisor = math.gcd(step, other_step)
+    if (other_first - first) % divisor:
+        return None
+    period = other_step // divisor
+    steps = (other_first - first) // divisor * pow(step // divisor, -1, period) % period
+    number = first + step * steps
+    return number + max(0, -(-(other_first - number) // (step * period))) * step * period
+
 
 class _Highest:
     """The largest id that had arrived by a time, for times that are not long past."""
@@ -88,9 +113,11 @@ class _Window(NamedTuple):
 
 @dataclass
 class Tally:
-    """What has come of all requests so far. `horizon`: no request takes longer, in seconds."""
+    """What has come of all requests so far. `offsets`: of the databases that there are, all up to the increment if
+    None. `horizon`: no request takes longer, in seconds."""
 
     increment: int = 2
+    offsets: Collection[int] | None = None
     horizon: float = 30.0
     tickets: int = 0
     requests: int = 0
@@ -101,8 +128,9 @@ class Tally:
     longest_wait: float = 0.0
 
     def __post_init__(self) -> None:
-        self._runs: dict[tuple[str, int], Runs] = defaultdict(lambda: Runs(self.increment))
-        self._highest: dict[tuple[str, str, int], _Highest] = defaultdict(lambda: _Highest(self.horizon))
+        self._runs: dict[tuple[str, int, int], Runs] = defaultdict(lambda: Runs(self.increment))
+        self._rings = {self.increment}
+        self._highest: dict[tuple[str, str, int, int], _Highest] = defaultdict(lambda: _Highest(self.horizon))
         self._bumps: dict[str, list[tuple[float, int]]] = defaultdict(list)
         self._windows: list[_Window] = []
         self._lock = threading.Lock()
@@ -122,6 +150,12 @@ class Tally:
                 self._add_failure(answer)
             if not self._excuse(answer):
                 self.longest_wait = max(self.longest_wait, answer.took)
+
+    def use_ring(self, increment: int, offsets: Collection[int]) -> None:
+        """What is asked for from now on is drawn by databases with these offsets and this increment."""
+        with self._lock:
+            self.increment, self.offsets = increment, offsets
+            self._rings.add(increment)
 
     def bumped(self, sequence: str, above: int, at: float) -> None:
         """From this time on every ticket asked for is larger."""
@@ -148,22 +182,23 @@ class Tally:
 
     def _add_tickets(self, answer: Answer) -> None:
         self.tickets += len(answer.ids)
-        for violation in history.malformed([answer], self.increment):
+        for violation in history.malformed([answer], self.increment, self.offsets):
             self._violated(str(violation))
         if not answer.ids:
             return
         spans: dict[int, tuple[int, int]] = {}
         for first, last, _ in history.runs_of(answer, self.increment):
             residue = first % self.increment
-            overlap = self._runs[answer.sequence, residue].add(first, last)
+            overlap = self._runs[answer.sequence, self.increment, residue].add(first, last)
             if overlap is not None:
                 self._violated(
                     f"duplicate in {answer.sequence}: {overlap[0]} to {overlap[1]} handed out again by {answer.server}"
                 )
+            self._look_in_other_rings(answer, first, last)
             low, high = spans.get(residue, (first, last))
             spans[residue] = (min(low, first), max(high, last))
         for residue, (low, high) in spans.items():
-            highest = self._highest[answer.sequence, answer.server, residue]
+            highest = self._highest[answer.sequence, answer.server, self.increment, residue]
             known = highest.before(answer.asked_at)
             if known and low <= known:
                 self._violated(
@@ -173,6 +208,17 @@ class Tally:
         for at, above in self._bumps[answer.sequence]:
             if answer.asked_at > at and min(answer.ids[0], answer.ids[-1]) <= above:
                 self._violated(f"bumped {answer.sequence} above {above}, then {answer.ids[0]} came of {answer.server}")
+
+    def _look_in_other_rings(self, answer: Answer, first: int, last: int) -> None:
+        for increment in self._rings - {self.increment}:
+            for residue in range(increment):
+                runs = self._runs.get((answer.sequence, increment, residue))
+                again = None if runs is None else runs.shared(first, last, self.increment)
+                if again is not None:
+                    self._violated(
+                        f"duplicate in {answer.sequence}: {again} handed out again by {answer.server}, first in a "
+                        f"ring of increment {increment} and now of {self.increment}"
+                    )
 
     def _add_failure(self, answer: Answer) -> None:
         kind = f"{answer.status}" if answer.status else "no answer"

@@ -13,14 +13,24 @@ from tests.long.plan import REPOSITORY, carry_out, model, soak, torture
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.long", description=__doc__)
     parser.add_argument("--schedules", type=int, default=10_000, help="of the model (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=600, help="of each torture and of the soak (%(default)g)")
     parser.add_argument(
-        "--mysqld", nargs="+", default=[None], metavar="PROGRAM", help="torture on each of these database servers"
+        "--seconds",
+        type=float,
+        default=600,
+        help="of each torture and of the soak (%(default)g); half of it with three databases",
+    )
+    parser.add_argument(
+        "--mysqld",
+        nargs="+",
+        default=[None],
+        metavar="PROGRAM",
+        help="torture on each of these database servers, on the first with three databases too",
     )
     options = parser.parse_args()
     parts = [
         model(options.schedules),
         *(torture(options.seconds, program) for program in options.mysqld),
+        torture(options.seconds / 2, options.mysqld[0], databases=3),
         soak(options.seconds),
     ]
     outcomes = []

@@ -60,12 +60,12 @@ def model(schedules: int) -> Part:
     )
 
 
-def torture(seconds: float, program: str | None) -> Part:
-    """Every fault at random, on this database server or the one that the tests find."""
+def torture(seconds: float, program: str | None, databases: int = 2) -> Part:
+    """Every fault at random, on so many of this database server or the one that the tests find."""
     chosen = {"TICKETS_TEST_MYSQLD": program} if program else {}
     return Part(
-        f"torture for {seconds:g} s",
-        [sys.executable, "-m", "tests.torture"],
+        f"torture for {seconds:g} s, {databases} databases",
+        [sys.executable, "-m", "tests.torture", "--databases", str(databases)],
         [{"TORTURE_SECONDS": f"{seconds:g}", **chosen}],
     )
 

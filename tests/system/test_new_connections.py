@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.harness.load import Load
+from tests.harness.names import NameService, by_name
 from tests.harness.pair import Schema
-from tests.harness.processes import new_directory, remove_directory, wait_until
+from tests.harness.processes import wait_until
 from tests.harness.ticketd import TicketServer
 
 SETTINGS: dict[str, object] = {
@@ -15,47 +16,12 @@ SETTINGS: dict[str, object] = {
     "TICKETS_DATABASE_TIMEOUT": 2,
     "TICKETS_REQUEST_TIMEOUT": 10,
 }
-NAME_SERVICE = """
-import asyncio, os, socket, uvloop
-
-resolve = uvloop.Loop.getaddrinfo
-
-
-async def getaddrinfo(loop, *arguments, **options):
-    if os.path.exists(os.environ["NAME_SERVICE_AWAY"]):
-        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-    while os.path.exists(os.environ["NAME_SERVICE_SILENT"]):
-        await asyncio.sleep(0.05)
-    return await resolve(loop, *arguments, **options)
-
-
-uvloop.Loop.getaddrinfo = getaddrinfo
-"""
-"""What the ticket server's process asks for addresses, and a test takes away, by a file."""
-
-
-class NameService:
-    """The databases have a name, which only this can tell the addresses of."""
-
-    def __init__(self) -> None:
-        self._base = new_directory("tickets-names-")
-        (self._base / "sitecustomize.py").write_text(NAME_SERVICE, encoding="utf-8")
-        self.away, self.silent = self._base / "away", self._base / "silent"
-        self.settings: dict[str, object] = {
-            "PYTHONPATH": self._base,
-            "NAME_SERVICE_AWAY": self.away,
-            "NAME_SERVICE_SILENT": self.silent,
-        }
-
-    def close(self) -> None:
-        remove_directory(self._base)
 
 
 @pytest.fixture
 def names() -> Iterator[NameService]:
-    service = NameService()
-    yield service
-    service.close()
+    with NameService() as service:
+        yield service
 
 
 def since(server: TicketServer) -> list[object]:
@@ -71,7 +37,7 @@ def warned(server: TicketServer, text: str) -> bool:
 def test_the_name_service_is_away(fresh_schema: Schema, names: NameService, how: str) -> None:
     """No database changes its status, neither before anybody asks for tickets nor while many do."""
     outage: Path = getattr(names, how)
-    urls = fresh_schema.urls.replace("@127.0.0.1:", "@localhost:")
+    urls = by_name(fresh_schema.urls)
     # a probe wants a new connection every 10 s: the warning shows that one was wanted, and could not be had by name
     with TicketServer(urls, settings=SETTINGS | names.settings) as server:
         server.wait_health()

@@ -1,22 +1,30 @@
 """What is done to databases, networks and servers. Each fault is over when its function returns; what it has harmed may
 still be on its way back."""
 
-from collections.abc import Callable
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.proxy import Fault as Network
 from tests.harness.schema import PASSWORD, USER
 from tests.harness.tally import EVERYBODY
-from tests.torture.stage import Stage
+from tests.harness.ticketd import TicketServer
+from tests.torture.stage import SETTINGS, Stage
+
+SPARED = 1.05
+"""Seconds for which a ticket server may be stopped, and none of its requests fails."""
 
 
 class Fault(NamedTuple):
-    """One fault: its name, what it does, how often it comes beside the others."""
+    """One fault: its name, what it does, how often it comes beside the others, when it can come at all."""
 
     name: str
     strike: Callable[[Stage], None]
     weight: float = 1
+    fits: Callable[[Stage], bool] = lambda stage: True
 
 
 # -- a database, one at a time
@@ -96,14 +104,15 @@ def drop(stage: Stage) -> None:
 
 
 def put_back(stage: Stage) -> None:
-    _put_back(stage, stage.a_database(), other_identity=False)
+    put_back_as_it_is_now(stage, stage.a_database())
 
 
 def promote(stage: Stage) -> None:
-    _put_back(stage, stage.a_database(), other_identity=True)
+    put_back_as_it_is_now(stage, stage.a_database(), other_identity=True)
 
 
-def _put_back(stage: Stage, database: TicketMySQL, *, other_identity: bool) -> None:
+def put_back_as_it_is_now(stage: Stage, database: TicketMySQL, *, other_identity: bool = False) -> None:
+    """Copy it, let it draw for a while, and put the copy back."""
     saved = database.save_data_directory()
     stage.pause(0.5, 2)
     database.kill()
@@ -131,10 +140,7 @@ def put_back_while_no_server_runs(stage: Stage) -> None:
         database.restore_data_directory(saved)
         database.remove_saved(saved)
         database.restart()
-        for server in stage.servers:
-            server.start()
-        for server in stage.servers:
-            server.wait_ready()
+        stage.start_servers()
 
 
 # -- the network
@@ -142,8 +148,8 @@ def put_back_while_no_server_runs(stage: Stage) -> None:
 
 def network(stage: Stage) -> None:
     """Between one server, or all of them, and one database."""
-    index = stage.chance.randrange(len(stage.pair))
-    links = [links[index] for links in stage.links]
+    database = stage.a_database()
+    links = [links[database] for links in stage.links]
     if stage.chance.random() < 0.5:
         links = [stage.chance.choice(links)]
     fault = stage.chance.choice([each for each in Network if each is not Network.NONE])
@@ -158,7 +164,7 @@ def network(stage: Stage) -> None:
 
 def cut(stage: Stage) -> None:
     for links in stage.links:
-        stage.chance.choice(links).cut()
+        links[stage.a_database()].cut()
 
 
 # -- the ticket servers
@@ -180,28 +186,105 @@ def stop_server(stage: Stage) -> None:
         server.wait_ready()
 
 
-def freeze_server(stage: Stage) -> None:
-    server = stage.a_server()
-    with stage.without(server):
-        server.freeze()
-        stage.pause(0.2, 4)
-        server.thaw()
-        server.wait_ready()
+def stop_for(stage: Stage) -> float:
+    """Seconds for which a ticket server stands still: hardly, about its patience with a database, too long."""
+    timeout = SETTINGS["TICKETS_DATABASE_TIMEOUT"]
+    lengths = [(0.01, 0.01), (0.35, 0.5), (0.65 * timeout, SPARED * timeout), (0.01, 2), (1, 4), (5, 5)]
+    return stage.chance.uniform(*stage.chance.choice(lengths))
 
 
-def freeze_server_while_a_database_goes_back(stage: Stage) -> None:
-    server = stage.a_server()
-    with stage.without(server):
-        server.freeze()
-        _put_back(stage, stage.a_database(), other_identity=False)
-        server.thaw()
-        server.wait_ready()
+def stall_servers(stage: Stage) -> None:
+    """For a short time, and some of them again and again; requests wait for them."""
+    for _ in range(stage.chance.randint(1, 4)):
+        servers = stage.some_servers()
+        seconds = stop_for(stage)
+        with contextlib.ExitStack() as stack:
+            if seconds > SPARED:
+                stack.enter_context(stage.without(*servers))
+            for server in servers:
+                server.freeze()
+            time.sleep(seconds)
+            for server in servers:
+                server.thaw()
+                if seconds > SPARED:
+                    server.wait_ready()
+        stage.pause(0, 0.5)
+
+
+@contextlib.contextmanager
+def stalling(stage: Stage, servers: Sequence[TicketServer]) -> Iterator[None]:
+    """Meanwhile each of these servers stands still again and again, for as long as the lot says; requests may fail."""
+    over = threading.Event()
+    lengths = {server: [(stop_for(stage), stage.chance.uniform(0, 0.4)) for _ in range(40)] for server in servers}
+
+    def stall(server: TicketServer) -> None:
+        for stopped, running in lengths[server]:
+            server.freeze()
+            over.wait(stopped)
+            server.thaw()
+            if over.wait(running):
+                return
+
+    with stage.without(*servers):
+        threads = [threading.Thread(target=stall, args=[server]) for server in servers]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+        for server in servers:
+            server.wait_ready()
+
+
+def stall_while_a_database_goes_back(stage: Stage) -> None:
+    with stalling(stage, stage.some_servers()):
+        put_back_as_it_is_now(stage, stage.a_database())
+        stage.pause(0, 2)
+
+
+def freeze_while_a_database_goes_back(stage: Stage) -> None:
+    """From before it goes back until after it."""
+    servers = stage.some_servers()
+    with stage.without(*servers):
+        for server in servers:
+            server.freeze()
+        put_back_as_it_is_now(stage, stage.a_database())
+        for server in servers:
+            stage.pause(0, 0.5)
+            server.thaw()
+        for server in servers:
+            server.wait_ready()
+
+
+def name_service(stage: Stage) -> None:
+    """Away or silent, for some of the servers, long enough to be asked more than once."""
+    outages = [stage.chance.choice((names.away, names.silent)) for names in stage.some_name_services()]
+    for outage in outages:
+        outage.touch()
+    stage.pause(1, 12)
+    for outage in outages:
+        outage.unlink()
+
+
+def name_service_while_connections_are_cut(stage: Stage) -> None:
+    """What was cut cannot be had again before it is back."""
+    with stage.tally.excuses(EVERYBODY):
+        for names in stage.names:
+            names.away.touch()
+        cut(stage)
+        stage.pause(0.5, 4)
+        for names in stage.names:
+            names.away.unlink()
+        stage.wait_until_well()
 
 
 # -- everything
 
 
-def kill_both_databases(stage: Stage) -> None:
+def kill_all_databases(stage: Stage) -> None:
     with stage.tally.excuses(EVERYBODY):
         stage.pair.kill()
         stage.pair.start()
@@ -213,14 +296,11 @@ def kill_everything(stage: Stage) -> None:
         for each in (*stage.servers, *stage.pair):
             each.kill()
         stage.pair.start()
-        for server in stage.servers:
-            server.start()
-        for server in stage.servers:
-            server.wait_ready()
+        stage.start_servers()
         stage.wait_until_well()
 
 
-FAULTS = (
+COMMON_FAULTS = (
     Fault("database killed", kill, 3),
     Fault("database stopped", stop),
     Fault("database frozen", freeze, 3),
@@ -241,8 +321,11 @@ FAULTS = (
     Fault("connections cut", cut, 2),
     Fault("server killed", kill_server, 2),
     Fault("server stopped", stop_server),
-    Fault("server frozen", freeze_server, 2),
-    Fault("database put back while a server was frozen", freeze_server_while_a_database_goes_back),
-    Fault("both databases killed", kill_both_databases),
+    Fault("servers stalled", stall_servers, 3),
+    Fault("database put back while servers stalled", stall_while_a_database_goes_back, 3),
+    Fault("database put back while servers were frozen", freeze_while_a_database_goes_back),
+    Fault("name service away", name_service, 2),
+    Fault("name service away and connections cut", name_service_while_connections_are_cut),
+    Fault("all databases killed", kill_all_databases),
     Fault("everything killed", kill_everything),
 )

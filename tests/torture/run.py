@@ -9,9 +9,11 @@ from collections.abc import Sequence
 
 from tests.harness.load import Load
 from tests.harness.tally import Tally
-from tests.torture.faults import FAULTS, Fault
+from tests.torture.faults import COMMON_FAULTS, Fault
+from tests.torture.ring_faults import RING_FAULTS
 from tests.torture.stage import LONGEST_WAIT, MIX, SEQUENCES, Stage
 
+FAULTS = (*COMMON_FAULTS, *RING_FAULTS)
 CLIENTS = 12
 LOG_SHOWN = 6000
 """How many characters of each server's log are shown after a violation."""
@@ -22,9 +24,10 @@ BUMP_SHARE = 0.1
 class Torture:
     """One run."""
 
-    def __init__(self, seconds: float, seed: int, only: Sequence[str] | None = None) -> None:
+    def __init__(self, seconds: float, seed: int, databases: int = 2, only: Sequence[str] | None = None) -> None:
         self.seconds = seconds
         self.seed = seed
+        self.databases = databases
         self.tally = Tally()
         self.struck: Counter[str] = Counter()
         self.bumps = 0
@@ -37,11 +40,14 @@ class Torture:
 
     def run(self) -> int:
         """Torture, and say what came of it; the exit status."""
-        print(f"torture for {self.seconds:g} s, TORTURE_SEED={self.seed}", flush=True)
+        print(
+            f"torture for {self.seconds:g} s, {self.databases} databases, TORTURE_SEED={self.seed}",
+            flush=True,
+        )
         progress = threading.Thread(target=self._show_progress, daemon=True)
         progress.start()
         try:
-            with Stage(self._chance, self.tally) as stage:
+            with Stage(self._chance, self.tally, self.databases) as stage:
                 print(f"on {stage.engine.kind} {stage.engine.version}: {stage.engine.path}", flush=True)
                 self._began = time.monotonic()
                 with Load(
@@ -64,13 +70,9 @@ class Torture:
 
     def _torture(self, stage: Stage) -> None:
         time.sleep(1)
-        weights = [fault.weight for fault in self._faults]
-        to_come: list[Fault] = []
+        to_come = self._chance.sample(self._faults, len(self._faults))
         while time.monotonic() < self._began + self.seconds:
-            # every kind has come before the lot decides alone
-            if not self.struck:
-                to_come = self._chance.sample(self._faults, len(self._faults))
-            fault = to_come.pop() if to_come else self._chance.choices(self._faults, weights)[0]
+            fault = self._next(stage, to_come)
             self._now = fault.name
             self.struck[fault.name] += 1
             try:
@@ -84,6 +86,15 @@ class Torture:
             stage.pause(0.1, 0.6)
         self._now = "the end"
         time.sleep(0.5)
+
+    def _next(self, stage: Stage, to_come: list[Fault]) -> Fault:
+        """Every kind has come, as soon as it could, before the lot decides alone."""
+        for fault in to_come:
+            if fault.fits(stage):
+                to_come.remove(fault)
+                return fault
+        fitting = [fault for fault in self._faults if fault.fits(stage)]
+        return self._chance.choices(fitting, [fault.weight for fault in fitting])[0]
 
     def _bump(self, stage: Stage) -> None:
         sequence, server = self._chance.choice(SEQUENCES), stage.a_server()

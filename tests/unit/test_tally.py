@@ -143,3 +143,34 @@ def test_it_agrees_with_the_checker_of_histories(seed: int) -> None:
     words = tally_of(*answers).words
     assert any(w.startswith("duplicate") for w in words) == bool(history.duplicates(answers))
     assert any(w.startswith("disorder") for w in words) == bool(history.disorder(answers))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tickets_that_come_again_in_another_ring_are_found(seed: int) -> None:
+    """Blocks in rings of several increments, held against sets of ids."""
+    chance = random.Random(seed)
+    tally = Tally()
+    handed_out: set[int] = set()
+    duplicates = 0
+    for clock in range(200):
+        increment = chance.choice((1, 2, 3, 4, 6))
+        first = chance.randrange(1, 20_000)
+        ids = range(first, first + chance.randrange(1, 30) * increment, increment)
+        tally.use_ring(increment, range(1, increment + 1))
+        tally.add(Answer("photos", f"server {clock}", "block", len(ids), clock, clock + 1, 200, ids))
+        again = not handed_out.isdisjoint(ids)
+        duplicates += again
+        assert (tally.violations > 0) == again, (clock, ids)
+        tally.violations = 0
+        handed_out.update(ids)
+    assert duplicates > 3
+
+
+def test_a_ring_that_has_room_has_no_tickets_there() -> None:
+    tally = Tally()
+    tally.use_ring(4, (1, 2))
+    tally.add(answer(1))
+    tally.add(answer(6, asked=1.1, arrived=2))
+    assert tally.words == []
+    tally.add(answer(7, asked=2.1, arrived=3))
+    assert tally.words[0].startswith("malformed")
