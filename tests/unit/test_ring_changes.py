@@ -430,3 +430,40 @@ async def test_two_rings_of_one_number_are_refused() -> None:
         assert all("record two rings of number" in error for error in errors(server))
         with pytest.raises(TicketError):
             await server.issuer.issue("photos", 1)
+
+
+@pytest.mark.parametrize("increment", [None, 3], ids=["unset", "3"])
+@virtual_time
+async def test_a_new_database_that_answers_alone_forms_no_ring_beside_the_one_there_is(increment: int | None) -> None:
+    """The old ones are away for a moment, as in a growth by hand they are; old servers then go on with them."""
+    async with Rings(2, 2, 3) as rings:
+        old = await rings.start(1, 2)
+        await rings.take(old, 20)
+        for each in rings.servers[:2]:
+            each.down = True
+        new = await rings.start(1, 2, 3, increment=increment)
+        await rings.take(new, 6)
+        for each in rings.servers[:2]:
+            each.down = False
+        await asyncio.sleep(SOON)
+        for _ in range(10):
+            await rings.take(old)
+            await rings.take(new)
+
+
+@pytest.mark.parametrize("alone", [1, 2, 3])
+@virtual_time
+async def test_after_growth_each_database_stands_above_everything_by_itself(alone: int) -> None:
+    """With the others away nobody can read the marks: what was raised has to be in the table."""
+    async with Rings(2, 2, 3) as rings:
+        server = await rings.start(1, 2)
+        rings.drift(2)
+        await rings.take(server, 10)
+        await rings.stop(server)
+        rings.configure(3, 1, 2)
+        await rings.grow(1, 2, 3, increment=3)
+        for each in rings.servers:
+            each.down = each.offset != alone
+        highest = max(rings.issued)
+        server = await rings.start(1, 2, 3)
+        assert min(await rings.take(server, 4)) > highest
