@@ -27,6 +27,7 @@ from app.errors import TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseMi
 from app.ring import Member, Ring
 from app.ring_record import (
     UNFINISHED,
+    UNKNOWN,
     RingContradiction,
     begun,
     contradiction,
@@ -34,6 +35,7 @@ from app.ring_record import (
     finished,
     first_record,
     increment_of_marks,
+    may_begin,
     newest,
     same_ring,
     with_offsets,
@@ -102,6 +104,8 @@ class RingRecords:
         increment = increment_of_marks(everything, self._increment, listed)
         _use(looks, increment)
         if not everything:
+            if not may_begin([member.database.offset for member in looks], listed):
+                raise RingContradiction(UNKNOWN)
             drawn = [member for member in looks if await _holds_tickets(member.database)]
             if not drawn:
                 return await self._record(first_record(increment, ()), looks)

@@ -13,6 +13,8 @@ from app.errors import TicketError
 
 UNFINISHED = "a change of the ring was begun and not finished: run `ticketd grow` again"
 
+UNKNOWN = "no ring is recorded on it, and most of the listed databases cannot be asked for one: start those as well"
+
 
 class RingContradiction(TicketError):
     """The settings contradict the ring that the ticket databases record."""
@@ -94,6 +96,15 @@ def contradiction_of_marks(
             f"fewer, or stop all ticket servers and run `ticketd grow --increment {listed}`"
         )
     return None
+
+
+def may_begin(answer: Collection[int], listed: int) -> bool:
+    """Whether a ring may begin where no database that answers records one or keeps a mark. `answer`: their offsets.
+
+    New databases come last in the list. Where they alone answer, there may be a ring of the others, whose residues they
+    would draw. So the first one has to answer, or more than half; a fresh pair begins with either.
+    """
+    return listed <= 2 or 1 in answer or 2 * len(answer) > listed
 
 
 def first_record(increment: int, offsets: Iterable[int]) -> RingRecord:

@@ -161,7 +161,7 @@ class TicketEndpoint:
         if self.draining_is_over:
             raise Draining
         ids = await self._issuer.issue(name, size, whole=True)
-        first, step = ids[0], self._issuer.increment
+        first, step = ids[0], ids.step if isinstance(ids, range) else self._issuer.increment
         return b'{"sequence":"%b","first":%d,"first_str":"%d","step":%d,"size":%d}' % (
             name.encode(),
             first,
