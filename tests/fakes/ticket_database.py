@@ -323,6 +323,11 @@ class FakeServer:
         self.offset, self.increment = offset, increment
         self.restart()
 
+    def set_global(self, offset: int, increment: int) -> None:
+        """The same while it runs, and every connection is ended: whoever reconnects finds the same incarnation."""
+        self.offset, self.increment = offset, increment
+        self.connected.clear()
+
     def users(self, asking: "FakeTicketDatabase") -> list[str]:
         """Who else is connected, and the ticket servers that a test says are alive."""
         others = [f"a connection of {each.user}" for each in self.connected if not each.closed and each is not asking]

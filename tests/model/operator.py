@@ -10,6 +10,8 @@ from tests.model.world import World
 
 WATCHED = 4.0
 """Seconds for which `ticketd grow` watches the databases."""
+SET_GLOBAL = 0.4
+"""How often an operator sets the globals of a database that runs, and ends its connections, in place of a restart."""
 LONGEST_GROWTH = 30.0
 ADVICE = "ticketd grow"
 
@@ -68,10 +70,11 @@ class Operator:
             self._world.operator = None
 
     def configure(self, servers: Sequence[FakeServer], increment: int) -> None:
-        """Set offsets in this order, and the increment, and restart each database that had others."""
+        """Set offsets in this order, and the increment, on each database that had others: by a restart, or without."""
         for offset, server in enumerate(servers, start=1):
             if (server.offset, server.increment) != (offset, increment):
-                server.configure(offset, increment)
+                how = server.set_global if self._world.toss_a_coin(SET_GLOBAL) else server.configure
+                how(offset, increment)
 
     def put_right(self) -> None:
         """What the runbook says, until every ticket server may draw in the ring that is wanted.

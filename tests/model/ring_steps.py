@@ -80,7 +80,7 @@ class RingSteps:
         self.operator.configure(listed, increment)
         for server in listed:
             if kept is not None and self._chance.random() < 0.8:
-                server.restart()
+                self._chance.choice([server.restart, server.connected.clear])()
         self._grow(listed, increment)
         world.size, world.increment = len(listed), increment
         for host in world.hosts:
@@ -90,6 +90,8 @@ class RingSteps:
         self._did("start all after a growth", then=self._chance.choice([0.05, 0.4]))
         if kept is not None and self._chance.random() < 0.6:
             kept.thaw()
+            for _ in range(4):
+                world.request(kept, "photos", self._chance.choice([1, 50]), whole=False)
             self._did("unfreeze", kept.name)
         for _ in range(self._chance.randint(1, 3)):
             self._take()

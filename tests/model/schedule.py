@@ -3,7 +3,7 @@
 import random
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from unittest import mock
 
 from tests.fakes.ticket_database import FakeServer
@@ -41,10 +41,16 @@ QUIET_AFTER = 25
 
 
 class Schedule:
-    """Steps in a world, chosen at random. `log` is what was done."""
+    """Steps in a world, chosen at random. `more`: other weights for some of them. `log` is what was done."""
 
     def __init__(
-        self, seed: int, done: Counter[str], databases: int | None = None, *, changes_ring: bool | None = None
+        self,
+        seed: int,
+        done: Counter[str],
+        databases: int | None = None,
+        *,
+        changes_ring: bool | None = None,
+        more: Mapping[str, int] | None = None,
     ) -> None:
         self._chance = random.Random(seed)
         self._done = done
@@ -94,6 +100,8 @@ class Schedule:
         }
         if changes:
             steps |= self._ring_steps.weights
+        for step in steps:
+            steps[step] = (more or {}).get(step.__name__.lstrip("_"), steps[step])
         self._choices = list(steps)
         self._weights = list(steps.values())
 
