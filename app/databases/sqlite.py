@@ -331,12 +331,14 @@ class SQLiteDatabase:
         await self._in_thread(lambda c: self._refuse_another_ring(c, number))
 
     async def in_use(self, seconds: float) -> list[str]:
-        """See TicketDatabase.in_use: a probe of another server."""
+        """See TicketDatabase.in_use: another process that has the file open, or a probe of it."""
 
         def probed(connection: sqlite3.Connection) -> float:
             return float(connection.execute("SELECT probed FROM _database").fetchone()[0])
 
         first = await self._in_thread(probed)
+        if self._life is not None and await asyncio.to_thread(self._life.is_shared):
+            return ["another process that has the file open"]
         await asyncio.sleep(seconds)
         return ["a ticket server that probes it"] if await self._in_thread(probed) != first else []
 

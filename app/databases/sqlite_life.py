@@ -99,6 +99,12 @@ class FileLife:
         except OSError:
             return False
 
+    def is_shared(self) -> bool:
+        """Whether another process has the file open as well, a frozen one included."""
+        alone = _lock(self._descriptor, exclusive=True)
+        _lock(self._descriptor, exclusive=False)  # a change of the lock that fails has given up what there was
+        return not alone
+
     def drop(self) -> None:
         """The database has been closed and may not be as it should: what follows is another life, if nobody is left."""
         os.close(self._descriptor)
