@@ -16,6 +16,8 @@ from tests.torture.stage import SETTINGS, Stage
 
 SPARED = 1.05
 """Seconds for which a ticket server may be stopped, and none of its requests fails."""
+BEYOND_PATIENCE = 0.85 * SETTINGS["TICKETS_DATABASE_TIMEOUT"]
+"""Longer than a ticket server waits for marks, shorter than it waits for a ticket."""
 
 
 class Fault(NamedTuple):
@@ -215,10 +217,12 @@ def stall_servers(stage: Stage) -> None:
 def stalling(stage: Stage, servers: Sequence[TicketServer]) -> Iterator[None]:
     """Meanwhile each of these servers stands still again and again, for as long as the lot says; requests may fail."""
     over = threading.Event()
-    lengths = {server: [(stop_for(stage), stage.chance.uniform(0, 0.4)) for _ in range(40)] for server in servers}
+    patience_is_over = stage.perhaps()
+    lot = {server: [(stop_for(stage), stage.chance.uniform(0, 0.4)) for _ in range(40)] for server in servers}
 
     def stall(server: TicketServer) -> None:
-        for stopped, running in lengths[server]:
+        for seconds, running in lot[server]:
+            stopped = BEYOND_PATIENCE if patience_is_over else seconds
             server.freeze()
             over.wait(stopped)
             server.thaw()
@@ -242,7 +246,7 @@ def stalling(stage: Stage, servers: Sequence[TicketServer]) -> Iterator[None]:
 def stall_while_a_database_goes_back(stage: Stage) -> None:
     with stalling(stage, stage.some_servers()):
         put_back_as_it_is_now(stage, stage.a_database())
-        stage.pause(0, 2)
+        stage.pause(1, 4)  # every lane reserves anew
 
 
 def freeze_while_a_database_goes_back(stage: Stage) -> None:
