@@ -27,6 +27,10 @@ draw is checked and dropped, and the marks' token is renewed. How that holds is 
 The states of a database
 ========================
 
+Before any of them is up, the databases that answer and this server agree on the ring: the number, increment and offsets
+that each database records (`ring_record`). A server whose settings contradict the record draws nothing, and every
+reservation of a mark names the number, so that the databases refuse a server of another ring.
+
     down          at the start, and after any error that is not one sequence's own. Nothing is drawn. `health` probes it
                   at once and then every TICKETS_PROBE_INTERVAL: a write to a table of the server's own, committed.
     up            a probe succeeded, and every other database has been asked for its marks (or has failed one attempt).
@@ -51,14 +55,17 @@ The rooms
     settings, log, errors, sequences, metrics       what everybody may know
     databases/                                      the protocol, its engines; the only place that imports a driver
     ring, fence                                     decisions without I/O; the clock is passed in
+    ring_record, ring_changes                       which ring may be drawn in; what is done before another one may
     keepers, ledger, catalog, health                the domain: marks, sequences, probes
+    patience                                        waits that count only the time in which this process ran
     waiters, lane, issuer                           the domain: who waits, who draws, who is asked
-    overseer, rates                                 what operators see and do; how fast sequences are used
+    overseer, amiss, rates, series, slices          what operators see and do, however many sequences there are
     access, problems                                who may; errors as problem details
     express, ticket_endpoint                        tickets and blocks
-    http_api, api_description                       the rest of HTTP; what /openapi.json says
+    http_api, sequence_list, api_description        the rest of HTTP; what /openapi.json says
     status_page, docs_page, pages                   the pages at / and /docs
     connections, tracing                            limits on clients; OpenTelemetry, where it is asked for
     service                                         the composition root: builds everything, owns start and stop
-    server, cli, client, doctor, doctor_findings    the process, the commands, the check-up
+    server, cli, client, grow                       the process and the commands
+    doctor, doctor_findings                         the check-up
 """
