@@ -24,19 +24,18 @@ def newest(records: Iterable[RingRecord]) -> RingRecord:
     """The ring that the databases record: that of the highest number. Raises RingContradiction.
 
     Servers that reached different databases may have recorded one ring with different offsets under one number, or have
-    counted up twice from a database that came back older than it was. The latest increment counts then. A record of
-    another increment that does not begin before the newest one's is no earlier state of that ring, but another ring:
-    begun on an empty database, say, while the others could not be asked. Its number says nothing then.
+    counted up twice from a database that came back older than it was. The latest increment counts then. One of another
+    increment is what the ring was before, unless its number says that it was not seen when this increment began.
     """
     records = list(records)
     number = max(record.number for record in records)
     latest = [record for record in records if record.number == number]
     best = max(latest, key=lambda record: record.since)
     for record in records:
-        if record.increment != best.increment and (record.number == number or record.since >= best.since):
+        if record.increment != best.increment and record.number >= best.since:
             raise RingContradiction(
-                f"the ticket databases record two rings, with increments {record.increment} and "
-                f"{best.increment}: stop all ticket servers and run `ticketd grow`"
+                f"the ticket databases record two rings, number {record.number} with increment {record.increment} and "
+                f"number {number} with increment {best.increment}: stop all ticket servers and run `ticketd grow`"
             )
     offsets = {offset for record in latest if record.since == best.since for offset in record.offsets}
     return replace(best, offsets=tuple(sorted(offsets)))

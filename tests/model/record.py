@@ -15,6 +15,7 @@ never excepted. `knows[d, e]`: e can tell what d has issued.
 """
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 from app.waiters import Tickets
@@ -45,7 +46,10 @@ class Issued(NamedTuple):
 class Record:
     """What was handed out of each sequence, and the numbers that each was moved above."""
 
-    def __init__(self, servers: list[FakeServer], ceilings: dict[str, int]) -> None:
+    def __init__(
+        self, servers: list[FakeServer], ceilings: dict[str, int], ring: Callable[[], list[FakeServer]]
+    ) -> None:
+        self._ring = ring
         self._servers = servers
         self._ceilings = ceilings
         self.runs: dict[str, list[Issued]] = {}
@@ -135,7 +139,8 @@ class Record:
     def _may_come_again(self, sequence: str, ticket: int, before: Issued, said: Said) -> bool:
         if before.server is said.server:
             return (before.unmarked or said.blind) and len(said.server.lives_that_drew(sequence, ticket)) > 1
-        lost = before.server.life > min(before.server.lives_that_drew(sequence, ticket))
+        gone_back = before.server.life > min(before.server.lives_that_drew(sequence, ticket))
+        lost = gone_back or before.server not in self._ring()
         knew = said.server.life == self._life_when_well.get(said.server)  # else it is new, or empty, or old
         return (before.unmarked and lost) or (said.blind and not knew)
 

@@ -82,7 +82,8 @@ class RingSteps:
             if kept is not None and self._chance.random() < 0.8:
                 self._chance.choice([server.restart, server.connected.clear])()
         self._grow(listed, increment)
-        world.size, world.increment = len(listed), increment
+        if len(listed) >= world.size or world.begun(increment):  # a database that has not left yet stays
+            world.size, world.increment = len(listed), increment
         for host in world.hosts:
             if host.stopped:
                 self._set(host, listed if self._chance.random() < 0.8 else self._a_list())

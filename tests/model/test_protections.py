@@ -7,9 +7,10 @@ that must not be. (That the last id of a block is on disk is for real servers to
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,7 +25,8 @@ from app.ring import Member, Ring
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.model.schedule import STEPS, Schedule
 
-SCHEDULES = 2_000
+SCHEDULES = 200
+"""Tried at the most; the seeds that are named find it at once, as long as nothing else changes."""
 WRONG = "|".join(
     [
         "had been given by",
@@ -151,12 +153,12 @@ def without_unverified(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_raising(patch: pytest.MonkeyPatch) -> None:
-    """A change of the ring leaves every sequence where it stands."""
+    """A change of the ring takes no sequence above what was drawn before."""
 
-    async def raise_tables(*_: object) -> None:
-        await asyncio.sleep(0)
+    async def floors_of(*_: object) -> dict[str, int]:
+        return {}
 
-    patch.setattr(ring_changes, "raise_tables", raise_tables)
+    patch.setattr(ring_changes, "floors_of", floors_of)
 
 
 def without_patience(patch: pytest.MonkeyPatch) -> None:
@@ -176,32 +178,52 @@ def with_looks_of_before(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Health, "_take_in", take_in)
 
 
-def run_until_wrong() -> str:
+class Where(NamedTuple):
+    """Where the search begins: the seed of a schedule that goes wrong at once, and what its steps are."""
+
+    seed: int
+    changes_ring: bool | None = None
+    databases: int | None = None
+    more: Mapping[str, int] = MappingProxyType({})
+
+
+GROWTH = MappingProxyType({"grow_by_the_runbook": 40, "quiet_down": 6})
+ALONE = MappingProxyType({"grow_by_the_runbook": 40, "cut": 20, "break": 20})
+BACK = MappingProxyType({"relapse_behind_its_back": 60, "stall": 30})
+NIGHTS = MappingProxyType({"night": 60})
+LOSS = MappingProxyType({"lose_table": 40})
+NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
+    without_residue: Where(5),
+    without_floor: Where(8),
+    without_ledgers_floor: Where(0, changes_ring=False, more=LOSS),
+    without_ceiling: Where(51),
+    without_ledger: Where(0),
+    without_incarnation: Where(27),
+    without_ring_number: Where(28, changes_ring=True, more=GROWTH),
+    without_own_ring_number: Where(16, changes_ring=True, more=ALONE),
+    without_loss_of_keepers: Where(0, changes_ring=False, more=BACK),
+    without_unverified: Where(9, changes_ring=False, databases=3, more=NIGHTS),
+    without_raising: Where(0, changes_ring=True, more=GROWTH),
+}
+
+
+def run_until_wrong(where: Where) -> str:
     """What the model says of the first ticket that must not have been handed out; nothing if there is none."""
-    for seed in range(SCHEDULES):
+    for seed in range(where.seed, where.seed + SCHEDULES):
         try:
-            Schedule(seed, Counter()).run(STEPS)
+            Schedule(seed, Counter(), where.databases, changes_ring=where.changes_ring, more=where.more).run(STEPS)
         except AssertionError as error:
             if re.search(WRONG, str(error)):
-                return str(error)
+                return f"{seed}: {error}"
     return ""
 
 
-@pytest.mark.parametrize(
-    "take_out",
-    [
-        without_residue,
-        without_floor,
-        without_ledgers_floor,
-        without_ceiling,
-        without_ledger,
-        without_incarnation,
-    ],
-    ids=lambda take_out: take_out.__name__.replace("_", " "),
-)
+@pytest.mark.parametrize("take_out", NEEDED, ids=lambda take_out: take_out.__name__.replace("_", " "))
 @pytest.mark.timeout(300)
 def test_without_it_a_schedule_goes_wrong(
     take_out: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_out(monkeypatch)
-    assert run_until_wrong()
+    found = run_until_wrong(NEEDED[take_out])
+    assert found
+    print(found)

@@ -78,7 +78,7 @@ class World:
         self.well_since = dict.fromkeys(self.servers, self.clock.now)
         self.snapshots: dict[FakeServer, list[FakeState]] = {s: [s.snapshot()] for s in self.servers}
         self.returning: FakeServer | None = None
-        self.record = Record(self.servers, CEILINGS)
+        self.record = Record(self.servers, CEILINGS, lambda: self.ring)
         self.lost_a_table = False
         self.outcomes: Counter[str] = Counter()
         self._trouble: dict[FakeServer | tuple[Host, FakeServer], float] = {}
@@ -301,6 +301,10 @@ class World:
         """Whether a database records another increment, or a change that was begun."""
         records = [server.state.ring for server in self.ring if server.state.ring is not None]
         return any(r.increment != self.increment or r.state is RingState.GROWING for r in records)
+
+    def begun(self, increment: int) -> bool:
+        """Whether a database records a ring of this increment, or that a change to it was begun."""
+        return any(s.state.ring is not None and s.state.ring.increment == increment for s in self.servers)
 
     def pass_time_until_answered(self, hosts: list[Host]) -> None:
         began = self.clock.now

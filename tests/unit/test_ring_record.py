@@ -37,7 +37,7 @@ def test_one_number_counted_up_twice_from_older_rings_is_the_latest_increment() 
 
 
 def test_two_rings_of_one_number_are_nobodys() -> None:
-    with pytest.raises(RingContradiction, match="two rings, with increments 2 and 3"):
+    with pytest.raises(RingContradiction, match="two rings, number 1 with increment"):
         newest([replace(TWO, increment=3), TWO])
 
 

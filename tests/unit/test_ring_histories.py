@@ -1,4 +1,4 @@
-"""A database that is added into a free offset of the ring."""
+"""What ring records say of how the ring came to be: newcomers, ancestors, and rings that know nothing of each other."""
 
 import asyncio
 
@@ -6,9 +6,21 @@ import pytest
 
 from app.databases.protocol import RingRecord
 from app.errors import NoTicketDatabase
+from app.ring_record import RingContradiction, newest
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.ledgers import of, probed, take
+
+
+def test_a_ring_that_a_change_began_from_gives_way() -> None:
+    before = RingRecord(2, 2, 1, (1, 2), own=1)
+    assert newest([before, RingRecord(4, 3, 4, (1, 2, 3), own=2)]).increment == 3
+
+
+def test_two_rings_of_which_neither_came_from_the_other_contradict_each_other() -> None:
+    """One was formed by databases that had lost theirs while the others were away; its number may be the larger one."""
+    with pytest.raises(RingContradiction, match="number 2 with increment 2 and number 3 with increment 5"):
+        newest([RingRecord(2, 2, 2, (1, 2), own=2), RingRecord(3, 5, 1, (1, 3), own=1)])
 
 
 @virtual_time
