@@ -69,6 +69,7 @@ class Health:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self._chores: dict[Member, asyncio.Task[None]] = {}
+        self._chores_due: set[Member] = set()
         self._listed: dict[Member, float] = {}
         self._returned: set[Member] = set()
         """Those that have come up, and may have lanes left that have to be moved up."""
@@ -134,8 +135,10 @@ class Health:
             await self._take_in(member)
         if member.up:
             await self._keep_marks(member)
-        if member.up and (member not in self._chores or self._chores[member].done()):
-            self._chores[member] = asyncio.create_task(self._do_chores(member))
+        if member.up:
+            self._chores_due.add(member)
+            if member not in self._chores or self._chores[member].done():
+                self._chores[member] = asyncio.create_task(self._do_chores(member))
 
     async def _look(self, member: Member) -> Look | None:
         """What the database says; None where it is down or not what it should be, which the ring then knows."""
@@ -360,17 +363,24 @@ class Health:
     async def _do_chores(self, member: Member) -> None:
         """What takes time with many sequences, beside the probes: list tables, open lanes, bring marks to others."""
         try:
-            await self._list(member)
-            at_once = asyncio.Semaphore(RECOVERIES)
-            closed = self._of_another_life(member) if member in self._returned else []
-            if not closed:
-                self._returned.discard(member)
-            await asyncio.gather(
-                *(self._recover(lane, at_once) for lane in self._suspended(member)),
-                *(self._open(lane, at_once) for lane in closed[:LANES_AT_ONCE]),
-            )
+            while member.up and member in self._chores_due:  # a probe that ends meanwhile may have found more to do
+                self._chores_due.discard(member)
+                await self._do_chores_once(member)
         except Exception:
             log.exception("the chores of a database met an error they do not know: database=%s", member.name)
+
+    async def _do_chores_once(self, member: Member) -> None:
+        await self._list(member)
+        at_once = asyncio.Semaphore(RECOVERIES)
+        closed = self._of_another_life(member) if member in self._returned else []
+        if not closed:
+            self._returned.discard(member)
+        await asyncio.gather(
+            *(self._recover(lane, at_once) for lane in self._suspended(member)),
+            *(self._open(lane, at_once) for lane in closed[:LANES_AT_ONCE]),
+        )
+        if any(lane.is_open for lane in closed[:LANES_AT_ONCE]):
+            self._chores_due.add(member)
 
     async def _list(self, member: Member) -> None:
         """List its tables when that is due; bring its live counters to those that keep its marks."""
