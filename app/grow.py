@@ -31,7 +31,10 @@ async def grow(
     that are alive. Raises GrowthRefused; it may then be run again.
     """
     looks = await _look_at_all(databases)
-    _refuse(await _contradictions(looks, increment))
+    try:
+        _refuse(await _contradictions(looks, increment))
+    except DatabaseFailed as failed:
+        raise GrowthRefused([f"{failed}: every database of the new ring has to be up"]) from failed
     say(f"all {len(databases)} databases answer with auto_increment_increment={increment} and their offsets")
     say(f"watching them for {watched:g} s for ticket servers that are alive")
     _refuse(await _alive(databases, watched))

@@ -17,6 +17,7 @@ A change that stops half-way leaves a record that no server draws under. It is b
 """
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -154,6 +155,8 @@ class RingRecords:
         if record.since > 1:
             refused |= self._newcomers(record, looks, refused)
         joining = {member: look for member, look in looks.items() if member not in refused}
+        if _formed_apart(record, [look.record for look in joining.values() if look.record is not None]):
+            raised, everywhere = list(joining), True
         raised = [member for member in raised if member in joining]
         ring, more = await self._record(record, joining, raised, everywhere=everywhere)
         return ring, refused | more
@@ -379,6 +382,13 @@ def _use(looks: Iterable[Member], increment: int) -> None:
     """Ask the databases over connections for this increment: those for another one find them misconfigured."""
     for member in looks:
         member.database.use_increment(increment)
+
+
+def _formed_apart(record: RingRecord, records: Iterable[RingRecord]) -> bool:
+    """Whether one of these databases recorded the ring without another, after a change: what it was raised above then
+    did not count the other's ids."""
+    pairs = itertools.permutations(records, 2)
+    return record.since > 1 and any(one.own not in other.offsets for one, other in pairs)
 
 
 def _misconfigured(looks: Mapping[Member, Look], increment: int) -> dict[Member, str]:

@@ -167,10 +167,8 @@ class Record:
         self.knows |= {(d, e): True for d, e in self.knows if d in ring and e in ring}
         self._life_when_well |= {server: server.life for server in ring}
         for sequence, issued in self.runs.items():
-            stands = {s: s.state.tables[sequence].counter for s in ring if sequence in s.state.tables}
-            self.runs[sequence] = [
-                each._replace(unmarked=each.unmarked and each.run.last >= stands.get(each.server, 0)) for each in issued
-            ]
+            stands = min(s.state.tables[sequence].counter if sequence in s.state.tables else 0 for s in ring)
+            self.runs[sequence] = [each._replace(unmarked=each.unmarked and each.run.last >= stands) for each in issued]
         for sequence, floor in self.floors.items():
             for server in ring:
                 if sequence in server.state.tables and server.state.tables[sequence].counter > floor:

@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app import keepers, ring_changes
+from app import ring_changes
 from app.databases.protocol import Draw, Mark
 from app.fence import Fence
-from app.health import Health
-from app.keepers import Keepers
 from app.lane import Lane
 from app.ledger import Ledger
-from app.ring import Member, Ring
+from app.ring import Ring
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.model.schedule import STEPS, Schedule
 
@@ -128,25 +126,6 @@ def without_own_ring_number(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FakeTicketDatabase, "check_ring", check_ring)
 
 
-def without_loss_of_keepers(patch: pytest.MonkeyPatch) -> None:
-    """A keeper that is lost while it is asked is passed over."""
-    reserve = Ledger.reserve
-
-    async def on_others(self: Keepers, member: Member, mark: Mark, ring: int) -> dict[Member, Mark]:
-        others = self._ring.keepers(member)
-        answers = await asyncio.gather(*(self._reserve_on(other, mark, ring) for other in others))
-        rows = {other: row for other, row in zip(others, answers, strict=True) if row is not None}
-        for row in rows.values():
-            self.note(row)
-        return rows
-
-    async def unprotected(self: Ledger, lane: Lane, last: int, *, protected: bool) -> None:
-        await reserve(self, lane, last, protected=False)
-
-    patch.setattr(Keepers, "on_others", on_others)
-    patch.setattr(Ledger, "reserve", unprotected)
-
-
 def without_unverified(patch: pytest.MonkeyPatch) -> None:
     """The databases that answer count as all that there are."""
     patch.setattr(Ring, "absent_for", lambda self, member, asked: "")
@@ -161,23 +140,6 @@ def without_raising(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ring_changes, "floors_of", floors_of)
 
 
-def without_patience(patch: pytest.MonkeyPatch) -> None:
-    """Time in which the process stood still counts as another's silence."""
-    patch.setattr(keepers, "patience", asyncio.timeout)
-
-
-def with_looks_of_before(patch: pytest.MonkeyPatch) -> None:
-    """What was seen before the admission lock was waited for counts."""
-
-    async def take_in(self: Health, member: Member) -> None:
-        found = await self._look(member)
-        async with self._admission:
-            if not member.up and found is not None:
-                await self._admit({member: found})
-
-    patch.setattr(Health, "_take_in", take_in)
-
-
 class Where(NamedTuple):
     """Where the search begins: the seed of a schedule that goes wrong at once, and what its steps are."""
 
@@ -188,20 +150,21 @@ class Where(NamedTuple):
 
 
 GROWTH = MappingProxyType({"grow_by_the_runbook": 40, "quiet_down": 6})
-ALONE = MappingProxyType({"grow_by_the_runbook": 40, "cut": 20, "break": 20})
-BACK = MappingProxyType({"relapse_behind_its_back": 60, "stall": 30})
+ALONE = MappingProxyType(
+    {"grow_by_the_runbook": 60, "cut": 30, "break": 5, "put_all_right": 10, "change_without_grow": 0}
+    | {"configure_wrong": 0, "set_a_host_wrong": 0, "grow_by_mistake": 0}
+)
 NIGHTS = MappingProxyType({"night": 60})
-LOSS = MappingProxyType({"lose_table": 40})
+LOSS = MappingProxyType({"lose_table": 6, "take": 80, "break": 0, "cut": 0, "restart": 12})
 NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
     without_residue: Where(5),
     without_floor: Where(8),
-    without_ledgers_floor: Where(0, changes_ring=False, more=LOSS),
+    without_ledgers_floor: Where(36, changes_ring=False, more=LOSS),
     without_ceiling: Where(51),
     without_ledger: Where(0),
     without_incarnation: Where(27),
     without_ring_number: Where(28, changes_ring=True, more=GROWTH),
-    without_own_ring_number: Where(16, changes_ring=True, more=ALONE),
-    without_loss_of_keepers: Where(0, changes_ring=False, more=BACK),
+    without_own_ring_number: Where(6, changes_ring=True, databases=2, more=ALONE),
     without_unverified: Where(9, changes_ring=False, databases=3, more=NIGHTS),
     without_raising: Where(0, changes_ring=True, more=GROWTH),
 }

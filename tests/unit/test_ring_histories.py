@@ -24,6 +24,19 @@ def test_two_rings_of_which_neither_came_from_the_other_contradict_each_other() 
 
 
 @virtual_time
+async def test_databases_that_formed_a_ring_without_another_are_raised_above_it_when_they_meet() -> None:
+    """Though both rings have the same number: one formed it when it had lost its own, the other had grown to it."""
+    async with Site(3, increment=4, recorded=False) as site:
+        one, other, third = site.servers
+        one.state.ring = RingRecord(4, 4, 4, (1, 3), own=1)
+        third.state.ring = RingRecord(4, 4, 4, (1, 3), own=3)
+        other.state.ring = RingRecord(4, 4, 4, (1, 2), own=2)
+        other.table("photos").raise_above(10_000)
+        server = await site.ticket_server()
+        assert min(await take(server, 3)) > 10_000
+
+
+@virtual_time
 async def test_it_draws_nothing_until_every_other_database_of_the_ring_can_be_asked() -> None:
     async with Site(3, recorded=False) as site:
         *others, added = site.servers
