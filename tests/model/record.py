@@ -103,7 +103,7 @@ class Record:
         assert not isinstance(tickets, range) or tickets.step == increment, f"they go in steps of {tickets.step}"
         if first <= floor:
             unmarked = first > self._marked_floors.get((sequence, server), 0)
-            gone_back = server.life > self._moved_in.get((sequence, server), server.life)
+            gone_back = server.life > self._moved_in.get((sequence, server), -1)  # or new in the ring since then
             may_be = gone_back and (said.blind or unmarked)
             assert may_be, f"{first} in {sequence} after it was moved above {floor}"
             self.excepted += 1
@@ -151,7 +151,7 @@ class Record:
         if above <= self.floors.get(sequence, 0):
             return
         self.floors[sequence] = above
-        for server in self._servers:
+        for server in self._ring():
             self._moved_in[sequence, server] = server.life
             if host.refuses or not host.warns_of(server):
                 self._marked_floors[sequence, server] = above
