@@ -146,13 +146,13 @@ class Record:
 
     # --- what is known ---------------------------------------------------------------------------------------------
 
-    def moved_above(self, host: Host, sequence: str, above: int) -> None:
-        """A bump has been answered."""
+    def moved_above(self, host: Host, sequence: str, above: int, lives: dict[FakeServer, int]) -> None:
+        """A bump has been answered. `lives`: of the ring's databases when it was asked for."""
         if above <= self.floors.get(sequence, 0):
             return
         self.floors[sequence] = above
-        for server in self._ring():
-            self._moved_in[sequence, server] = server.life
+        for server, life in lives.items():
+            self._moved_in[sequence, server] = life
             if host.refuses or not host.warns_of(server):
                 self._marked_floors[sequence, server] = above
 
