@@ -103,8 +103,8 @@ class Record:
         assert not isinstance(tickets, range) or tickets.step == increment, f"they go in steps of {tickets.step}"
         if first <= floor:
             unmarked = first > self._marked_floors.get((sequence, server), 0)
-            gone_back = server.life > self._moved_in.get((sequence, server), -1)  # or new in the ring since then
-            may_be = gone_back and (said.blind or unmarked)
+            life = self._moved_in.get((sequence, server))  # None: it is new in the ring since then
+            may_be = said.blind if life is None else server.life > life and (said.blind or unmarked)
             assert may_be, f"{first} in {sequence} after it was moved above {floor}"
             self.excepted += 1
         assert last <= self._ceilings[sequence], f"{last} is above the end of {sequence}"
