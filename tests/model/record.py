@@ -103,8 +103,8 @@ class Record:
         assert not isinstance(tickets, range) or tickets.step == increment, f"they go in steps of {tickets.step}"
         if first <= floor:
             unmarked = first > self._marked_floors.get((sequence, server), 0)
-            gone_back = server.life > self._moved_in.get((sequence, server), server.life)
-            may_be = gone_back and (said.blind or unmarked)
+            life = self._moved_in.get((sequence, server))  # None: it is new in the ring since then
+            may_be = said.blind if life is None else server.life > life and (said.blind or unmarked)
             assert may_be, f"{first} in {sequence} after it was moved above {floor}"
             self.excepted += 1
         assert last <= self._ceilings[sequence], f"{last} is above the end of {sequence}"
@@ -146,13 +146,13 @@ class Record:
 
     # --- what is known ---------------------------------------------------------------------------------------------
 
-    def moved_above(self, host: Host, sequence: str, above: int) -> None:
-        """A bump has been answered."""
+    def moved_above(self, host: Host, sequence: str, above: int, lives: dict[FakeServer, int]) -> None:
+        """A bump has been answered. `lives`: of the ring's databases when it was asked for."""
         if above <= self.floors.get(sequence, 0):
             return
         self.floors[sequence] = above
-        for server in self._servers:
-            self._moved_in[sequence, server] = server.life
+        for server, life in lives.items():
+            self._moved_in[sequence, server] = life
             if host.refuses or not host.warns_of(server):
                 self._marked_floors[sequence, server] = above
 

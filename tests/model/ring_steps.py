@@ -229,8 +229,12 @@ class RingSteps:
         if world.size == min(len(world.servers), world.increment):
             return
         server = world.servers[world.size]
-        if self._chance.random() < 0.5 and world.may_go_back(server):
+        record = server.state.ring
+        stranger = record is not None and record.own != world.size + 1  # its tickets are of another place
+        if world.may_go_back(server) and (stranger or self._chance.random() < 0.5):
             world.go_back(server, server.replace_by_empty)
+        elif stranger:
+            return
         server.heal()
         server.configure(world.size + 1, world.increment)
         world.size += 1

@@ -21,7 +21,9 @@ from app.lane import Lane
 from app.ledger import Ledger
 from app.ring import Ring
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
+from tests.model.operator import WATCHED, Operator
 from tests.model.schedule import STEPS, Schedule
+from tests.model.world import World
 
 SCHEDULES = 200
 """Tried at the most; the seeds that are named find it at once, as long as nothing else changes."""
@@ -163,7 +165,6 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
     without_ceiling: Where(51),
     without_ledger: Where(0),
     without_incarnation: Where(27),
-    without_ring_number: Where(28, changes_ring=True, more=GROWTH),
     without_own_ring_number: Where(6, changes_ring=True, databases=2, more=ALONE),
     without_unverified: Where(9, changes_ring=False, databases=3, more=NIGHTS),
     without_raising: Where(0, changes_ring=True, more=GROWTH),
@@ -190,3 +191,51 @@ def test_without_it_a_schedule_goes_wrong(
     found = run_until_wrong(NEEDED[take_out])
     assert found
     print(found)
+
+
+def wakes_during_a_growth(seed: int) -> None:
+    """A ticket server was frozen when its connections were ended; it wakes while the sequences are raised."""
+    world = World(2, 1, seed, spare=True)
+    operator = Operator(world)
+    (host,) = world.hosts
+    host.refuses = False
+    try:
+        world.pass_time(0.5)
+        for _ in range(4):
+            world.request(host, "photos", 50, whole=False)
+            world.pass_time(0.1)
+        host.freeze()
+        for offset, server in enumerate(world.servers, start=1):
+            server.set_global(offset, 3)
+        growing = operator.begin_to_grow(world.servers, 3)
+        world.size, world.increment = 3, 3
+        world.pass_time(WATCHED + 0.005 * (seed % 40))
+        host.thaw()
+        for _ in range(8):
+            world.request(host, "photos", 1_000, whole=False)
+        while not growing.ended:
+            world.pass_time(0.1)
+        host.stop()
+        operator.put_right()
+        for _ in range(8):
+            world.request(host, "photos", 1_000, whole=False)
+        world.pass_time(1.0)
+    finally:
+        world.end()
+
+
+def wake_during_growths() -> None:
+    for seed in range(120):
+        wakes_during_a_growth(seed)
+
+
+def test_one_that_wakes_during_a_growth_draws_nothing_twice() -> None:
+    wake_during_growths()
+
+
+def test_without_the_ring_number_in_reservations_one_that_wakes_during_a_growth_draws_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without_ring_number(monkeypatch)
+    with pytest.raises(AssertionError, match=WRONG):
+        wake_during_growths()

@@ -226,6 +226,7 @@ class World:
 
     async def _bump(self, host: Host, sequence: str, above: int) -> None:
         loop = host.loop
+        lives = {server: server.life for server in self.ring}  # it may go back before the answer has come
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
                 await host.server.overseer.bump(sequence, above, force=True)
@@ -234,7 +235,7 @@ class World:
         else:
             if loop is host.loop and not host.stopped:
                 self.outcomes["bumps"] += 1
-                self.record.moved_above(host, sequence, above)
+                self.record.moved_above(host, sequence, above, lives)
 
     # --- what has to hold ------------------------------------------------------------------------------------------
 
