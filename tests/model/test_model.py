@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.model.schedule import FAULTS, LOSSES, STEPS, Schedule
 
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "180"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "120"))
 
 
 @pytest.mark.timeout(900)
