@@ -15,6 +15,7 @@ from app.databases.mysql_tables import MySQLTables
 from app.databases.protocol import Draw, Drawn, Look, Table
 from app.databases.url import DatabaseURL
 from app.errors import NoFurtherConnection, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
+from app.patience import patience
 
 PROBE_CONNECTION_SECONDS = 10.0
 """A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
@@ -78,7 +79,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
         """See TicketDatabase.look."""
         try:
             # one at a time: the probe loop of another database may look at this one too, on the same connection
-            async with asyncio.timeout(self._timeout), self._looking:
+            async with patience(self._timeout), self._looking:
                 return await self._look()
         except TimeoutError as error:
             self._drop_probe()

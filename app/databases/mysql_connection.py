@@ -24,6 +24,7 @@ from app.databases.mysql_wire import Done, Wire, known_query, query
 from app.databases.protocol import check_settings
 from app.databases.url import DatabaseURL
 from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
+from app.patience import patience
 
 OLDEST_MYSQL = (8, 0)
 OLDEST_MARIADB = (10, 6)
@@ -417,7 +418,7 @@ async def opened(
     """A new prepared connection, within so many seconds from the first packet to the last check."""
     connection = MySQLConnection(url, increment, offset, context)
     try:
-        async with asyncio.timeout(seconds):
+        async with patience(seconds):
             await connection.open(addresses, anybody=anybody)
     except TimeoutError as error:
         connection.drop()

@@ -23,6 +23,7 @@ from app.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
+from app.patience import SLICES, patience
 
 CONNECTIONS = 3
 """The most connections that one server draws on at a time, for each database: few, so that draws share commits, and
@@ -198,11 +199,15 @@ class DrawQueue:
             ends_only=self.ends_only,
         )
 
+    def _rest_of(self, deadline: float) -> patience:
+        """What is left until then; at the least a slice, in which what came while this process stood still is read."""
+        return patience(max(deadline - time.monotonic(), self._pool.timeout / SLICES))
+
     async def _result(self, draw: PendingDraw) -> Draw:
         if draw.future.done():
             return draw.future.result()
         try:
-            async with asyncio.timeout(draw.deadline - time.monotonic()):
+            async with self._rest_of(draw.deadline):
                 return await draw.future
         except TimeoutError as error:
             raise self._pool.hung(draw.deadline - self._pool.timeout, running=False) from error
@@ -285,7 +290,7 @@ class DrawQueue:
         began = batch[0].deadline - self._pool.timeout if sent else time.monotonic()
         drawn: list[Draw | None] = []
         try:
-            async with asyncio.timeout(began + self._pool.timeout - time.monotonic()):
+            async with self._rest_of(began + self._pool.timeout):
                 await self._exchange(connection, batch, drawn, sent=sent)
         except TimeoutError:
             connection.drop()

@@ -40,7 +40,7 @@ class MySQLLedger:
 
     async def marks_of_all_rings(self) -> list[Mark]:
         """See TicketDatabase.marks_of_all_rings."""
-        async with self._pool.question(about_marks=True, anybody=True, patience=ALL_MARKS) as connection:
+        async with self._pool.question(about_marks=True, anybody=True, times=ALL_MARKS) as connection:
             return await connection.ask(sql.MARKS, marks_of)
 
     async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:

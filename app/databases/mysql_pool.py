@@ -28,6 +28,7 @@ from app.errors import (
     TicketDatabaseHung,
     TicketDatabaseUnavailable,
 )
+from app.patience import patience
 
 QUESTIONS_AT_ONCE = 4
 """The most connections for questions at a time: about tables, which may be locked, and as many for the ledger."""
@@ -237,13 +238,13 @@ class MySQLPool:
 
     @asynccontextmanager
     async def question(
-        self, *, patience: float = 1.0, about_marks: bool = False, anybody: bool = False
+        self, *, times: float = 1.0, about_marks: bool = False, anybody: bool = False
     ) -> AsyncIterator[MySQLConnection]:
-        """A connection for one question, within `patience` times the timeout; raises TicketDatabaseError only.
+        """A connection for one question, within `times` times the timeout; raises TicketDatabaseError only.
 
         Waiting for one's turn is no sign of the database's health, so it has a time of its own.
         """
-        limit = self.timeout * patience
+        limit = self.timeout * times
         turn = self._about_marks if about_marks else self._about_tables
         try:
             async with asyncio.timeout(limit):
@@ -252,7 +253,7 @@ class MySQLPool:
             raise TicketDatabaseBusy("had no connection free in time") from error
         began = time.monotonic()
         try:
-            async with asyncio.timeout(limit):
+            async with patience(limit):
                 connection = await self.connection(anybody=anybody)
                 try:
                     yield connection

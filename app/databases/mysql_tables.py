@@ -65,13 +65,13 @@ class MySQLTables:
 
     async def _positions(self, names: list[str]) -> dict[str, Position]:
         largest_first, counters_then = sql.positions(names)
-        async with self._pool.question(patience=MAKING) as connection:
+        async with self._pool.question(times=MAKING) as connection:
             largest = await connection.ask(largest_first, largest_of)
             return await connection.ask(counters_then, lambda rows: positions_of(largest, rows))
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
-        async with self._pool.question(patience=MAKING) as connection:
+        async with self._pool.question(times=MAKING) as connection:
             await connection.execute(sql.make(sequence, width, start))
 
     async def raise_above(self, table: Table, above: int) -> None:
@@ -84,7 +84,7 @@ class MySQLTables:
         """See TicketDatabase.raise_all_above."""
         for part in _parts((name for name, floor in floors.items() if floor > 0), 50):
             statements = ["BEGIN", *(sql.raise_above(name, floors[name]) for name in part), "COMMIT"]
-            async with self._pool.question(patience=MAKING) as connection:
+            async with self._pool.question(times=MAKING) as connection:
                 try:
                     await connection.start(";".join(statements))
                     for _ in statements[1:]:

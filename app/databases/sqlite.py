@@ -26,6 +26,7 @@ from app.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
+from app.patience import patience
 from app.sequences import Width, ceiling_of
 
 T = TypeVar("T")
@@ -104,7 +105,7 @@ class SQLiteDatabase:
         """Run `work` in one transaction of its own and commit it; raises TicketDatabaseError only."""
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self._timeout):
+            async with patience(self._timeout):
                 return await loop.run_in_executor(self._thread, self._transaction, work)
         except TimeoutError as error:
             raise TicketDatabaseUnavailable("did not answer in time") from error
