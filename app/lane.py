@@ -120,6 +120,7 @@ class Lane:
         self._queue: deque[Waiter] = deque()
         self._under_way: Sequence[Waiter] = ()
         self._busy = False
+        self._opening = asyncio.Lock()
         self._in_company = False
         self._task: asyncio.Task[None] | None = None
 
@@ -374,10 +375,13 @@ class Lane:
         return ids
 
     async def open(self) -> None:
-        """Open it with the ledger. Raises TicketDatabaseError."""
-        await self._keeper.open(self)
-        self.largest_whole = self.largest_list = self.member.database.largest_block  # its column may have been widened
-        self.state = LaneState.OPEN
+        """Open it with the ledger, unless that has been done meanwhile. Raises TicketDatabaseError."""
+        async with self._opening:  # two at a time would take the marks from each other, and move it up twice
+            if self.state is LaneState.OPEN:
+                return
+            await self._keeper.open(self)
+            self.largest_whole = self.largest_list = self.member.database.largest_block  # a column may be wider now
+            self.state = LaneState.OPEN
 
     # --- states ----------------------------------------------------------------------------------------------------
 
@@ -450,15 +454,18 @@ class Lane:
         """
         if self._busy:
             return
-        await self._keeper.open(self)
-        table = self.table
-        assert table is not None
-        highest = self.fence.highest
-        drawn = await self.member.database.draw(table, 1, highest)
-        self.fence.check(drawn, highest)
-        self.fence.lift(drawn.last)
-        self._metrics.gap(self.member, "checked", 1)
-        self.state, self.reason = LaneState.OPEN, None
+        async with self._opening:
+            if self.state is not LaneState.SUSPENDED:
+                return
+            await self._keeper.open(self)
+            table = self.table
+            assert table is not None
+            highest = self.fence.highest
+            drawn = await self.member.database.draw(table, 1, highest)
+            self.fence.check(drawn, highest)
+            self.fence.lift(drawn.last)
+            self._metrics.gap(self.member, "checked", 1)
+            self.state, self.reason = LaneState.OPEN, None
         event(log, logging.INFO, "takes requests again", sequence=self.sequence, database=self.member.name)
         self._ring.lanes_changed()
 

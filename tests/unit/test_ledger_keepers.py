@@ -1,0 +1,102 @@
+"""The ledger: a database that kept the marks is lost while a reservation on it is under way."""
+
+import asyncio
+
+import pytest
+
+from app.databases.protocol import Mark
+from app.errors import TicketDatabaseBusy
+from app.lane import Lane
+from tests.fakes.ticket_server import FakeTicketServer, Site
+from tests.fakes.virtual_time import virtual_time
+from tests.unit.ledgers import take
+
+
+def reserving_anew(server: FakeTicketServer) -> Lane:
+    """The first database's lane, whose next draw reserves."""
+    lane = server.lane("photos", 1)
+    assert lane.is_open
+    lane.mark = lane.reserve_at = 0
+    return lane
+
+
+@pytest.mark.parametrize("databases", [2, 3])
+@virtual_time
+async def test_a_ticket_whose_reservation_lost_a_keeper_is_dropped(databases: int) -> None:
+    """Although another keeper may have committed the mark: this one may be the one that is asked later."""
+    async with Site(databases) as site:
+        server = await site.ticket_server()
+        await take(server, databases)
+        lane = reserving_anew(server)
+        site.servers[1].hang()
+        at = site.servers[0].table("photos").counter
+        with pytest.raises(TicketDatabaseBusy, match="lost fake2:3306"):
+            await lane.draw(1)
+        assert not server.ring.members[1].up
+        assert (await lane.draw(1)).first == at + databases
+
+
+@virtual_time
+async def test_a_ticket_that_was_drawn_while_its_only_keeper_went_down_is_dropped() -> None:
+    """Somebody else found the keeper down: the reservation has nobody left to ask."""
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await take(server, 2)
+        lane = reserving_anew(server)
+        at = site.servers[0].table("photos").counter
+        drawing = asyncio.create_task(lane.draw(1))
+        await asyncio.sleep(0)
+        server.ring.mark_down(server.ring.members[1], "refuses connections")
+        with pytest.raises(TicketDatabaseBusy, match="lost the database that kept its marks"):
+            await drawing
+        assert (await lane.draw(1)).first == at + 2
+
+
+@virtual_time
+async def test_a_lane_is_not_moved_up_while_a_keeper_is_lost() -> None:
+    """Another life of the first database: its lane does not open over marks that nobody has."""
+    async with Site(3) as site:
+        server = await site.ticket_server()
+        before = await take(server, 30)
+        site.servers[0].restart()
+        lane = server.lane("photos", 1)
+        lane.close()
+        await server.databases[0].look()
+        server.ring.members[0].incarnation = site.servers[0].incarnation
+        keeper = server.databases[1]
+        renew = keeper.renew
+
+        async def renew_on_one_that_hangs(old: Mark, new: Mark, ring: int) -> Mark:
+            site.servers[1].hang()
+            return await renew(old, new, ring)
+
+        keeper.renew = renew_on_one_that_hangs  # type: ignore[method-assign]
+        with pytest.raises(TicketDatabaseBusy, match="lost fake2:3306"):
+            await lane.open()
+        assert not lane.is_open
+        await lane.open()  # without the one that is down
+        assert not set(before) & set(await take(server, 4))
+
+
+@virtual_time
+async def test_a_lane_is_opened_once_though_two_ask_for_it() -> None:
+    """Two at a time would take the marks from each other, and move the sequence up twice."""
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await take(server, 20)
+        site.servers[0].restart()
+        await server.databases[0].look()
+        server.ring.members[0].incarnation = site.servers[0].incarnation
+        lane = server.lane("photos", 1)
+        lane.close()
+        opened = 0
+        open_with_the_ledger = server.ledger.open
+
+        async def noted(of: Lane) -> None:
+            nonlocal opened
+            opened += of is lane
+            await open_with_the_ledger(of)
+
+        server.ledger.open = noted  # type: ignore[method-assign,assignment]
+        await asyncio.gather(lane.open(), lane.draw(1), lane.open())
+        assert opened == 1
