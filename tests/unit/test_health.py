@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from app.ring import Status
+from app.databases.protocol import Look, Mark
+from app.ring import Member, Status
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 
@@ -136,6 +137,46 @@ async def test_taken_in_only_after_every_other_has_answered_or_failed_one_attemp
         assert not set(before) & set(after)
         await asyncio.sleep(2)
         assert not set(before) & set(await take(server, 6))
+
+
+@virtual_time
+async def test_nothing_is_taken_in_by_a_look_from_before_its_turn() -> None:
+    """It was looked at, then waited while another one was taken in, and was restored meanwhile."""
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        first, second = server.databases
+        copy = site.servers[0].snapshot()
+        before = await take(server, 40)
+        for database in site.servers:
+            database.down = True
+        await asyncio.sleep(2.5)
+        marks, asked, answered = second.marks, asyncio.Event(), asyncio.Event()
+
+        async def late_marks(changed_within: float | None = None) -> list[Mark]:
+            asked.set()
+            await answered.wait()
+            return await marks(changed_within)
+
+        second.marks = late_marks  # type: ignore[method-assign]
+        site.servers[1].down = False
+        await asked.wait()
+        site.servers[0].down = False
+        looks = site.servers[0].looks
+        await asyncio.sleep(1.5 * PROBE_INTERVAL)
+        assert site.servers[0].looks > looks
+        site.servers[0].restore(copy)
+        taken_in: asyncio.Queue[str] = asyncio.Queue()
+        mark_up = server.ring.mark_up
+
+        def noted(member: Member, look: Look) -> None:
+            if member.database is first:
+                taken_in.put_nowait(look.incarnation)
+            mark_up(member, look)
+
+        server.ring.mark_up = noted  # type: ignore[method-assign]
+        answered.set()
+        assert await taken_in.get() == site.servers[0].incarnation
+        assert not set(before) & set(await take(server, 8))
 
 
 @virtual_time
