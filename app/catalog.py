@@ -98,14 +98,16 @@ class Catalog:
 
     # --- finding ---------------------------------------------------------------------------------------------------
 
-    async def find(self, name: str) -> Entry:
+    async def find(self, name: str, seconds: float = FIRST_LOOK_SECONDS) -> Entry:
         """The sequence of that name, looked up in the databases if it is not known yet.
+
+        `seconds`: how long to wait at most for the first look at them, on a server that has just started.
 
         Raises InvalidRequest, UnknownSequence; NoTicketDatabase where no database could be asked.
         """
         validated(name)
         if name not in self.entries:
-            await self._ring.wait_for_first_look(FIRST_LOOK_SECONDS)
+            await self._ring.wait_for_first_look(seconds)
             await self._look_up(name)
         entry = self.entries.get(name)
         if entry is None:

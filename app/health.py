@@ -121,7 +121,7 @@ class Health:
                 pass
 
     async def _probe(self, member: Member) -> None:
-        look = await self._look(member)
+        look = await self._look(member)  # first, and without the lock: one that hangs holds up nobody's way in
         if look is None:
             return
         if member.up and look.incarnation != member.incarnation:

@@ -65,7 +65,7 @@ class TicketIssuer:
             if time >= deadline:
                 raise OutOfTime
             # again each time: a change of the ring gives every sequence another entry
-            entry = self._catalog.entries.get(name) or await self._find(name, deadline)
+            entry = self._catalog.entries.get(name) or await self._catalog.find(name, deadline - time)
             for lane in self._ring.take_turn(entry.rotation):
                 if lane is tried or not (lane.can_be_asked and lane.member.up):
                     continue
@@ -89,16 +89,6 @@ class TicketIssuer:
                 await asyncio.sleep(pause)
                 pause *= 2
             time = now()
-
-    async def _find(self, name: str, deadline: float) -> Entry:
-        """The sequence, as soon as a database can be asked for it: one that has not been looked at yet may come up."""
-        now = asyncio.get_running_loop().time
-        while True:
-            try:
-                return await self._catalog.find(name)
-            except NoTicketDatabase:
-                if not await self._ring.wait_for_change(deadline - now()):
-                    raise
 
     def knows(self, name: str) -> bool:
         """Whether the sequence is known by now."""

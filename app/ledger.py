@@ -28,8 +28,9 @@ What holds, and what does not:
 - Two servers, one of them late: above. The token is renewed only after d has been moved, committed, so a server that
   dies in between leaves the old token, and the next one does it again.
 - Marks lost with their database (e is replaced by an empty one): before e counts as up it receives what the other
-  databases keep, the larger mark winning, and at least the live counters; those that are up receive what they lack
-  about e. From then on every lane reserves anew, on e too.
+  databases keep, the larger mark winning; those that are up receive what they lack about e. From then on every lane
+  reserves anew, on e too. For the sequences that nobody draws from, e receives the live counters as soon as they have
+  been read, which takes seconds where there are thousands; until then /healthz warns.
 - A ledger that is itself restored: its rows are old, and the same copying lifts them. A row with an old token refuses
   the next reservation, and the lane opens again.
 - Both databases restored to an earlier state: outside the guarantee. Nothing is left that knows better.
@@ -142,7 +143,7 @@ class Ledger:
 
     def may_draw(self, member: Member) -> bool:
         """Whether the settings let this database draw now."""
-        return not self._refuse or bool(self._ring.keepers(member))
+        return not self._refuse or self._ring.has_keeper(member)
 
     def unprotected(self, member: Member) -> Iterable[str]:
         """Why what this database issues might come twice if it goes back, or has gone back; empty where it cannot."""
@@ -167,7 +168,7 @@ class Ledger:
         """Before a draw: close a lane that has lost touch; raise TicketDatabaseBusy where it may not draw."""
         if not self.may_draw(lane.member):
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
-        if self._ring.keepers(lane.member) and self._clock() > lane.read_at + self._forgets_after:
+        if self._ring.has_keeper(lane.member) and self._clock() > lane.read_at + self._forgets_after:
             lane.close()
 
     def is_of_another_life(self, lane: Lane) -> bool:
