@@ -92,7 +92,7 @@ class Catalog:
         self.entries.clear()
         self.lanes.clear()
         self.counters.clear()
-        self._names.clear()
+        self._names = {}
         for lane in lanes:
             lane.retire()
 
@@ -142,8 +142,9 @@ class Catalog:
 
     async def refresh(self, member: Member) -> None:
         """List this database's tables, read some of the counters, make what it lacks. Raises TicketDatabaseError."""
+        listed = self._names  # of this ring; that of the next one is another
         names = await member.database.names()
-        before = self._names.get(member, {})
+        before = listed.get(member, {})
         offset = member.database.offset
         changed = {name for name, created in names.items() if before.get(name) != created}
         grown = {
@@ -159,7 +160,7 @@ class Catalog:
         for name, entry in self.entries.items():
             if name not in names:
                 entry.tables.pop(member, None)
-        self._names[member] = names
+        listed[member] = names
         await self._read_counters(member)
         await self._make_missing(list(self.entries.values()))
         self._forget_dropped()

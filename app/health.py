@@ -240,7 +240,7 @@ class Health:
         self._ledger.reopen_unverified()
         for one, other in itertools.permutations([member for member in self._ring.members if member.up], 2):
             if one in coming or other in coming:
-                self._ring.unaccounted.add((one, other))
+                self._ring.unaccounted[one, other] = self._ring.generation
                 other.wake.set()
 
     async def _agree_on_ring(self, coming: dict[Member, Look]) -> None:
@@ -357,7 +357,7 @@ class Health:
             lane.mark = lane.reserve_at = 0
         self._ledger.reopen_unverified()
         for other in others:
-            self._ring.unaccounted.add((member, other))
+            self._ring.unaccounted[member, other] = self._ring.generation
             other.wake.set()
 
     async def _do_chores(self, member: Member) -> None:
@@ -395,20 +395,25 @@ class Health:
 
     async def _account_for(self, member: Member) -> None:
         """Have every database that keeps marks for this one keep at least its live counters, once it has come up."""
-        holders = [holder for holder, other in self._ring.unaccounted if other is member]
-        if not holders:
+        due = {pair: since for pair, since in self._ring.unaccounted.items() if pair[1] is member}
+        if not due:
             return
         names = sorted(await member.database.names())
         for start in range(0, len(names), COUNTERS_AT_ONCE):
             found = await member.database.counters(names[start : start + COUNTERS_AT_ONCE])
-            for holder in holders:
-                if holder.up and holder.marks_trouble is None:
-                    try:
-                        await self._ledger.account_for(holder, member, found, self._catalog.lanes)
-                    except TicketDatabaseError as error:
-                        event(log, logging.WARNING, "could not keep marks", database=holder.name, reason=error)
-                        return
-        self._ring.unaccounted.difference_update((holder, member) for holder in holders)
+            for pair in list(due):
+                holder, _ = pair
+                if not holder.up or holder.marks_trouble is not None:
+                    del due[pair]  # its turn comes when it can keep marks again
+                    continue
+                try:
+                    await self._ledger.account_for(holder, member, found, self._catalog.lanes)
+                except TicketDatabaseError as error:
+                    event(log, logging.WARNING, "could not keep marks", database=holder.name, reason=error)
+                    return
+        for pair, since in due.items():
+            if self._ring.unaccounted.get(pair) == since:  # else one of them came up once more, maybe as an empty one
+                del self._ring.unaccounted[pair]
 
     def _suspended(self, member: Member) -> list[Lane]:
         lanes = self._catalog.lanes.values()

@@ -48,8 +48,11 @@ class Keepers:
             for other, row in zip(others, answers, strict=True):
                 if row is None:
                     raise KeeperLost(f"lost {other.name}, which kept its high-water marks, while it drew")
-                self.note(row)
                 rows[other] = row
+            if ring != self._ring.number:  # what was answered in the ring before is not to be remembered in this one
+                raise RingChanged
+            for row in rows.values():
+                self.note(row)
         return rows
 
     async def _reserve_on(self, holder: Member, mark: Mark, ring: int) -> Mark | None:
@@ -118,7 +121,8 @@ class Keepers:
             raise KeeperLost(f"lost {holder.name}, which kept its high-water marks") from error
         if row.token != new.token:
             raise MarkRefused("its mark changed on another database while it was moved up")
-        self.seen[row.sequence, row.offset] = row
+        if ring == self._ring.number:
+            self.seen[row.sequence, row.offset] = row
 
     def forget(self) -> None:
         """Another ring: what was read of the one before says nothing about this one."""

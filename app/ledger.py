@@ -378,7 +378,8 @@ class Ledger:
         """Have `holder` keep at least the live counters of `other`, by sequence: the next id, and when it was made.
 
         For sequences that nobody has drawn from since `holder` came up. A row of another life keeps its token: whether
-        `other` has gone back is for the lane to find out. Raises TicketDatabaseError.
+        `other` has gone back is for the lane to find out. Raises TicketDatabaseError; MarkRefused where another server
+        was faster, and it has to be done again.
         """
         if holder not in self._kept:
             await self.refresh(holder, lanes)
@@ -394,7 +395,10 @@ class Ledger:
             elif row.mark < last:
                 lifted.append(replace(row, mark=last))
         if lifted:
-            kept.update(await holder.database.reserve(lifted, self._ring.number))
+            rows = await holder.database.reserve(lifted, self._ring.number)
+            kept.update(rows)
+            if any(rows[mark.sequence, mark.offset].mark < mark.mark for mark in lifted):
+                raise MarkRefused("had a mark changed by another server meanwhile")
 
     async def _bring(
         self, member: Member, known: Mapping[tuple[str, int], Mark], changed: Mapping[tuple[str, int], Mark]
@@ -422,13 +426,13 @@ class Ledger:
 
         Raises TicketDatabaseError.
         """
-        read_at = self._clock()
+        read_at, ring = self._clock(), self._ring.number
         all_at, last_at = self._read.get(holder, (-EVERYTHING_SECONDS, 0.0))
         everything = read_at - all_at >= EVERYTHING_SECONDS or holder not in self._kept
         within = None if everything else read_at - last_at + OVERLAP_SECONDS
         rows = {(m.sequence, m.offset): m for m in await holder.database.marks(within)}
-        if not everything and holder not in self._kept:
-            return  # it was taken in anew meanwhile; the next probe reads everything
+        if self._ring.number != ring or (not everything and holder not in self._kept):
+            return  # the ring changed, or it was taken in anew meanwhile; the next probe reads everything
         kept = self._kept[holder] = rows if everything else self._kept[holder] | rows
         self._read[holder] = (read_at if everything else all_at, read_at)
         for changed in rows.values():

@@ -85,8 +85,9 @@ class Ring:
         self._now = now
         self.members = tuple(Member(database, since=now()) for database in databases)
         self.record: RingRecord | None = None
-        self.unaccounted: set[tuple[Member, Member]] = set()
-        """Pairs of which the first may not keep marks for every sequence of the second yet: both have just come up."""
+        self.unaccounted: dict[tuple[Member, Member], int] = {}
+        """Pairs of which the first may not keep marks for every sequence of the second yet, by the generation that saw
+        one of them come up."""
         self.generation = 0
         self._changed = asyncio.Event()
         self.on_change: Callable[[Member], None] = lambda _: None
