@@ -153,8 +153,10 @@ class TicketServer:
         )
 
     def wait_ready(self, timeout: float = 60) -> float:
-        """Wait until `/readyz` answers 200; returns the seconds that took."""
-        return self._wait_for("/readyz", timeout)
+        """Wait until `/readyz` answers 200, and then until it has looked at every database; the seconds to the first."""
+        seconds = self._wait_for("/readyz", timeout)
+        self.wait_looked(timeout)
+        return seconds
 
     def wait_health(self, status: str = "pass", timeout: float = 30) -> dict[str, Any]:
         """Wait until `/healthz` has this status; returns the report."""

@@ -52,14 +52,14 @@ class RingSteps:
         """One that somebody might set, right or wrong."""
         ring, world = self._world.ring, self._world
         lists = [ring, ring, ring[:1], ring[:-1] or ring, world.servers]
-        if self._all_drawn():
+        if self._all_drawn(world.servers):
             lists += [ring[::-1], [*ring[:-1], world.servers[-1]]]
         return [*self._chance.choice(lists)]
 
-    def _all_drawn(self) -> bool:
-        """Whether every database of the ring holds tickets; while one does not, it may take any place."""
-        tables = [server.state.tables.get("photos") for server in self._world.ring]
-        recorded = all(server.state.ring is not None for server in self._world.ring)
+    def _all_drawn(self, servers: Sequence[FakeServer]) -> bool:
+        """Whether every one of these databases holds tickets; one that does not may take any place, and keeps it."""
+        tables = [server.state.tables.get("photos") for server in servers]
+        recorded = all(server.state.ring is not None for server in servers)
         return recorded and all(table is not None and table.counter > 1 for table in tables)
 
     def _an_increment(self) -> int | None:
@@ -185,7 +185,7 @@ class RingSteps:
         servers = [*self._chance.choice([world.ring, [self._chance.choice(world.ring)]])]
         increment = self._chance.choice([world.increment, self._chance.randint(1, LARGEST_INCREMENT)])
         offsets = [server.offset for server in servers]
-        if self._all_drawn():
+        if self._all_drawn(servers):
             self._chance.shuffle(offsets)
         for offset, server in zip(offsets, servers, strict=True):
             server.configure(offset, increment)
@@ -199,7 +199,7 @@ class RingSteps:
         """Databases and ticket servers get the settings of another ring, in some order, by restarts alone."""
         world = self._world
         listed, increment = self._another_ring()
-        if self._chance.random() < 0.3 and self._all_drawn():
+        if self._chance.random() < 0.3 and self._all_drawn(listed):
             listed = [*listed]
             self._chance.shuffle(listed)
         work: list[Host | FakeServer] = [*listed, *world.hosts]

@@ -157,7 +157,8 @@ def test_a_bump_is_answered_though_one_side_is_at_its_end(
         for restart in (False, True):
             if restart:
                 server.restart()
-                server.wait_ready()
+                for database in fresh_schema.pair:
+                    server.wait_database(database.name, "up")
             for above in (10, 3_000_000_000):
                 reply = server.post(f"/sequence/{name}/bump", json={"above": above})
                 assert reply.status == 200, reply.text
