@@ -153,7 +153,7 @@ class TicketServer:
         )
 
     def wait_ready(self, timeout: float = 60) -> float:
-        """Wait until `/readyz` answers 200, and then until it has looked at every database; the seconds to the first."""
+        """Wait until `/readyz` answers 200, then until every database has been looked at; the seconds to the first."""
         seconds = self._wait_for("/readyz", timeout)
         self.wait_looked(timeout)
         return seconds

@@ -152,10 +152,6 @@ class Where(NamedTuple):
 
 
 GROWTH = MappingProxyType({"grow_by_the_runbook": 40, "quiet_down": 6})
-ALONE = MappingProxyType(
-    {"grow_by_the_runbook": 60, "cut": 30, "break": 5, "put_all_right": 10, "change_without_grow": 0}
-    | {"configure_wrong": 0, "set_a_host_wrong": 0, "grow_by_mistake": 0}
-)
 NIGHTS = MappingProxyType({"night": 60})
 LOSS = MappingProxyType({"lose_table": 6, "take": 80, "break": 0, "cut": 0, "restart": 12})
 NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
@@ -165,7 +161,6 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
     without_ceiling: Where(51),
     without_ledger: Where(0),
     without_incarnation: Where(27),
-    without_own_ring_number: Where(6, changes_ring=True, databases=2, more=ALONE),
     without_unverified: Where(9, changes_ring=False, databases=3, more=NIGHTS),
     without_raising: Where(0, changes_ring=True, more=GROWTH),
 }
@@ -224,8 +219,8 @@ def wakes_during_a_growth(seed: int) -> None:
         world.end()
 
 
-def wake_during_growths() -> None:
-    for seed in range(120):
+def wake_during_growths(times: int = 120) -> None:
+    for seed in range(times):
         wakes_during_a_growth(seed)
 
 
@@ -233,9 +228,10 @@ def test_one_that_wakes_during_a_growth_draws_nothing_twice() -> None:
     wake_during_growths()
 
 
-def test_without_the_ring_number_in_reservations_one_that_wakes_during_a_growth_draws_twice(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("take_out", [without_ring_number, without_own_ring_number], ids=["reservations", "own record"])
+def test_without_the_ring_number_one_that_wakes_during_a_growth_draws_twice(
+    take_out: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without_ring_number(monkeypatch)
+    take_out(monkeypatch)
     with pytest.raises(AssertionError, match=WRONG):
-        wake_during_growths()
+        wake_during_growths(600)
