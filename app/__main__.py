@@ -1,6 +1,6 @@
 """`python -m app` is `ticketd`."""
 
-from app.cli import main
+from app.commands.cli import main
 
 if __name__ == "__main__":
     main()

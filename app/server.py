@@ -19,13 +19,13 @@ from typing import Any
 
 import uvicorn
 
-from app import tracing
-from app.connections import LimitedProtocol, allow_many, be_quiet_about_gone_clients, watch
-from app.express import ExpressOrders, ExpressProtocol
-from app.log import event
+from app.common.log import event
+from app.http.connections import LimitedProtocol, allow_many, be_quiet_about_gone_clients, watch
+from app.http.express import ExpressOrders, ExpressProtocol
+from app.operations import tracing
+from app.operations.tracing import Tracing
 from app.service import Service
 from app.settings import Settings
-from app.tracing import Tracing
 
 log = logging.getLogger(__name__)
 

@@ -4,30 +4,28 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 
 from starlette.types import ASGIApp
 
-from app.access import Access
-from app.catalog import Catalog
-from app.databases.mysql import MySQLDatabase
+from app.common.log import event
+from app.databases import engines
 from app.databases.protocol import TicketDatabase
-from app.databases.sqlite import EMBEDDED_FILES, SQLiteDatabase
-from app.health import Health
-from app.http_api import make_api
-from app.issuer import TicketIssuer
-from app.lane import Lane
-from app.ledger import Ledger
-from app.log import event
-from app.metrics import Metrics
-from app.overseer import Overseer
-from app.rates import Rates
-from app.ring import Member, Ring
-from app.ring_changes import RingRecords
+from app.http.access import Access
+from app.http.routes import make_api
+from app.http.status_page import StatusPage
+from app.http.ticket_endpoint import TicketEndpoint
+from app.operations.admin import Overseer
+from app.operations.metrics import Metrics
+from app.operations.rates import Rates
+from app.operations.tracing import TracedLane, TracedRequests, Tracing
 from app.settings import Settings
-from app.status_page import StatusPage
-from app.ticket_endpoint import TicketEndpoint
-from app.tracing import TracedLane, TracedRequests, Tracing
+from app.tickets.catalog import Catalog
+from app.tickets.issuer import TicketIssuer
+from app.tickets.lane import Lane
+from app.tickets.ledger import Ledger
+from app.tickets.prober import Health
+from app.tickets.ring import Member, Ring
+from app.tickets.ring_changes import RingRecords
 
 log = logging.getLogger(__name__)
 
@@ -35,21 +33,9 @@ log = logging.getLogger(__name__)
 def make_databases(settings: Settings, on_retry: Callable[[str, str], None]) -> list[TicketDatabase]:
     """The ticket databases that the settings name, in offset order. `on_retry` is told a database's name and why one of
     its statements is tried again."""
-    increment, timeout = settings.presumed_increment, settings.database_timeout
-    if settings.embedded:
-        return [
-            SQLiteDatabase(settings.data_dir / name, offset, increment, timeout)
-            for offset, name in enumerate(EMBEDDED_FILES, start=1)
-        ]
     return [
-        MySQLDatabase(
-            url,
-            offset,
-            increment,
-            timeout,
-            on_retry=partial(on_retry, url.name),
-        )
-        for offset, url in enumerate(settings.urls, start=1)
+        engines.make_database(address, offset, settings.presumed_increment, settings.database_timeout, on_retry)
+        for offset, address in enumerate(settings.addresses, start=1)
     ]
 
 

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.databases.mysql_statements import LARGEST_INCREMENT
-from app.databases.url import WANTED, DatabaseURL
-from app.errors import SettingsError
+from app.common.errors import SettingsError
+from app.databases import engines
+from app.databases.mysql.url import DatabaseURL
+from app.databases.protocol import LARGEST_INCREMENT
 
 PREFIX = "TICKETS_"
 OTHERS = frozenset(
@@ -44,7 +45,7 @@ class Settings(BaseSettings):
 
     databases: Annotated[tuple[DatabaseURL, ...], NoDecode] = _field(
         (),
-        f"URLs like {WANTED}, in offset order",
+        f"URLs like {engines.URL_FORM}, in offset order",
         "URLs of the ticket databases in offset order; unset: two embedded ones",
     )
     database_password: SecretStr | None = _field(None, "a password", "for URLs that name a user without a password")
@@ -88,7 +89,7 @@ class Settings(BaseSettings):
     def _read_urls(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        return tuple(DatabaseURL.parse(text) for text in _words(value.replace(",", " ")))
+        return tuple(engines.read_url(text) for text in _words(value.replace(",", " ")))
 
     @field_validator("tokens", "admin_tokens", mode="before")
     @classmethod
@@ -124,6 +125,11 @@ class Settings(BaseSettings):
     def presumed_increment(self) -> int:
         """The increment before the ring record has been read: as set, or the number of databases."""
         return self.increment or len(self.databases) or 2
+
+    @property
+    def addresses(self) -> tuple[engines.Address, ...]:
+        """The ticket databases in offset order: the URLs, or the files of the embedded pair."""
+        return engines.embedded_pair(self.data_dir) if self.embedded else self.urls
 
     @property
     def urls(self) -> tuple[DatabaseURL, ...]:

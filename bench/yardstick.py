@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from app.connections import LimitedProtocol
+from app.http.connections import LimitedProtocol
 
 _BODY = b'{"sequence":"photos","id":7,"id_str":"7"}'
 _HEADERS = [

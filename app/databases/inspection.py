@@ -1,6 +1,6 @@
 """What a check-up finds in a ticket database, whatever its engine: facts, held against nothing yet.
 
-An inspection draws nothing and changes nothing. `app.doctor` makes its findings from it.
+An inspection draws nothing and changes nothing. `app.doctor.report` makes its findings from it.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """What the ticket server asks of a ticket database, whatever its engine.
 
-Two engines stand behind it: `app.databases.mysql` and `app.databases.sqlite`. Every method raises a
-`TicketDatabaseError` and nothing else, and ends within the database's timeout.
+`engines` lists those that stand behind it. Every method raises a `TicketDatabaseError` and nothing else, and ends
+within the database's timeout.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured
-from app.sequences import Width
+from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
+from app.common.sequences import Width
 
+LARGEST_INCREMENT = 65_535
+"""The largest increment of a ring, and of one draw: MySQL clips a larger auto_increment_increment with a warning."""
 ROOM = 3
 """Several tickets are drawn at once where so many times their number are left before the end of the column."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app import metrics
+from app.operations import metrics
 from tests.harness.schema import LEAST_PRIVILEGES
 
 REPOSITORY = Path(__file__).resolve().parents[2]

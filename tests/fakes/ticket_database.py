@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from app.databases.protocol import ROOM, Draw, Drawn, Look, Mark, Position, RingRecord, Table
-from app.errors import (
+from app.common.errors import (
     ColumnExhausted,
     RingChanged,
     SequenceMissing,
@@ -29,7 +28,8 @@ from app.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
-from app.sequences import Width, ceiling_of
+from app.common.sequences import Width, ceiling_of
+from app.databases.protocol import ROOM, Draw, Drawn, Look, Mark, Position, RingRecord, Table
 from tests.fakes.virtual_time import VirtualLoop
 
 T = TypeVar("T")

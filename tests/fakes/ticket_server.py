@@ -5,16 +5,16 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 
-from app.catalog import Catalog
 from app.databases.protocol import RingRecord, TicketDatabase
-from app.health import Health
-from app.issuer import TicketIssuer
-from app.lane import Lane
-from app.ledger import Ledger
-from app.metrics import Metrics
-from app.overseer import Overseer
-from app.ring import Member, Ring
-from app.ring_changes import RingRecords
+from app.operations.admin import Overseer
+from app.operations.metrics import Metrics
+from app.tickets.catalog import Catalog
+from app.tickets.issuer import TicketIssuer
+from app.tickets.lane import Lane
+from app.tickets.ledger import Ledger
+from app.tickets.prober import Health
+from app.tickets.ring import Member, Ring
+from app.tickets.ring_changes import RingRecords
 from tests.fakes.ticket_database import TIMEOUT, FakeServer, FakeTicketDatabase
 
 PROBE_INTERVAL = 1.0

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from app.databases.protocol import Draw
-from app.lane import Lane
-from app.waiters import Tickets, Waiter
+from app.tickets.lane import Lane
+from app.tickets.waiters import Tickets, Waiter
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer
 from tests.model.process import LARGEST_BLOCK, Process, Surroundings

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from app.commands.grow import GrowthRefused, grow
 from app.databases.protocol import TicketDatabase
-from app.grow import GrowthRefused, grow
 from tests.fakes.ticket_database import FakeServer
 from tests.model.process import Process
 from tests.model.world import World

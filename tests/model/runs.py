@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import gcd
 from typing import NamedTuple
 
-from app.waiters import Tickets
+from app.tickets.waiters import Tickets
 
 
 class Run(NamedTuple):

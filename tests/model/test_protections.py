@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app import ring_changes
 from app.databases.protocol import Draw, Mark
-from app.fence import Fence
-from app.lane import Lane
-from app.ledger import Ledger
-from app.ring import Ring
+from app.tickets import ring_changes
+from app.tickets.id_guard import Fence
+from app.tickets.lane import Lane
+from app.tickets.ledger import Ledger
+from app.tickets.ring import Ring
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.model.operator import WATCHED, Operator
 from tests.model.schedule import STEPS, Schedule

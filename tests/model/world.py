@@ -19,12 +19,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from app.common.errors import NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
+from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import RingState
-from app.errors import NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
-from app.health import LISTING_SECONDS
-from app.issuer import FirstTry
-from app.sequences import Width, ceiling_of
-from app.waiters import FutureWaiter, Tickets
+from app.tickets.issuer import FirstTry
+from app.tickets.prober import LISTING_SECONDS
+from app.tickets.waiters import FutureWaiter, Tickets
 from tests.fakes.ticket_database import FakeServer, FakeState, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT
 from tests.fakes.virtual_time import VirtualClock

@@ -12,14 +12,14 @@ from pydantic import SecretStr
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from app.access import Access
-from app.connections import LimitedProtocol
-from app.express import ExpressOrders, ExpressProtocol
-from app.issuer import FirstTry, TicketIssuer
-from app.lane import Lane
-from app.metrics import Metrics
-from app.ticket_endpoint import TicketEndpoint
-from app.waiters import Waiter, let_go
+from app.http.access import Access
+from app.http.connections import LimitedProtocol
+from app.http.express import ExpressOrders, ExpressProtocol
+from app.http.ticket_endpoint import TicketEndpoint
+from app.operations.metrics import Metrics
+from app.tickets.issuer import FirstTry, TicketIssuer
+from app.tickets.lane import Lane
+from app.tickets.waiters import Waiter, let_go
 from tests.fakes.virtual_time import settled
 
 SILENCE = 75

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from types import SimpleNamespace
 
-from app.databases.mysql_connection import MySQLConnection, Rows
-from app.databases.url import DatabaseURL
+from app.databases.mysql.connection import MySQLConnection, Rows
+from app.databases.mysql.url import DatabaseURL
 
 URL = DatabaseURL.parse("mysql://u@127.0.0.1:1/d")
 

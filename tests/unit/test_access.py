@@ -5,7 +5,7 @@ import base64
 import pytest
 from pydantic import SecretStr
 
-from app.access import Access, short_name
+from app.http.access import Access, short_name
 from app.server import warn_if_open_to_all
 from app.settings import load
 

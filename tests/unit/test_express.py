@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app import express
-from app.express import LONGEST_REQUEST
+from app.http import express
+from app.http.express import LONGEST_REQUEST
 from tests.fakes.virtual_time import run, settled, virtual_time
 from tests.unit.http_connection import (
     ALBUMS,

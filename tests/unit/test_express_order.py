@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from app.connections import JoinedWrites, watch
+from app.http.connections import JoinedWrites, watch
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http_connection import (
     ALBUMS,

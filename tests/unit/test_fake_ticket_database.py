@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from app.databases.protocol import Draw, Mark, Position, RingRecord, Table, TicketDatabase
-from app.errors import (
+from app.common.errors import (
     ColumnExhausted,
     SequenceMissing,
     SequenceUnavailable,
@@ -14,7 +13,8 @@ from app.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
-from app.sequences import TICKET_LIMIT, Width
+from app.common.sequences import TICKET_LIMIT, Width
+from app.databases.protocol import Draw, Mark, Position, RingRecord, Table, TicketDatabase
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import virtual_time
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from app.common.errors import ColumnExhausted, SequenceWentBack, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
+from app.common.sequences import TICKET_LIMIT
 from app.databases.protocol import Draw
-from app.errors import ColumnExhausted, SequenceWentBack, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
-from app.fence import Fence, WrongResidue
-from app.sequences import TICKET_LIMIT
+from app.tickets.id_guard import Fence, WrongResidue
 
 
 def fence(offset: int = 1, increment: int = 2, ceiling: int = 1000, *, repeats: bool = False) -> Fence:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from app.databases.protocol import Look, Mark
-from app.ring import Member, Status
+from app.tickets.ring import Member, Status
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from app.errors import InvalidRequest, NoTicketDatabase, OutOfTime, SequenceExhausted, UnknownSequence
-from app.waiters import Tickets
+from app.common.errors import InvalidRequest, NoTicketDatabase, OutOfTime, SequenceExhausted, UnknownSequence
+from app.tickets.waiters import Tickets
 from tests.fakes.ticket_database import TIMEOUT
 from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time

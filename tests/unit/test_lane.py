@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.databases.protocol import Draw, Drawn, Look, Table
-from app.errors import (
+from app.common.errors import (
     ColumnExhausted,
     MarkRefused,
     SequenceMissing,
@@ -18,11 +17,12 @@ from app.errors import (
     TicketDatabaseHung,
     TicketDatabaseUnavailable,
 )
-from app.fence import WrongResidue
-from app.lane import Lane, LaneState
-from app.metrics import Metrics
-from app.ring import Ring, Status
-from app.waiters import FutureWaiter, Tickets
+from app.databases.protocol import Draw, Drawn, Look, Table
+from app.operations.metrics import Metrics
+from app.tickets.id_guard import WrongResidue
+from app.tickets.lane import Lane, LaneState
+from app.tickets.ring import Ring, Status
+from app.tickets.waiters import FutureWaiter, Tickets
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import settled, virtual_time
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.errors import MarkRefused, NoTicketDatabase
-from app.lane import Lane, LaneState
-from app.ledger import LARGEST_STEP, SMALLEST_STEP, life_of
+from app.common.errors import MarkRefused, NoTicketDatabase
+from app.tickets.lane import Lane, LaneState
+from app.tickets.ledger import LARGEST_STEP, SMALLEST_STEP, life_of
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.ledgers import mark_about, of, probed, take

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from app.errors import NoTicketDatabase, SequenceExhausted
-from app.lane import LaneState
-from app.sequences import Width
+from app.common.errors import NoTicketDatabase, SequenceExhausted
+from app.common.sequences import Width
+from app.tickets.lane import LaneState
 from tests.fakes.ticket_database import FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from app.common.errors import TicketDatabaseBusy
 from app.databases.protocol import Mark
-from app.errors import TicketDatabaseBusy
-from app.ledger import life_of
+from app.tickets.ledger import life_of
 from tests.fakes.ticket_database import FakeServer, FakeState
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from app.common.errors import TicketDatabaseBusy
 from app.databases.protocol import Mark
-from app.errors import TicketDatabaseBusy
-from app.lane import Lane
+from app.tickets.lane import Lane
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.ledgers import take

@@ -3,7 +3,7 @@
 import asyncio
 
 from app.databases.protocol import Mark
-from app.ring import Status
+from app.tickets.ring import Status
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.ledgers import mark_about

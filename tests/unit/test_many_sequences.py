@@ -11,15 +11,15 @@ from functools import partial
 
 import pytest
 
-from app.access import Access
-from app.amiss import LISTED
-from app.http_api import make_api
-from app.lane import LaneState
-from app.overseer import LOOK_OVER_SECONDS
-from app.rates import Rates
-from app.sequence_list import LARGEST_PAGE
-from app.series import OTHER, PLACES
-from app.status_page import SHOWN, StatusPage
+from app.http.access import Access
+from app.http.routes import make_api
+from app.http.sequence_list import LARGEST_PAGE
+from app.http.status_page import SHOWN, StatusPage
+from app.operations.admin import LOOK_OVER_SECONDS
+from app.operations.amiss import LISTED
+from app.operations.rates import Rates
+from app.operations.series import OTHER, PLACES
+from app.tickets.lane import LaneState
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.asgi import Answer, ask

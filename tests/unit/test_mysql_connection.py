@@ -7,18 +7,7 @@ import aiomysql
 import pymysql.err
 import pytest
 
-from app.databases.mysql_connection import (
-    MySQLConnection,
-    ServerFacts,
-    _check_version,
-    _durability,
-    code_of,
-    translate,
-)
-from app.databases.mysql_inspection import _mend_keys
-from app.databases.other_tables import _last_counted
-from app.databases.url import DatabaseURL
-from app.errors import (
+from app.common.errors import (
     ColumnExhausted,
     SequenceMissing,
     SequenceUnavailable,
@@ -26,6 +15,17 @@ from app.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
+from app.databases.mysql.connection import (
+    MySQLConnection,
+    ServerFacts,
+    _check_version,
+    _durability,
+    code_of,
+    translate,
+)
+from app.databases.mysql.inspection import _mend_keys
+from app.databases.mysql.other_tables import _last_counted
+from app.databases.mysql.url import DatabaseURL
 
 
 @pytest.mark.parametrize("version", ["8.0.11", "8.4.3-log", "9.7.4", "9.7.4-2", "10.0.1"])

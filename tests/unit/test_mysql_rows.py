@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from app.databases.mysql import MySQLDatabase
-from app.databases.mysql_connection import MySQLConnection, Rows
-from app.databases.mysql_inspection import MySQLInspector
-from app.databases.mysql_ledger import mark_of
-from app.databases.mysql_tables import position_of, table_of
+from app.common.errors import SequenceMissing, TicketDatabaseUnavailable
+from app.common.sequences import TICKET_LIMIT, Width
+from app.databases.mysql.connection import MySQLConnection, Rows
+from app.databases.mysql.database import MySQLDatabase
+from app.databases.mysql.inspection import MySQLInspector
+from app.databases.mysql.marks import mark_of
+from app.databases.mysql.tables import position_of, table_of
 from app.databases.protocol import Mark, Position, Table
-from app.errors import SequenceMissing, TicketDatabaseUnavailable
-from app.sequences import TICKET_LIMIT, Width
 from tests.unit.mysql_driver import URL, connection_that_answers, facts_that_fit
 
 TOKEN = "0123456789abcdef01234567.1700000000:01ab23cd"

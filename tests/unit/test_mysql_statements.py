@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from app.databases import mysql_statements as sql
+from app.databases.mysql import statements as sql
 
 
 def offset_after(statement: str, drawn: int) -> tuple[int, int]:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.patience import SLICES, STALLS, patience
+from app.common.patience import SLICES, STALLS, patience
 from tests.fakes.virtual_time import BEGINNING, VirtualLoop, virtual_time
 
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from app import errors
-from app.problems import OUTCOME, STATUS, Problem, method_not_allowed, outcome_of, problem_of
+from app.common import errors
+from app.http.problems import OUTCOME, STATUS, Problem, method_not_allowed, outcome_of, problem_of
 
 ALL = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.TicketError)]
 

@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from app.rates import SAMPLES, Rate, Rates
-from app.slices import SLICE
+from app.common.slices import SLICE
+from app.operations.rates import SAMPLES, Rate, Rates
 
 
 class World:

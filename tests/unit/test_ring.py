@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from app.databases.protocol import Look
-from app.ring import Member, Ring, Rotation, Status
+from app.tickets.ring import Member, Ring, Rotation, Status
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import virtual_time
 

@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
+from app.commands.grow import GrowthRefused, grow
+from app.common.errors import TicketError, Unavailable
 from app.databases.protocol import RingRecord, RingState
-from app.errors import TicketError, Unavailable
-from app.grow import GrowthRefused, grow
-from app.ring import Status
+from app.tickets.ring import Status
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer, latency
 from tests.fakes.virtual_time import virtual_time

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from app.common.errors import NoTicketDatabase
 from app.databases.protocol import RingRecord
-from app.errors import NoTicketDatabase
-from app.ring_record import RingContradiction, newest
+from app.tickets.ring_record import RingContradiction, newest
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.ledgers import of, probed, take

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from app.databases.protocol import Mark, RingRecord, RingState
-from app.ring import Status
+from app.tickets.ring import Status
 from tests.fakes.ticket_database import FakeServer
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.databases.protocol import RingRecord, RingState
-from app.ring_record import (
+from app.tickets.ring_record import (
     RingContradiction,
     begun,
     contradiction,

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from app.series import OwnSeries
+from app.operations.series import OwnSeries
 
 
 class Scrapes:

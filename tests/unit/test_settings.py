@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.cli import build_parser
-from app.databases.url import DatabaseURL, SslMode
-from app.errors import SettingsError
+from app.commands.cli import build_parser
+from app.common.errors import SettingsError
+from app.databases.mysql.url import DatabaseURL, SslMode
 from app.settings import Flag, Settings, load, unknown_names
 
 SECRET = "s3cret-never-shown"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from app.common.errors import ColumnExhausted, TicketDatabaseUnavailable
 from app.databases.protocol import RingRecord, RingState
-from app.databases.sqlite import SQLiteDatabase
-from app.errors import ColumnExhausted, TicketDatabaseUnavailable
-from app.ring_changes import change_ring
-from app.ring_record import begun
+from app.databases.sqlite.database import SQLiteDatabase
+from app.tickets.ring_changes import change_ring
+from app.tickets.ring_record import begun
 
 RING = RingRecord(1, 2, 1, (1, 2), own=1)
 GROWN = RingRecord(2, 3, 2, (1, 2), own=1)

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.databases.protocol import Table
-from app.databases.sqlite import SQLiteDatabase
-from app.databases.sqlite_inspection import SQLiteInspector
-from app.errors import TicketDatabaseError, TicketDatabaseMisconfigured
+from app.databases.sqlite.database import SQLiteDatabase
+from app.databases.sqlite.inspection import SQLiteInspector
 
 ENDINGS = ("", "-wal", "-shm", "-life")
 
 _OTHER_PROCESS = """
 import asyncio, sys
 from pathlib import Path
-from app.databases.sqlite import SQLiteDatabase
+from app.databases.sqlite.database import SQLiteDatabase
 async def main():
     database = SQLiteDatabase(Path(sys.argv[1]), 1, 2, 5.0)
     print((await database.look()).incarnation, flush=True)

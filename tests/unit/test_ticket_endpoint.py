@@ -7,8 +7,7 @@ import pytest
 from pydantic import SecretStr
 from starlette.types import Receive, Scope, Send
 
-from app.access import Access
-from app.errors import (
+from app.common.errors import (
     InvalidRequest,
     NoTicketDatabase,
     OutOfTime,
@@ -16,9 +15,10 @@ from app.errors import (
     TicketError,
     UnknownSequence,
 )
-from app.issuer import TicketIssuer
-from app.metrics import Metrics
-from app.ticket_endpoint import TicketEndpoint, number_in, prefers_text
+from app.http.access import Access
+from app.http.ticket_endpoint import TicketEndpoint, number_in, prefers_text
+from app.operations.metrics import Metrics
+from app.tickets.issuer import TicketIssuer
 from tests.unit.asgi import Answer, ask
 
 BIG = 2**63 - 1

@@ -4,9 +4,9 @@ import ssl
 
 import pytest
 
-from app.databases.other_tables import Column
-from app.databases.url import DatabaseURL, SslMode
-from app.errors import SettingsError
+from app.common.errors import SettingsError
+from app.databases.mysql.other_tables import Column
+from app.databases.mysql.url import DatabaseURL, SslMode
 
 SECRET = "s3cret-never-shown"
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from app.common.errors import MarkRefused, RingChanged
 from app.databases.protocol import Mark
-from app.errors import MarkRefused, RingChanged
-from app.health import COUNTERS_AT_ONCE
+from app.tickets.prober import COUNTERS_AT_ONCE
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.ledgers import mark_about, probed, take

@@ -1,0 +1,112 @@
+"""A client of a ticket server, for the commands: the standard library, one request at a time."""
+
+import http.client
+import ipaddress
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from app.common.errors import SettingsError, TicketError
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+LARGEST_COUNT = 1_000
+TIMEOUT_SECONDS = 30.0
+
+
+class RequestFailed(TicketError):
+    """The ticket server did not do what was asked."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect would take the token to somebody else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class TicketClient:
+    """Asks the server at `url`. Every method raises RequestFailed, whose message is one line for people."""
+
+    def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname, parts.port
+        except ValueError:
+            host = parts = None
+        if parts is None or not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+            raise SettingsError(f"--url: {url!r} cannot be used; wanted a URL like {DEFAULT_URL}")
+        if parts.username is not None:
+            raise SettingsError("--url: a user or password cannot be used; wanted --token-file FILE")
+        self._url = url.rstrip("/")
+        self._token = token
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        if _is_loopback(host):
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def take(self, sequence: str, count: int) -> Iterator[list[int]]:
+        """`count` tickets, in lists of up to 1,000, each asked for when the one before it has been used."""
+        while count > 0:
+            size = min(count, LARGEST_COUNT)
+            found = self._request(f"/ticket/{quote(sequence, safe='')}?count={size}")
+            ids = found.get("ids")
+            if not isinstance(ids, list) or len(ids) != size or not all(isinstance(each, int) for each in ids):
+                raise RequestFailed(f"{self._url} did not answer with {size} tickets: is it a ticket server?")
+            yield ids
+            count -= size
+
+    def bump(self, sequence: str, above: int, *, force: bool = False) -> dict[str, Any]:
+        """Move the sequence above a number; the server's answer."""
+        return self._request(f"/sequence/{quote(sequence, safe='')}/bump", {"above": above, "force": force})
+
+    def _request(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if self._token:
+            # as bytes the token is what the server compares, whatever letters it holds
+            headers["Authorization"] = f"Bearer {self._token}".encode().decode("latin-1")
+        content = b"" if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, content, headers, method="POST")
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
+                found = json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                raise RequestFailed(_problem(error)) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise RequestFailed(
+                f"no answer from {self._url} ({_reason(error)}): is the server running there?"
+            ) from error
+        except ValueError as error:
+            raise RequestFailed(f"{self._url} did not answer with JSON: is it a ticket server?") from error
+        if not isinstance(found, dict):
+            raise RequestFailed(f"{self._url} did not answer as a ticket server does")
+        return found
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _problem(error: urllib.error.HTTPError) -> str:
+    """The server's own words, on one line."""
+    try:
+        found = json.loads(error.read())
+        detail = " ".join(str(found["detail"]).split())
+    except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
+        detail = str(error.reason)
+    hint = "; --token-file FILE names a file with one" if error.code == 401 else ""
+    return f"{error.code}: {detail}{hint}"
+
+
+def _reason(error: Exception) -> str:
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(cause, TimeoutError):
+        return "timed out"
+    text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return " ".join(text.split()) or type(cause).__name__

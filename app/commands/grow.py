@@ -1,0 +1,104 @@
+"""`ticketd grow`: changes the increment of the ring while no ticket server runs.
+
+It connects to every database of the new ring, refuses while it sees a ticket server alive on any of them, and carries
+out the change as `ring_changes` describes it. Whatever stops it half-way leaves a ring that nobody draws in until it
+has been run again to its end.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketError
+from app.databases.protocol import Look, RingRecord, RingState, TicketDatabase, check_settings
+from app.tickets.ring_changes import DatabaseFailed, change_ring, holds_anything
+from app.tickets.ring_record import begun
+
+
+class GrowthRefused(TicketError):
+    """The ring was not changed. `left`: what is left to do first, a line each."""
+
+    def __init__(self, left: list[str]) -> None:
+        super().__init__("; ".join(left))
+        self.left = left
+
+
+async def grow(
+    databases: list[TicketDatabase], increment: int, say: Callable[[str], None], watched: float
+) -> RingRecord:
+    """Change the ring to these databases and this increment. Returns the new ring's record.
+
+    `say` is told of the progress, in lines. `watched`: seconds for which each database is watched for ticket servers
+    that are alive. Raises GrowthRefused; it may then be run again.
+    """
+    looks = await _look_at_all(databases)
+    try:
+        _refuse(await _contradictions(looks, increment))
+    except DatabaseFailed as failed:
+        raise GrowthRefused([f"{failed}: every database of the new ring has to be up"]) from failed
+    say(f"all {len(databases)} databases answer with auto_increment_increment={increment} and their offsets")
+    say(f"watching them for {watched:g} s for ticket servers that are alive")
+    _refuse(await _alive(databases, watched))
+    change = _change_to(looks, increment)
+    try:
+        return await change_ring({database: look.record for database, look in looks.items()}, change, say)
+    except DatabaseFailed as failed:
+        raise GrowthRefused([f"{failed}; run this again when it is well: no server draws until then"]) from failed
+
+
+def _refuse(left: list[str]) -> None:
+    if left:
+        raise GrowthRefused(left)
+
+
+async def _look_at_all(databases: list[TicketDatabase]) -> dict[TicketDatabase, Look]:
+    answers = await asyncio.gather(*(database.look() for database in databases), return_exceptions=True)
+    looks: dict[TicketDatabase, Look] = {}
+    left = []
+    for database, answer in zip(databases, answers, strict=True):
+        if isinstance(answer, TicketDatabaseError):
+            left.append(f"{database.name} {answer}: every database of the new ring has to be up")
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            looks[database] = answer
+    identities = [look.identity for look in looks.values()]
+    if len(set(identities)) < len(identities):
+        left.append("two of the URLs lead to one server: name another server in TICKETS_DATABASES")
+    _refuse(left)
+    return looks
+
+
+async def _contradictions(looks: Mapping[TicketDatabase, Look], increment: int) -> list[str]:
+    """What stands in the way of this ring on these databases, whatever is done to their positions."""
+    left = []
+    for database, look in looks.items():
+        try:
+            check_settings(look, increment, database.offset)
+        except TicketDatabaseMisconfigured as error:
+            left.append(f"{database.name} {error}: set it in its configuration and restart it")
+        record = look.record
+        if record is not None and record.own != database.offset and await holds_anything(database):
+            left.append(
+                f"{database.name} was drawn at offset {record.own}, and TICKETS_DATABASES lists it at "
+                f"{database.offset}: databases keep their order, new ones come after them, and only the last can leave"
+            )
+    return left
+
+
+async def _alive(databases: list[TicketDatabase], watched: float) -> list[str]:
+    try:
+        found = await asyncio.gather(*(database.in_use(watched) for database in databases))
+    except TicketDatabaseError as error:
+        raise GrowthRefused([f"a database {error} while it was watched: run this again"]) from error
+    return [
+        f"{database.name} is in use by {user}: stop every ticket server first, and end those that are frozen"
+        for database, users in zip(databases, found, strict=True)
+        for user in users
+    ]
+
+
+def _change_to(looks: Mapping[TicketDatabase, Look], increment: int) -> RingRecord:
+    """The record that begins the change, under a number above every recorded one."""
+    records = [look.record for look in looks.values() if look.record is not None]
+    number = max((record.number for record in records), default=0)
+    return begun(number, increment, [database.offset for database in looks], RingState.GROWING)

@@ -1,0 +1,110 @@
+"""Every exception of the ticket server, in one tree.
+
+A docstring's first line is the default message. Driver errors never travel: they are translated in `app.databases` and
+stay reachable at `__cause__`. What reaches a client is chosen in `app.http.problems`.
+"""
+
+
+class TicketError(Exception):
+    """The ticket server could not do what was asked."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").splitlines()[0])
+
+
+class SettingsError(TicketError):
+    """A setting cannot be used."""
+
+
+# --- what a client may be told -------------------------------------------------------------------------------------
+
+
+class InvalidRequest(TicketError):
+    """The request is malformed."""
+
+
+class UnknownSequence(TicketError):
+    """There is no such sequence."""
+
+
+class SequenceConflict(TicketError):
+    """The sequence exists and differs from what was asked for."""
+
+
+class AboveCeiling(TicketError):
+    """The number is at or above the end of the sequence."""
+
+
+class ForceWanted(TicketError):
+    """The bump would use up more than 90 % of the sequence and was not forced."""
+
+
+class SequenceExhausted(TicketError):
+    """The sequence is exhausted on every ticket database."""
+
+
+class Unavailable(TicketError):
+    """The request cannot be served now; the same request may succeed later."""
+
+
+class NoTicketDatabase(Unavailable):
+    """No ticket database can draw for this sequence now."""
+
+
+class OutOfTime(Unavailable):
+    """The request ran out of time."""
+
+
+class Draining(Unavailable):
+    """This server is shutting down."""
+
+
+# --- what a ticket database says -----------------------------------------------------------------------------------
+
+
+class TicketDatabaseError(TicketError):
+    """A ticket database could not do what was asked."""
+
+
+class TicketDatabaseUnavailable(TicketDatabaseError):
+    """The ticket database does not work; it is down until a probe succeeds."""
+
+
+class TicketDatabaseHung(TicketDatabaseUnavailable):
+    """The ticket database did not answer a statement in time, nor any other since it was sent."""
+
+
+class TicketDatabaseMisconfigured(TicketDatabaseError):
+    """The ticket database is not what it should be; it is quarantined until that is put right."""
+
+
+class TicketDatabaseBusy(TicketDatabaseError):
+    """The ticket database is well but did not serve this attempt (deadlocks, a lost place in the queue)."""
+
+
+class NoFurtherConnection(TicketDatabaseBusy):
+    """The ticket database accepts no further connection for now; those that are open go on working."""
+
+
+class SequenceUnavailable(TicketDatabaseError):
+    """One sequence cannot be drawn on one ticket database; the database itself is well."""
+
+
+class SequenceMissing(SequenceUnavailable):
+    """The ticket database has no table for the sequence."""
+
+
+class ColumnExhausted(TicketDatabaseError):
+    """The id column cannot hold as many further ids as were asked for."""
+
+
+class SequenceWentBack(SequenceUnavailable):
+    """The ticket database gave an id at or below one it has given before."""
+
+
+class MarkRefused(TicketDatabaseError):
+    """The ledger holds another incarnation of the sequence; what was drawn under the old one is dropped."""
+
+
+class RingChanged(TicketDatabaseError):
+    """The ticket database records another ring than the one that this was drawn in; what was drawn is dropped."""

@@ -1,0 +1,192 @@
+"""A ticket database on MySQL or MariaDB: its probe here, its draws, tables and ledger in the modules beside it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from app.common.errors import NoFurtherConnection, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
+from app.common.patience import patience
+from app.databases.mysql import statements as sql
+from app.databases.mysql.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.draws import DrawQueue
+from app.databases.mysql.marks import MySQLLedger
+from app.databases.mysql.pool import REFUSED_SECONDS, MySQLPool
+from app.databases.mysql.ring_record import MySQLRing, record_of
+from app.databases.mysql.rows import layout_of
+from app.databases.mysql.tables import MySQLTables
+from app.databases.mysql.url import DatabaseURL
+from app.databases.protocol import LARGEST_INCREMENT, Draw, Drawn, Look, Table
+
+PROBE_CONNECTION_SECONDS = 10.0
+"""A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
+
+The new one is opened beside it, and what keeps that from being had decides. A server that answers that it has no
+further connection to give is there, and well: the old one goes on being used, with a warning, and the next is tried
+after `REFUSED_SECONDS`. A name service that is away never gets so far (see `MySQLPool`). All else is down: refused,
+hung up on, or not answered in time is what it looks like when the server is closing, or when the name or a proxy leads
+elsewhere by now; with a password that is refused, or settings that do not fit, nobody who starts now can draw.
+"""
+
+
+class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
+    """One MySQL or MariaDB server as a ticket database; owns all its connections."""
+
+    def __init__(
+        self,
+        url: DatabaseURL,
+        offset: int,
+        increment: int,
+        timeout: float,
+        on_retry: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.name = url.name
+        self.offset = offset
+        self.increment = increment
+        self._url = url
+        self._timeout = timeout
+        self._on_retry = on_retry
+        self._pool = MySQLPool(url, offset, increment, timeout)
+        self._draws = DrawQueue(self._pool, offset, increment, on_retry)
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._probe: MySQLConnection | None = None
+        self._renew_at = 0.0
+        self._forget = False
+        self._looking = asyncio.Lock()
+        self._layout_warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<MySQLDatabase {self.name} offset {self.offset}, {self.connections} connections>"
+
+    @property
+    def largest_block(self) -> int:
+        """See TicketDatabase.largest_block."""
+        return LARGEST_INCREMENT // self.increment
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return self._pool.open
+
+    async def draw(self, table: Table, count: int, after: int) -> Draw:
+        """See TicketDatabase.draw."""
+        return await self._draws.draw(table, count, after)
+
+    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
+        """See TicketDatabase.draw_at_once."""
+        return self._draws.draw_at_once(table, count, after, done)
+
+    async def look(self) -> Look:
+        """See TicketDatabase.look."""
+        try:
+            # one at a time: the probe loop of another database may look at this one too, on the same connection
+            async with patience(self._timeout), self._looking:
+                return await self._look()
+        except TimeoutError as error:
+            self._drop_probe()
+            raise TicketDatabaseUnavailable("did not answer in time") from error
+        except TicketDatabaseError:
+            # a fresh connection next time: what is wrong may have been put right for new ones only
+            self._drop_probe()
+            raise
+
+    def use_increment(self, increment: int) -> None:
+        """See TicketDatabase.use_increment. A connection keeps the increment that it was prepared with."""
+        if increment == self.increment:
+            return
+        self._drop_probe()
+        left = asyncio.get_running_loop().create_task(_leave(self._draws, self._pool))
+        self._leaving.add(left)
+        left.add_done_callback(self._leaving.discard)
+        self.increment = increment
+        incarnation = self._pool.incarnation
+        self._pool = MySQLPool(self._url, self.offset, increment, self._timeout)
+        self._pool.incarnation = incarnation
+        self._draws = DrawQueue(self._pool, self.offset, increment, self._on_retry)
+
+    async def _probe_connection(self) -> tuple[MySQLConnection, ServerFacts]:
+        """A connection to look at the database on, a new one if that is due and can be had, and what it says."""
+        if self._probe is not None and not self._probe.usable:
+            self._drop_probe()
+        if self._probe is None or time.monotonic() >= self._renew_at:
+            try:
+                fresh = await self._pool.connect(anybody=True)
+            except NoFurtherConnection as error:
+                self._renew_at = time.monotonic() + REFUSED_SECONDS
+                if self._probe is None:
+                    self._probe = await self._pool.given_back(error)
+            else:
+                self._renew_at = time.monotonic() + PROBE_CONNECTION_SECONDS
+                self._drop_probe()
+                self._probe = fresh
+                if self._forget:
+                    self._forget = False
+                    self._pool.drop_idle()
+                assert fresh.facts is not None
+                await self._prepare_own_tables(fresh)
+                return fresh, fresh.facts
+        return self._probe, await self._probe.check()
+
+    async def _look(self) -> Look:
+        probe, facts = await self._probe_connection()
+        began = time.monotonic()
+        await probe.execute(sql.PROBE)
+        self._pool.last_answer = time.monotonic()
+        record = await probe.ask(sql.RING, record_of)
+        self._draws.ends_only = facts.autoinc_lock_mode == 0
+        await self._pool.close_unused()
+        if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
+            self._pool.incarnation = facts.incarnation
+            self._pool.drop_idle()
+        if self._pool.last_of_all:  # then draws have it too, and the next look takes its turn
+            self._probe = None
+            self._pool.give_back(probe)
+        return Look(
+            incarnation=facts.incarnation,
+            identity=facts.identity,
+            version=facts.version,
+            now=facts.now,
+            latency=self._pool.last_answer - began,
+            increment=facts.increment,
+            offset=facts.offset,
+            record=record,
+            warnings=facts.durability + self._layout_warnings + self._pool.warnings,
+        )
+
+    async def _prepare_own_tables(self, probe: MySQLConnection) -> None:
+        """Make the server's own tables where they are missing; needs no privilege where they are there."""
+        try:
+            version = await probe.ask(sql.LAYOUT, layout_of)
+            await probe.execute(sql.OWN_TABLES_ARE_THERE)
+        except SequenceMissing:
+            version = 0
+        if not version:
+            for statement in sql.OWN_TABLES:
+                await probe.execute(statement)
+            version = sql.LAYOUT_VERSION
+        self._layout_warnings = ()
+        if version > sql.LAYOUT_VERSION:
+            known = sql.LAYOUT_VERSION
+            self._layout_warnings = (f"its own tables have version {version}, newer than this server's {known}",)
+
+    def _drop_probe(self) -> None:
+        if self._probe is not None:
+            self._pool.discard(self._probe)
+            self._probe = None
+
+    def forget_connections(self) -> None:
+        """See TicketDatabase.forget_connections: the old ones are dropped when the next look has a new one."""
+        self._renew_at = 0.0
+        self._forget = True
+
+    async def close(self) -> None:
+        """See TicketDatabase.close."""
+        if self._probe is not None:
+            probe, self._probe = self._probe, None
+            self._pool.give_back(probe)
+        await asyncio.gather(_leave(self._draws, self._pool), *self._leaving)
+
+
+async def _leave(draws: DrawQueue, pool: MySQLPool) -> None:
+    """End what is under way and say good-bye on every connection."""
+    await draws.close()
+    await pool.close()

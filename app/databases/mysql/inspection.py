@@ -1,0 +1,245 @@
+"""A check-up of a MySQL or MariaDB ticket database: every fact that `app.doctor.report` wants, and not one change."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from app.common.errors import (
+    SequenceMissing,
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
+from app.databases.inspection import InspectedTable, Inspection
+from app.databases.mysql import statements as sql
+from app.databases.mysql.connection import MySQLConnection, NoTLS, Rows, ServerFacts, code_of
+from app.databases.mysql.marks import marks_of
+from app.databases.mysql.ring_record import record_of
+from app.databases.mysql.rows import layout_of
+from app.databases.mysql.tables import CRASH_SAFE_ENGINES, names_of, position_of, table_of
+from app.databases.mysql.url import DatabaseURL
+from app.databases.protocol import Position
+
+LOOK_SECONDS = 30.0
+"""How long a look at one database may take. A doctor has more patience than a request."""
+CONNECT_SECONDS = 5.0
+"""How long connecting may take, at least."""
+
+DENIED = frozenset({1044, 1142, 1143})
+READ_ONLY = {
+    1290: "it runs with read_only or super_read_only",
+    1792: "its transactions are read-only (transaction_read_only)",
+    1836: "it runs in read-only mode (innodb_read_only)",
+    3989: "its schema is read-only",
+}
+
+_LOG_IN = "put the right user and password into its URL (or TICKETS_DATABASE_LOG_IN), or ALTER USER … IDENTIFIED BY"
+_ADVICE = {
+    1040: "raise its max_connections, or close what else is connected",
+    1044: "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE on that database to its user",
+    1045: _LOG_IN,
+    1049: "CREATE DATABASE it and run mysql_init/*.sql there, or put the right one into its URL",
+    1129: "FLUSH HOSTS (TRUNCATE performance_schema.host_cache) there",
+    1130: "create the user for the host that this machine connects from",
+    1203: "raise max_user_connections",
+    1226: "raise the user's limits",
+    1698: _LOG_IN,
+    1862: "set the user a new password",
+    2061: _LOG_IN,
+    3118: "ALTER USER … ACCOUNT UNLOCK",
+    3159: "use ssl-mode=REQUIRED in its URL",
+}
+_UNREACHABLE = "start it, or see to host, port and firewall"
+
+
+Key = tuple[str, bool, list[str]]
+"""A key of a table: its name, whether it is unique, its columns in order."""
+
+
+class MySQLInspector:
+    """Looks at one MySQL or MariaDB server on one connection."""
+
+    def __init__(
+        self, url: DatabaseURL, offset: int, increment: int, timeout: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.inspection = Inspection(url.name, offset, increment, known_layout=sql.LAYOUT_VERSION)
+        self._url = url
+        self._clock = clock
+        self._connect_seconds = max(timeout, CONNECT_SECONDS)
+        self._connection = MySQLConnection(url, increment, offset, url.ssl_context())
+
+    async def look(self) -> None:
+        """See Inspector.look."""
+        found = self.inspection
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                facts = await self._connect()
+                self._take(facts)
+                await self._look_at_privileges()
+                await self._look_at_own_tables()
+                await self._look_at_tables()
+        except TimeoutError:
+            self._connection.drop()
+            found.trouble, found.advice = "did not answer in time", _UNREACHABLE
+        except NoTLS as error:
+            found.trouble, found.advice = (
+                str(error),
+                "give it a certificate (ssl_cert, ssl_key), or ask for less in its URL",
+            )
+        except TicketDatabaseMisconfigured as error:
+            found.trouble, found.advice = str(error), "upgrade it"
+        except TicketDatabaseError as error:
+            found.trouble, found.advice = str(error), _ADVICE.get(code_of(error) or 0, _UNREACHABLE)
+
+    async def _connect(self) -> ServerFacts:
+        began = time.monotonic()
+        before = self._clock()
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                facts = await self._connection.open_unchecked()
+        except TimeoutError as error:
+            self._connection.drop()
+            raise TicketDatabaseUnavailable("did not answer a new connection in time") from error
+        self.inspection.connect_seconds = time.monotonic() - began
+        # it read its clock somewhere between these two
+        self.inspection.clock_off = max(0.0, before - facts.now, facts.now - self._clock())
+        return facts
+
+    def _take(self, facts: ServerFacts) -> None:
+        found = self.inspection
+        found.product = f"{'MariaDB' if facts.mariadb else 'MySQL'} {facts.version.split('-')[0]}"
+        found.identity = facts.identity
+        found.set_increment, found.set_offset = facts.increment, facts.offset
+        found.durability = facts.durability
+        found.tls = facts.tls
+
+    # --- what the user may -----------------------------------------------------------------------------------------
+
+    async def _look_at_privileges(self) -> None:
+        code = await self._connection.attempt(sql.MAY_CREATE)
+        if code in READ_ONLY:
+            self.inspection.read_only = READ_ONLY[code]
+        elif code in DENIED:
+            self._deny("CREATE", "")
+        for privilege, statement in sql.MAY_KEEP_OWN_TABLES.items():
+            await self._try(privilege, statement, "its own tables")
+
+    async def _try(self, privilege: str, statement: str, table: str) -> None:
+        if await self._connection.attempt(statement) in DENIED:
+            self._deny(privilege, table)
+
+    def _deny(self, privilege: str, table: str) -> None:
+        self.inspection.denied.setdefault(privilege, []).append(table)
+
+    def _may_read(self, table: str) -> bool:
+        return table not in self.inspection.denied.get("SELECT", ())
+
+    # --- tables ----------------------------------------------------------------------------------------------------
+
+    async def _look_at_own_tables(self) -> None:
+        if not self._may_read("its own tables"):
+            return
+        try:
+            self.inspection.layout = await self._connection.ask(sql.LAYOUT, layout_of)
+            if self.inspection.layout >= sql.RING_LAYOUT:
+                self.inspection.record = await self._connection.ask(sql.RING, record_of)
+            self.inspection.marks = tuple(await self._connection.ask(sql.MARKS, marks_of))
+        except SequenceMissing:
+            return  # they are made by the first server that comes
+
+    async def _look_at_tables(self) -> None:
+        connection = self._connection
+        names = sorted(await connection.ask(sql.NAMES, names_of))
+        for start in range(0, len(names), 50):
+            part = names[start : start + 50]
+            keys = await connection.ask(sql.keys(part), _keys_of)
+            found = await connection.ask(sql.tables(part), lambda rows, keys=keys: _all_inspected(rows, keys))  # type: ignore[misc]
+            self.inspection.tables.update(found)
+        for name in self.inspection.tables:
+            for privilege, statement in sql.may(name).items():
+                await self._try(privilege, statement, name)
+
+    async def read_positions(self) -> None:
+        """See Inspector.read_positions."""
+        found = self.inspection
+        for name in found.tables if found.seen else ():
+            if not self._may_read(name):
+                continue
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    found.positions[name] = await self._position(name)
+            except TimeoutError:
+                self._connection.drop()
+                found.unread[name] = "did not answer in time"
+            except TicketDatabaseError as error:
+                found.unread[name] = str(error)
+            if not self._connection.usable:
+                self._connection = MySQLConnection(self._url, found.increment, found.offset, self._url.ssl_context())
+                try:
+                    await self._connect()
+                except TicketDatabaseError as error:
+                    found.trouble, found.advice = str(error), _UNREACHABLE
+                    return
+
+    async def _position(self, name: str) -> Position:
+        largest_first, counter_then = sql.position(name)
+        largest = await self._connection.execute(largest_first)
+        return await self._connection.ask(counter_then, lambda counter: position_of(largest, counter))
+
+    async def close(self) -> None:
+        """See Inspector.close."""
+        if self._connection.usable:
+            try:
+                async with asyncio.timeout(1):
+                    await self._connection.say_goodbye()
+            except TimeoutError:
+                self._connection.drop()
+
+
+def _keys_of(rows: Rows) -> dict[str, list[Key]]:
+    """The keys of each table, from the rows of `mysql_statements.keys`."""
+    keys: dict[str, list[Key]] = {}
+    for table, index, not_unique, columns in rows:
+        keys.setdefault(str(table), []).append((str(index), not int(not_unique), str(columns).split(",")))
+    return keys
+
+
+def _all_inspected(rows: Rows, keys: dict[str, list[Key]]) -> dict[str, InspectedTable]:
+    found = (_inspected(row, keys.get(str(row[0]), [])) for row in rows)
+    return {each.table.sequence: each for each in found if each is not None}
+
+
+def _inspected(row: tuple[Any, ...], keys: list[Key]) -> InspectedTable | None:
+    """An `InspectedTable` from a row of `mysql_statements.tables` and the table's keys."""
+    table = table_of(row)
+    if table is None:
+        return None
+    engine, name = str(row[1]), sql.quoted(table.sequence)
+    return InspectedTable(
+        table=table,
+        column=str(row[4]),
+        engine=engine,
+        mend_engine=None if engine in CRASH_SAFE_ENGINES else f"ALTER TABLE {name} ENGINE=InnoDB",
+        mend_keys=_mend_keys(name, keys),
+        widen=f"ALTER TABLE {name} MODIFY id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT",
+    )
+
+
+def _mend_keys(name: str, keys: Iterable[Key]) -> str | None:
+    """The statement that makes `stub` the primary key; None where it is."""
+    changes = []
+    id_has_key = False
+    for index, unique, columns in keys:
+        if index == "PRIMARY":
+            if columns == ["stub"]:
+                return None
+            changes.append("DROP PRIMARY KEY")
+        elif unique and columns == ["stub"]:
+            changes.append(f"DROP KEY {sql.quoted(index)}")
+        elif columns[0] == "id":
+            id_has_key = True
+    changes.append("ADD PRIMARY KEY (stub)")
+    if not id_has_key:
+        changes.append("ADD KEY id (id)")
+    return f"ALTER TABLE {name} {', '.join(changes)}"

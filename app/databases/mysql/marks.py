@@ -1,0 +1,146 @@
+"""The high-water marks that a MySQL or MariaDB ticket database keeps for the others."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from app.common.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseUnavailable
+from app.databases.mysql import statements as sql
+from app.databases.mysql.connection import Rows
+from app.databases.mysql.pool import MySQLPool
+from app.databases.mysql.rows import sequence_name, token, whole
+from app.databases.protocol import LARGEST_INCREMENT, Mark
+
+RETRIES = 5
+"""How often a write is tried again after a deadlock."""
+MARKS_PER_WRITE = 200
+ALL_MARKS = 20.0
+"""All marks of all rings are read in one go, and rarely: how many times longer than anything else that may take."""
+
+
+class MySQLLedger:
+    """The third of a MySQL ticket database that knows marks."""
+
+    increment: int
+    _pool: MySQLPool
+    _on_retry: Callable[[str], None]
+
+    async def marks(self, changed_within: float | None = None) -> list[Mark]:
+        """See TicketDatabase.marks."""
+        if changed_within is not None:
+            async with self._pool.question(about_marks=True, anybody=True) as connection:
+                return await connection.ask(sql.marks_changed(self.increment, changed_within), marks_of)
+        found: list[Mark] = []
+        while True:
+            after = (found[-1].sequence, found[-1].offset) if found else ("", 0)
+            async with self._pool.question(about_marks=True, anybody=True) as connection:
+                page = await connection.ask(sql.marks_page(self.increment, after), marks_of)
+            found += page
+            if len(page) < sql.MARKS_PER_PAGE:
+                return found
+
+    async def marks_of_all_rings(self) -> list[Mark]:
+        """See TicketDatabase.marks_of_all_rings."""
+        async with self._pool.question(about_marks=True, anybody=True, times=ALL_MARKS) as connection:
+            return await connection.ask(sql.MARKS, marks_of)
+
+    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
+        """See TicketDatabase.reserve."""
+        # in one order whoever writes: two writes that lock rows in different orders deadlock
+        wanted = sorted(marks, key=lambda mark: (mark.sequence, mark.offset))
+        found: dict[tuple[str, int], Mark] = {}
+        for start in range(0, len(wanted), MARKS_PER_WRITE):
+            part = wanted[start : start + MARKS_PER_WRITE]
+            rows = [(m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in part]
+            keys = [(m.sequence, m.offset, m.increment) for m in part]
+            for row in await self._write(sql.reserve(rows, ring), keys, ring):
+                found[row.sequence, row.offset] = row
+        return found
+
+    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
+        """See TicketDatabase.renew."""
+        key = (old.sequence, old.offset, old.increment)
+        renew = sql.renew(key, (old.token, old.mark), (new.token, new.mark), new.issued, ring)
+        return (await self._write(renew, [key], ring))[0]
+
+    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+        """See TicketDatabase.renew_all."""
+        wanted = sorted(renewals, key=lambda each: (each[0].sequence, each[0].offset))
+        for start in range(0, len(wanted), MARKS_PER_WRITE):
+            await self._renew_together(wanted[start : start + MARKS_PER_WRITE], ring)
+
+    async def _renew_together(self, renewals: list[tuple[Mark, Mark]], ring: int) -> None:
+        """In one transaction, which keeps the row of the ring record locked from the first renewal on."""
+        statements = [
+            sql.renew(
+                (old.sequence, old.offset, old.increment),
+                (old.token, old.mark),
+                (new.token, new.mark),
+                new.issued,
+                ring,
+            )
+            for old, new in renewals
+        ]
+        for _ in range(RETRIES):
+            try:
+                async with self._pool.question(about_marks=True) as connection:
+                    try:
+                        await connection.start("; ".join(["BEGIN", *statements, "COMMIT", sql.RING_NUMBER]))
+                        for _ in range(len(statements) + 2):
+                            await connection.next()
+                        number = connection.understand(number_of)
+                    except TicketDatabaseError:
+                        connection.drop()  # a transaction is open
+                        raise
+            except TicketDatabaseBusy as error:
+                self._on_retry(str(error))
+            else:
+                if number != ring:
+                    raise RingChanged
+                return
+        raise TicketDatabaseBusy
+
+    async def _write(self, write: str, keys: list[tuple[str, int, int]], ring: int) -> list[Mark]:
+        """Run a write and read the rows of these keys; a deadlock is tried again. Raises RingChanged, see `reserve`.
+
+        The number is read after the write: where it is still `ring` then, it was `ring` when the write was committed.
+        """
+        for _ in range(RETRIES):
+            try:
+                async with self._pool.question(about_marks=True) as connection:
+                    await connection.start(f"{write}; {sql.RING_NUMBER}; {sql.read_back(keys)}")
+                    await connection.next()
+                    number = connection.understand(number_of)
+                    await connection.next()
+                    marks = connection.understand(marks_of)
+            except TicketDatabaseBusy as error:
+                self._on_retry(str(error))
+            else:
+                if number != ring:
+                    raise RingChanged
+                if {(mark.sequence, mark.offset, mark.increment) for mark in marks} != set(keys):
+                    raise TicketDatabaseUnavailable("lost a row of its ledger")
+                return marks
+        raise TicketDatabaseBusy
+
+
+def number_of(rows: Rows) -> int:
+    """The number of the ring record; 0 where there is none."""
+    return whole(rows[0][0], 1) if rows else 0
+
+
+def marks_of(rows: Rows) -> list[Mark]:
+    """The marks in these rows of the ledger; see `mysql_rows` for what is raised where one is none."""
+    return [mark_of(row) for row in rows]
+
+
+def mark_of(row: tuple[Any, ...]) -> Mark:
+    """A `Mark` from a row of the ledger; see `mysql_rows` for what is raised where it is none."""
+    sequence, offset, increment, mark, issued, token_ = row
+    return Mark(
+        sequence_name(sequence),
+        whole(offset, 1, LARGEST_INCREMENT),
+        whole(increment, 1, LARGEST_INCREMENT),
+        whole(mark),
+        whole(issued),
+        token(token_),
+    )

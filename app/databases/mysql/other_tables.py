@@ -1,0 +1,103 @@
+"""What an auto-increment table that is no ticket table has used: for moving a sequence above it."""
+
+import asyncio
+import re
+from dataclasses import replace
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from app.common.errors import SettingsError, TicketDatabaseError
+from app.databases.mysql import statements as sql
+from app.databases.mysql.connection import MySQLConnection, code_of
+from app.databases.mysql.url import DatabaseURL
+
+WANTED = "mysql://user:password@host:port/database/table.column"
+PATIENCE_SECONDS = 120.0
+"""MAX() of a column without an index reads the whole table."""
+
+_NO_TABLE, _NO_COLUMN = 1146, 1054
+_DENIED = (1142, 1143)
+_COUNTER = re.compile(r"^\)(?: /\*!\d+ TABLESPACE `[^`]*` \*/)? ENGINE=\w+ AUTO_INCREMENT=(\d+)", re.MULTILINE)
+
+
+class Column(NamedTuple):
+    """A column of somebody else's table, and how to get there."""
+
+    url: DatabaseURL
+    table: str
+    column: str
+
+    @property
+    def name(self) -> str:
+        """host:port/database/table.column; never a secret."""
+        return f"{self.url.name}/{self.url.database}/{self.table}.{self.column}"
+
+    @classmethod
+    def parse(cls, text: str, password: str | None = None) -> "Column":
+        """Read mysql://…/table.column. Raises SettingsError, which never repeats the URL."""
+        try:
+            parts = urlsplit(text)
+        except ValueError:
+            raise SettingsError(f"the URL cannot be read; wanted {WANTED}") from None
+        path, _, last = parts.path.rpartition("/")
+        table, dot, column = last.rpartition(".")
+        if not path.strip("/") or not dot or not table or not column:
+            raise SettingsError(f"the URL does not end in a database, a table and a column; wanted {WANTED}")
+        try:
+            url = DatabaseURL.parse(urlunsplit(parts._replace(path=path)))
+        except SettingsError as error:
+            raise SettingsError(f"{error}; wanted {WANTED}") from None
+        if password is not None:
+            url = replace(url, password=password)
+        return cls(url, unquote(table), unquote(column))
+
+
+class Used(NamedTuple):
+    """The largest number in the column, and the last one that its counter has given, deleted rows included."""
+
+    largest: int
+    counted: int
+
+    @property
+    def last(self) -> int:
+        return max(self.largest, self.counted)
+
+
+async def used_by(column: Column) -> Used:
+    """What the table has used. Raises TicketDatabaseError, in our words and without the database's name."""
+    connection = MySQLConnection(column.url, 1, 1, column.url.ssl_context())
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await connection.log_in()
+            try:
+                largest = await connection.ask(sql.largest(column.table, column.column), lambda rows: rows[0][0])
+                definition = await connection.ask(sql.definition(column.table), lambda rows: str(rows[0][1]))
+            except TicketDatabaseError as error:
+                raise _explained(error, column) from error
+    except TimeoutError as error:
+        raise TicketDatabaseError("did not answer in time") from error
+    finally:
+        connection.drop()
+    try:
+        used = int(largest or 0)
+    except (TypeError, ValueError, OverflowError):
+        raise TicketDatabaseError(f"holds no whole numbers in {column.column}") from None
+    return Used(max(0, used), _last_counted(definition, column.column))
+
+
+def _last_counted(definition: str, column: str) -> int:
+    """The last id that the table's counter gave, if the column is the one that it counts; else 0."""
+    counted = re.search(rf"^\s+{re.escape(sql.quoted(column))} .*\bAUTO_INCREMENT\b", definition, re.MULTILINE)
+    counter = _COUNTER.search(definition)
+    return int(counter[1]) - 1 if counted and counter else 0
+
+
+def _explained(error: TicketDatabaseError, column: Column) -> TicketDatabaseError:
+    code = code_of(error)
+    if code == _NO_TABLE:
+        return TicketDatabaseError(f"has no table {column.table} in {column.url.database}")
+    if code == _NO_COLUMN:
+        return TicketDatabaseError(f"has no column {column.column} in {column.table}")
+    if code in _DENIED:
+        return TicketDatabaseError(f"does not let this user SELECT from {column.table}")
+    return error

@@ -1,0 +1,53 @@
+"""Values from a database's rows, held against what they can be. ValueError or TypeError where one is not.
+
+A damaged table, or a server that is none of ours, answers with anything. What is read here is compared with tickets,
+handed to other databases and put into SQL again, so nothing gets through that this server could not have written.
+These functions run inside `MySQLConnection.understand`, which translates what they raise.
+"""
+
+import re
+from typing import Any
+
+from app.common.sequences import TICKET_LIMIT, is_name
+
+LARGEST_ID = 2**64 - 1
+"""An unsigned BIGINT goes on above the largest ticket."""
+_TOKEN = re.compile(r"[0-9A-Za-z_.:+-]{1,128}")
+_MOMENT = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?|None")
+
+
+def whole(value: Any, least: int = 0, most: int = TICKET_LIMIT) -> int:
+    """A whole number between these two."""
+    number = int(value)
+    if number != value or not least <= number <= most:
+        raise ValueError(value)
+    return number
+
+
+def sequence_name(value: Any) -> str:
+    """The name of a sequence."""
+    if not isinstance(value, str) or not is_name(value):
+        raise ValueError(value)
+    return value
+
+
+def layout_of(rows: tuple[tuple[Any, ...], ...]) -> int:
+    """The version of the server's own tables; 0 where they have none yet."""
+    return whole(rows[0][0], 1) if rows else 0
+
+
+def token(value: Any) -> str:
+    """A mark's token: it is put into SQL again, on other databases too, so it holds nothing that ends a literal."""
+    return _matching(_TOKEN, value)
+
+
+def moment(value: Any) -> str:
+    """When a table was made, in seconds since the epoch, as it becomes part of a token; None where the engine does not
+    say."""
+    return _matching(_MOMENT, str(value))
+
+
+def _matching(pattern: re.Pattern[str], value: Any) -> str:
+    if not isinstance(value, str) or pattern.fullmatch(value) is None:
+        raise ValueError(value)
+    return value

@@ -1,0 +1,174 @@
+"""What tables a MySQL or MariaDB ticket database has, where they stand, and how they are made and moved up."""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app.common.errors import SequenceMissing, TicketDatabaseError
+from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_name
+from app.databases.mysql import statements as sql
+from app.databases.mysql.connection import Rows
+from app.databases.mysql.pool import MySQLPool
+from app.databases.mysql.rows import LARGEST_ID, moment, sequence_name, whole
+from app.databases.protocol import Position, Table
+
+CRASH_SAFE_ENGINES = frozenset({"InnoDB"})
+MAKING = 4.0
+"""A table is made in several synchronised writes: how many times longer than anything else it may take."""
+_WIDTHS = {"int": Width.INT, "bigint": Width.BIGINT}
+
+
+class MySQLTables:
+    """The third of a MySQL ticket database that knows tables."""
+
+    _pool: MySQLPool
+
+    async def names(self) -> dict[str, str]:
+        """See TicketDatabase.names."""
+        async with self._pool.question() as connection:
+            return await connection.ask(sql.NAMES, names_of)
+
+    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
+        """See TicketDatabase.counters."""
+        found: dict[str, tuple[int, str]] = {}
+        for part in _parts(names, 50):
+            async with self._pool.question() as connection:
+                found.update(await connection.ask(sql.counters(part), counters_of))
+        return found
+
+    async def tables(self, names: Iterable[str]) -> dict[str, Table]:
+        """See TicketDatabase.tables."""
+        found: dict[str, Table] = {}
+        for part in _parts(names, 50):
+            async with self._pool.question() as connection:
+                found.update(await connection.ask(sql.tables(part), tables_of))
+        return found
+
+    async def position(self, table: Table) -> Position:
+        """See TicketDatabase.position."""
+        largest_first, counter_then = sql.position(table.sequence)
+        async with self._pool.question() as connection:
+            largest = await connection.execute(largest_first)
+            return await connection.ask(counter_then, lambda counter: position_of(largest, counter))
+
+    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
+        """See TicketDatabase.positions."""
+        found: dict[str, Position] = {}
+        for part in _parts((table.sequence for table in tables), 50):
+            try:
+                found |= await self._positions(part)
+            except SequenceMissing:  # one of them has been dropped
+                for name in part:
+                    with contextlib.suppress(SequenceMissing):
+                        found |= await self._positions([name])
+        return found
+
+    async def _positions(self, names: list[str]) -> dict[str, Position]:
+        largest_first, counters_then = sql.positions(names)
+        async with self._pool.question(times=MAKING) as connection:
+            largest = await connection.ask(largest_first, largest_of)
+            return await connection.ask(counters_then, lambda rows: positions_of(largest, rows))
+
+    async def make(self, sequence: str, width: Width, start: int) -> None:
+        """See TicketDatabase.make."""
+        async with self._pool.question(times=MAKING) as connection:
+            await connection.execute(sql.make(sequence, width, start))
+
+    async def raise_above(self, table: Table, above: int) -> None:
+        """See TicketDatabase.raise_above."""
+        if above > 0:  # an explicit 0 would draw an id
+            async with self._pool.question() as connection:
+                await connection.execute(sql.raise_above(table.sequence, above))
+
+    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.raise_all_above."""
+        for part in _parts((name for name, floor in floors.items() if floor > 0), 50):
+            statements = ["BEGIN", *(sql.raise_above(name, floors[name]) for name in part), "COMMIT"]
+            async with self._pool.question(times=MAKING) as connection:
+                try:
+                    await connection.start(";".join(statements))
+                    for _ in statements[1:]:
+                        await connection.next()
+                except TicketDatabaseError:
+                    connection.drop()  # a transaction is open on it
+                    raise
+
+
+def names_of(rows: Rows) -> dict[str, str]:
+    """The names, and when each was made, from the rows of `mysql_statements.NAMES`; other tables are left out."""
+    return {str(name): moment(created) for name, created in rows if is_name(str(name))}
+
+
+def counters_of(rows: Rows) -> dict[str, tuple[int, str]]:
+    """See TicketDatabase.counters; from the rows of `mysql_statements.counters`."""
+    return {sequence_name(name): (whole(counter, 0, LARGEST_ID), moment(created)) for name, counter, created in rows}
+
+
+def tables_of(rows: Rows) -> dict[str, Table]:
+    """The sequences' tables by name, from the rows of `mysql_statements.tables`."""
+    return {table.sequence: table for row in rows if (table := table_of(row)) is not None}
+
+
+def position_of(largest: Rows, counter: Rows) -> Position:
+    """A `Position` from the rows of the two statements of `mysql_statements.position`."""
+    if not counter:
+        raise SequenceMissing("has no table for it")
+    next_id, created = counter[0]
+    return Position(
+        next_id=whole(next_id, 0, LARGEST_ID),
+        # somebody's row with a negative id is no damage
+        largest=max(0, whole(largest[0][0], -TICKET_LIMIT - 1, LARGEST_ID)),
+        created=moment(created),
+    )
+
+
+def largest_of(rows: Rows) -> dict[str, Any]:
+    """MAX(id) of each table, from the rows of the first statement of `mysql_statements.positions`."""
+    return {sequence_name(name): largest for name, largest in rows}
+
+
+def positions_of(largest: Mapping[str, Any], counters: Rows) -> dict[str, Position]:
+    """Positions by sequence, from what the two statements of `mysql_statements.positions` give."""
+    return {
+        sequence_name(name): position_of(((largest[name],),), ((next_id, created),))
+        for name, next_id, created in counters
+    }
+
+
+def table_of(row: tuple[Any, ...]) -> Table | None:
+    """A `Table` from a row of `mysql_statements.tables`; None where the table is no sequence's."""
+    name, engine, created, data_type, column_type, stub_length, collation, stub_key = row
+    width = _WIDTHS.get(str(data_type).lower())
+    if width is None or not is_name(str(name)):
+        return None
+    unsigned = "unsigned" in str(column_type).lower()
+    ceiling = ceiling_of(width, unsigned=unsigned)
+    warnings = []
+    if str(engine) not in CRASH_SAFE_ENGINES:
+        warnings.append(f"its engine {engine} is not crash-safe: a lost row is a ticket issued twice")
+    if stub_key != "PRI":
+        warnings.append("its keys deadlock under load: stub should be the primary key")
+    return Table(
+        sequence=str(name),
+        width=width,
+        ceiling=ceiling,
+        rows_per_statement=_stubs(stub_length, collation),
+        created=moment(created),
+        # an unsigned BIGINT goes on above the largest ticket there can be, so it never repeats that one
+        repeats_ceiling=not (width is Width.BIGINT and unsigned),
+        warnings=tuple(warnings),
+    )
+
+
+def _parts(names: Iterable[str], size: int) -> list[list[str]]:
+    """The names in parts, so that each question is answered in time however many there are."""
+    wanted = sorted(names)
+    return [wanted[start : start + size] for start in range(0, len(wanted), size)]
+
+
+def _stubs(length: object, collation: object) -> int:
+    """How many of the stubs stay distinct in a column of this length and collation."""
+    if not length:
+        return 1
+    text = str(collation or "_bin")
+    return len(sql.STUBS) if text.endswith(("_bin", "_cs")) or text == "binary" else sql.CASE_BLIND_STUBS

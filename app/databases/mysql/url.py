@@ -1,0 +1,104 @@
+"""The URL of a MySQL ticket database, as it stands in TICKETS_DATABASES."""
+
+import ssl
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from app.common.errors import SettingsError
+
+FORM = "mysql://user:password@host:port/database?ssl-mode=REQUIRED&ssl-ca=FILE"
+_OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key")
+
+
+class SslMode(StrEnum):
+    """MySQL's meanings of ssl-mode (MySQL Reference Manual, "Command Options for Encrypted Connections")."""
+
+    DISABLED = "DISABLED"
+    PREFERRED = "PREFERRED"
+    REQUIRED = "REQUIRED"
+    VERIFY_CA = "VERIFY_CA"
+    VERIFY_IDENTITY = "VERIFY_IDENTITY"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseURL:
+    """Where a ticket database is and how to log in. Its `repr` and its errors never hold the password."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str | None = field(default=None, repr=False)
+    ssl_mode: SslMode = SslMode.PREFERRED
+    ssl_ca: str | None = None
+    ssl_cert: str | None = None
+    ssl_key: str | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """host:port, as operators see it; an IPv6 address stands in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def wants_tls(self) -> bool:
+        """Whether a connection without TLS is an error."""
+        return self.ssl_mode in (SslMode.REQUIRED, SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY)
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """The context for the driver; None for ssl-mode=DISABLED. Raises SettingsError where a file cannot be read."""
+        if self.ssl_mode is SslMode.DISABLED:
+            return None
+        verify = self.ssl_mode in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY)
+        try:
+            context = ssl.create_default_context(cafile=self.ssl_ca)
+            context.check_hostname = self.ssl_mode is SslMode.VERIFY_IDENTITY
+            context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+            if self.ssl_cert:
+                context.load_cert_chain(self.ssl_cert, self.ssl_key)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(
+                f"the TLS files of {self.name} cannot be used: {error.strerror or 'not PEM'}"
+            ) from error
+        return context
+
+    @classmethod
+    def parse(cls, text: str, default_password: str | None = None) -> "DatabaseURL":
+        """Read one URL; raise SettingsError, which says what is wrong and never repeats the URL, if it is not one."""
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            raise SettingsError("the host or port of a URL cannot be read") from None
+        port = 3306 if port is None else port
+        if port == 0:
+            raise SettingsError("the port of a URL cannot be 0")
+        if parts.scheme != "mysql":
+            raise SettingsError("a URL has to begin with mysql://")
+        if not host or not parts.username:
+            raise SettingsError("a URL has to name a user and a host")
+        where = f"the URL of {host}:{port}"
+        database = unquote(parts.path.removeprefix("/"))
+        if not database or "/" in database:
+            raise SettingsError(f"{where} has to name one database after the host")
+        if parts.fragment:
+            raise SettingsError(f"{where} has a '#': write it as %23")
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        unknown = sorted(options.keys() - set(_OPTIONS))
+        if unknown:
+            raise SettingsError(f"{where} has the option {unknown[0]}, which is not one of {', '.join(_OPTIONS)}")
+        mode = options.get("ssl-mode", SslMode.PREFERRED).upper()
+        if mode not in SslMode.__members__:
+            raise SettingsError(f"{where} has the ssl-mode {mode}, which is not one of {', '.join(SslMode)}")
+        password = unquote(parts.password) if parts.password is not None else default_password
+        return cls(
+            host=host,
+            port=port,
+            user=unquote(parts.username),
+            database=database,
+            password=password,
+            ssl_mode=SslMode(mode),
+            ssl_ca=options.get("ssl-ca"),
+            ssl_cert=options.get("ssl-cert"),
+            ssl_key=options.get("ssl-key"),
+        )

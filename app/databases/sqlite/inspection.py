@@ -1,0 +1,83 @@
+"""A check-up of one file of the embedded pair, opened for reading alone."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from app.common.sequences import Width, ceiling_of
+from app.databases.inspection import InspectedTable, Inspection
+from app.databases.protocol import Mark, Position, Table
+from app.databases.sqlite.database import LAYOUT_VERSION, record_in
+
+
+class SQLiteInspector:
+    """Looks at one SQLite file."""
+
+    def __init__(self, path: Path, offset: int, increment: int) -> None:
+        self.inspection = Inspection(path.name, offset, increment, known_layout=LAYOUT_VERSION)
+        self.inspection.made_for = True
+        self.inspection.set_offset, self.inspection.set_increment = offset, increment
+        self._path = path
+
+    async def look(self) -> None:
+        """See Inspector.look."""
+        await asyncio.to_thread(self._look)
+
+    def _look(self) -> None:
+        found = self.inspection
+        found.product = f"SQLite {sqlite3.sqlite_version}"
+        if not self._path.exists():
+            found.note = f"{self._path} is not there yet; `ticketd serve` makes it"
+            return
+        if not os.access(self._path, os.W_OK) or not os.access(self._path.parent, os.W_OK):
+            found.read_only = "this user may not write to the file and its folder"
+        self._read(self._read_everything)
+
+    def _read(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        found = self.inspection
+        try:
+            connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
+            try:
+                connection.execute("PRAGMA query_only = ON")
+                work(connection)
+            finally:
+                connection.close()
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code == sqlite3.SQLITE_CANTOPEN:
+                found.trouble, found.advice = "cannot be opened", "let this user read and write the file and its folder"
+            elif code == sqlite3.SQLITE_BUSY:
+                found.trouble, found.advice = "is locked by another process", "end that process"
+            else:
+                found.trouble = "is damaged, or not a ticket database"
+                found.advice = "move it away: `ticketd serve` makes it anew, above the other one's marks"
+
+    def _read_everything(self, connection: sqlite3.Connection) -> None:
+        found = self.inspection
+        status = self._path.stat()
+        found.identity = f"{status.st_dev}:{status.st_ino}"
+        found.layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if found.layout > LAYOUT_VERSION:
+            return  # whatever is in it, this version does not know
+        found.set_offset, found.set_increment = connection.execute("SELECT offset, increment FROM _database").fetchone()
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_ring'").fetchone():
+            found.record = record_in(connection)
+        found.marks = tuple(Mark(*row) for row in connection.execute("SELECT * FROM _high_water"))
+        for name, bits, created in connection.execute("SELECT name, bits, created FROM _sequences ORDER BY name"):
+            width = Width(bits)
+            table = Table(name, width, ceiling_of(width, unsigned=True), 1, created, repeats_ceiling=False)
+            found.tables[name] = InspectedTable(table, f"{bits} bits", "SQLite")
+
+    async def read_positions(self) -> None:
+        """See Inspector.read_positions."""
+        if self.inspection.tables and self.inspection.seen:
+            await asyncio.to_thread(self._read, self._read_positions)
+
+    def _read_positions(self, connection: sqlite3.Connection) -> None:
+        for name, last, created in connection.execute("SELECT name, last, created FROM _sequences"):
+            self.inspection.positions[name] = Position(max(1, last + 1), max(0, last), created)
+
+    async def close(self) -> None:
+        """See Inspector.close."""

@@ -1,0 +1,267 @@
+"""What the doctor knows to be wrong with a ticket database: one function a finding.
+
+Each looks at one database beside the others and yields what would break a guarantee or slow the server down, and what
+to do about it. None asks a database anything: the facts are in the inspections.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from app.databases.inspection import Inspection
+from app.databases.protocol import RingState
+from app.tickets.ring_record import UNFINISHED, contradiction
+
+NEARLY_USED_UP = 0.9
+CLOCK_SECONDS = 1.0
+
+
+class Finding(NamedTuple):
+    """`wrong`: what is wrong, in one sentence without its subject. `mend`: what to do."""
+
+    wrong: str
+    mend: str
+
+
+class Case(NamedTuple):
+    """One database, all of them, how long the server waits for one, and TICKETS_INCREMENT (None: unset)."""
+
+    database: Inspection
+    everyone: Sequence[Inspection]
+    timeout: float
+    increment: int | None = None
+
+    @property
+    def others(self) -> list[Inspection]:
+        return [each for each in self.everyone if each is not self.database]
+
+    @property
+    def earlier(self) -> list[Inspection]:
+        return list(self.everyone[: self.everyone.index(self.database)])
+
+
+def unreachable(case: Case) -> Iterator[Finding]:
+    """Not there, wrong password, too old, no TLS where it is asked for, no ticket database."""
+    if case.database.trouble is not None:
+        yield Finding(case.database.trouble, case.database.advice)
+
+
+def slow_to_connect(case: Case) -> Iterator[Finding]:
+    seconds = case.database.connect_seconds
+    if seconds > case.timeout:
+        yield Finding(
+            f"took {seconds:.2f} s to connect, and the server gives up after {case.timeout:g} s",
+            "find out what is slow (name resolution, load, distance), or raise TICKETS_DATABASE_TIMEOUT",
+        )
+
+
+def one_server_twice(case: Case) -> Iterator[Finding]:
+    for other in case.earlier:
+        if other.seen and other.identity == case.database.identity:
+            yield Finding(
+                f"is the same {'file' if other.made_for else 'server'} as {other.name}: when it goes, both go",
+                "remove the link under its name: `ticketd serve` makes the file anew"
+                if other.made_for
+                else "name another server in TICKETS_DATABASES",
+            )
+
+
+def wrong_increment(case: Case) -> Iterator[Finding]:
+    found = case.database
+    if found.set_increment == found.increment:
+        return
+    if found.made_for:
+        if found.record is None:
+            yield Finding(
+                f"was made for increment {found.set_increment}, wanted {found.increment}",
+                f"set TICKETS_INCREMENT={found.set_increment}",
+            )
+    else:
+        yield Finding(
+            f"has auto_increment_increment={found.set_increment}, wanted {found.increment}",
+            f"set auto_increment_increment = {found.increment} in its configuration and restart it "
+            "(or say the one that all of them have in TICKETS_INCREMENT)",
+        )
+
+
+def wrong_offset(case: Case) -> Iterator[Finding]:
+    found = case.database
+    if found.set_offset == found.offset:
+        return
+    shared = [each.name for each in case.others if each.seen and each.set_offset == found.set_offset]
+    beside = f", which {shared[0]} has too: both would issue the same ids" if shared else ""
+    if found.made_for:
+        yield Finding(
+            f"was made for offset {found.set_offset}, wanted {found.offset}{beside}",
+            "give the files back the names they had: odd.sqlite3 has offset 1, even.sqlite3 offset 2",
+        )
+        return
+    yield Finding(
+        f"has auto_increment_offset={found.set_offset}, wanted {found.offset}{beside}",
+        f"set auto_increment_offset = {found.offset} in its configuration and restart it, "
+        "or put the URLs into offset order",
+    )
+
+
+def contradicts_ring(case: Case) -> Iterator[Finding]:
+    """The ring record and the settings; a server draws nothing while they contradict each other."""
+    found = case.database
+    record = found.record
+    if record is None:
+        return
+    if record.state is RingState.GROWING:
+        yield Finding(UNFINISHED, "run it with the environment of the new ticket servers; until then nobody draws")
+    elif reason := contradiction(record, case.increment, len(case.everyone)):
+        yield Finding(
+            reason, "ticket servers with these settings draw nothing; see *growing offline* in deploy/README.md"
+        )
+    if record.own != found.offset:
+        yield Finding(
+            f"was drawn at offset {record.own}, and TICKETS_DATABASES lists it at {found.offset}",
+            "put the URLs back in the order that they had",
+        )
+
+
+def not_durable(case: Case) -> Iterator[Finding]:
+    for setting in case.database.durability:
+        yield Finding(setting, "set it to 1 in its configuration, and with SET GLOBAL")
+
+
+def clock_off(case: Case) -> Iterator[Finding]:
+    if case.database.clock_off > CLOCK_SECONDS:
+        yield Finding(
+            f"has a clock that is {case.database.clock_off:.0f} s off this machine's",
+            "run an NTP client (chrony, systemd-timesyncd) on both",
+        )
+
+
+def read_only(case: Case) -> Iterator[Finding]:
+    if case.database.read_only is not None:
+        yield Finding(f"is read-only: {case.database.read_only}", "make it writable, where it is meant to draw tickets")
+
+
+def missing_privileges(case: Case) -> Iterator[Finding]:
+    for privilege, tables in sorted(case.database.denied.items()):
+        named = [table for table in tables if table]
+        where = f" ({', '.join(named[:3])}{' and more' if len(named) > 3 else ''})" if named else ""
+        yield Finding(
+            f"does not give its user the privilege {privilege}{where}",
+            f"GRANT {privilege} on the whole database to that user",
+        )
+
+
+def newer_tables(case: Case) -> Iterator[Finding]:
+    found = case.database
+    if found.layout > found.known_layout:
+        yield Finding(
+            f"has own tables of version {found.layout}, and this version of ticketd knows {found.known_layout}",
+            "use the newer ticketd that made them",
+        )
+
+
+def not_crash_safe(case: Case) -> Iterator[Finding]:
+    for name, each in case.database.tables.items():
+        if each.mend_engine is not None:
+            yield Finding(
+                f"{name}: its engine {each.engine} is not crash-safe, and a lost row is a ticket issued twice",
+                each.mend_engine,
+            )
+
+
+def keys_that_deadlock(case: Case) -> Iterator[Finding]:
+    for name, each in case.database.tables.items():
+        if each.mend_keys is not None:
+            yield Finding(f"{name}: its keys deadlock when several draw at once", each.mend_keys)
+
+
+def missing_sequence(case: Case) -> Iterator[Finding]:
+    for other in case.others:
+        for name in other.tables:
+            holder = next(each.name for each in case.others if name in each.tables)
+            if name not in case.database.tables and holder == other.name:
+                yield Finding(
+                    f"{name}: has no table for it, and {other.name} has one",
+                    "start a ticket server while both are up: it makes the table, above what the other has issued",
+                )
+
+
+def columns_that_differ(case: Case) -> Iterator[Finding]:
+    for name, each in case.database.tables.items():
+        wider = [o for o in case.others if name in o.tables and o.tables[name].table.ceiling > each.table.ceiling]
+        if wider:
+            yield Finding(
+                f"{name}: its id is {each.column}, and {wider[0].tables[name].column} on {wider[0].name}; "
+                "the sequence ends where the narrower one does",
+                each.widen or "make them alike",
+            )
+
+
+def below_its_mark(case: Case) -> Iterator[Finding]:
+    found = case.database
+    for name, position in found.positions.items():
+        known = [
+            (mark.issued, other.name)
+            for other in case.others
+            for mark in other.marks
+            if (mark.sequence, mark.offset, mark.increment) == (name, found.offset, found.increment)
+        ]
+        issued, holder = max(known, default=(0, ""))
+        if position.next_id <= issued:
+            yield Finding(
+                f"{name}: is below its high-water mark: the next id would be {position.next_id}, and {holder} "
+                f"knows that {issued} has been issued",
+                "leave it to the ticket servers, which move it up before it draws; let nothing else draw from it",
+            )
+        elif position.next_id <= position.largest:
+            yield Finding(
+                f"{name}: its counter has gone back to {position.next_id}, and {position.largest} is in its table",
+                "leave it to the ticket servers, which move it up before it draws; let nothing else draw from it",
+            )
+
+
+def nearly_used_up(case: Case) -> Iterator[Finding]:
+    for name, position in case.database.positions.items():
+        each = case.database.tables[name]
+        last = min(position.next_id - 1, each.table.ceiling)
+        if last > NEARLY_USED_UP * each.table.ceiling:
+            mend = f"{each.widen}, on every ticket database" if each.widen and each.table.width < 64 else ""
+            yield Finding(
+                f"{name}: {int(100 * last / each.table.ceiling)} % of its ids are used up, {last} of "
+                f"{each.table.ceiling}",
+                mend or "take another sequence for what comes",
+            )
+
+
+def unreadable(case: Case) -> Iterator[Finding]:
+    for name, why in case.database.unread.items():
+        yield Finding(f"{name}: {why}", "see what holds its table (SHOW PROCESSLIST), or restore the table")
+
+
+FINDINGS_ABOUT_ALL: tuple[Callable[[Case], Iterator[Finding]], ...] = (unreachable,)
+"""Made for every database."""
+
+FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    slow_to_connect,
+    one_server_twice,
+    wrong_increment,
+    wrong_offset,
+    contradicts_ring,
+    not_durable,
+    clock_off,
+    read_only,
+    missing_privileges,
+    newer_tables,
+    not_crash_safe,
+    keys_that_deadlock,
+    missing_sequence,
+    columns_that_differ,
+    below_its_mark,
+    nearly_used_up,
+    unreadable,
+)
+"""Made for those whose tables could be looked at."""
+
+
+def findings(case: Case) -> Iterator[Finding]:
+    """All that is wrong with one database."""
+    for find in FINDINGS_ABOUT_ALL + (FINDINGS if case.database.seen else ()):
+        yield from find(case)

@@ -1,0 +1,68 @@
+"""`ticketd doctor`: looks at every ticket database and says, a line each, what is wrong and what to do about it.
+
+It draws no ticket and changes nothing. What it knows to be wrong is in `doctor_findings`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+from app.databases import engines
+from app.databases.inspection import Inspection, Inspector
+from app.doctor.findings import Case, findings
+from app.settings import Settings
+
+
+def make_inspectors(settings: Settings) -> list[Inspector]:
+    """One for each ticket database, in offset order."""
+    return [
+        engines.make_inspector(address, offset, settings.presumed_increment, settings.database_timeout)
+        for offset, address in enumerate(settings.addresses, start=1)
+    ]
+
+
+async def inspect(inspectors: Iterable[Inspector]) -> list[Inspection]:
+    """Look at all of them at once: first everything but the positions, then those."""
+    inspectors = list(inspectors)
+    await asyncio.gather(*(inspector.look() for inspector in inspectors))
+    await asyncio.gather(*(inspector.read_positions() for inspector in inspectors))
+    await asyncio.gather(*(inspector.close() for inspector in inspectors))
+    return [inspector.inspection for inspector in inspectors]
+
+
+def expect_recorded_increment(inspections: Iterable[Inspection]) -> None:
+    """Have every database held against the increment that the ring records, where one is recorded."""
+    recorded = [found.record for found in inspections if found.record is not None]
+    if recorded:
+        increment = max(recorded, key=lambda record: record.number).increment
+        for found in inspections:
+            found.increment = increment
+
+
+def lines(inspections: list[Inspection], settings: Settings) -> Iterator[tuple[bool, str]]:
+    """What there is to say, and whether all is well with it."""
+    for found in inspections:
+        wrong = list(findings(Case(found, inspections, settings.database_timeout, settings.increment)))
+        for finding in wrong:
+            yield False, f"{found.name}: {finding.wrong}. To mend it: {finding.mend}"
+        if not wrong:
+            yield True, f"{found.name}: {found.note or _portrait(found)}"
+
+
+def _portrait(found: Inspection) -> str:
+    tls = ", TLS" if found.tls else ""
+    return f"{found.product}, offset {found.offset} of {found.increment}{tls}, {len(found.tables)} sequences"
+
+
+def examine(settings: Settings) -> tuple[list[str], bool]:
+    """The lines to print, and whether nothing is wrong."""
+    inspections = asyncio.run(inspect(make_inspectors(settings)))
+    if settings.increment is None:
+        expect_recorded_increment(inspections)
+    said = list(lines(inspections, settings))
+    printed = [f"{'ok' if well else 'wrong'}: {text}" for well, text in said]
+    if len(inspections) == 1:
+        printed.append(
+            "note: there is one ticket database alone: nothing takes over when it is gone, and nothing keeps"
+        )
+        printed[-1] += " its high-water marks in case it comes back older than it was"
+    return printed, all(well for well, _ in said)

@@ -1,0 +1,90 @@
+"""Who may: bearer tokens, compared in constant time and as bytes.
+
+A browser cannot be told to send a bearer token. For reading, HTTP Basic with a token as the password does as well, so
+that an operator can open the status page; what changes a sequence takes a bearer token only, which no other page can
+send.
+"""
+
+import base64
+import binascii
+import hashlib
+import secrets
+from collections.abc import Iterable
+
+from pydantic import SecretStr
+
+from app.http.problems import Problem
+
+BEARER = 'Bearer realm="tickets"'
+BASIC = 'Basic realm="tickets", charset="UTF-8"'
+
+
+class Access:
+    """Which tokens may do what. Its `repr` shows none."""
+
+    def __init__(self, tokens: Iterable[SecretStr], admin_tokens: Iterable[SecretStr]) -> None:
+        users = [token.get_secret_value().encode() for token in tokens]
+        admins = [token.get_secret_value().encode() for token in admin_tokens]
+        self._admins = admins or users
+        self._users = users + admins if users else []
+        self.tickets_are_free = not self._users
+        self.changes_are_free = not self._admins
+
+    def __repr__(self) -> str:
+        return f"<Access {len(self._users)} tokens, {len(self._admins)} for changes>"
+
+    def refusal_for_tickets(self, authorization: bytes | None) -> Problem | None:
+        """None if this Authorization header may draw; else what the client is told."""
+        if self.tickets_are_free or _is_one_of(_bearer(authorization), self._users):
+            return None
+        return _unknown(authorization)
+
+    def refusal_for_reading(self, authorization: bytes | None, *, page: bool = False) -> Problem | None:
+        """None if this Authorization header may read; else what the client, or for a page the browser, is told."""
+        if self.tickets_are_free or _is_one_of(_bearer(authorization) or _basic(authorization), self._users):
+            return None
+        return _unknown(authorization, ask_browser=page)
+
+    def refusal_for_changes(self, authorization: bytes | None) -> Problem | None:
+        """None if this Authorization header may make and bump sequences; else what the client is told."""
+        token = _bearer(authorization)
+        if self.changes_are_free or _is_one_of(token, self._admins):
+            return None
+        if _is_one_of(token, self._users):
+            return Problem(403, "this token may draw tickets, but not make or bump a sequence")
+        return _unknown(authorization)
+
+
+def short_name(authorization: bytes | None) -> str:
+    """A name for a token in the log: the beginning of its hash, never any of itself."""
+    token = _bearer(authorization)
+    return hashlib.sha256(token).hexdigest()[:8] if token else "none"
+
+
+def _bearer(authorization: bytes | None) -> bytes:
+    scheme, _, token = (authorization or b"").partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
+
+
+def _basic(authorization: bytes | None) -> bytes:
+    """The password; the user's name is not looked at."""
+    scheme, _, encoded = (authorization or b"").partition(b" ")
+    if scheme.lower() != b"basic":
+        return b""
+    try:
+        return base64.b64decode(encoded.strip(), validate=True).partition(b":")[2]
+    except binascii.Error:
+        return b""
+
+
+def _is_one_of(given: bytes, tokens: list[bytes]) -> bool:
+    # every token is compared, so that the time says nothing about which one it was
+    matches = [secrets.compare_digest(given, token) for token in tokens]
+    return bool(given) and any(matches)
+
+
+def _unknown(authorization: bytes | None, *, ask_browser: bool = False) -> Problem:
+    ways = f"{BEARER}, {BASIC}" if ask_browser else BEARER
+    if _bearer(authorization):
+        return Problem(401, "this token is not known", (("www-authenticate", f'{BEARER}, error="invalid_token"'),))
+    return Problem(401, "a bearer token is wanted: Authorization: Bearer …", (("www-authenticate", ways),))

@@ -1,0 +1,93 @@
+"""Errors as RFC 9457 problem details: the one table from exception to status."""
+
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from starlette.types import Send
+
+from app.common import errors
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 1
+LONGEST_DETAIL = 500
+"""Characters: a detail may repeat what was sent, but not all of it."""
+
+STATUS: dict[type[errors.TicketError], int] = {
+    errors.InvalidRequest: 422,
+    errors.UnknownSequence: 404,
+    errors.SequenceConflict: 409,
+    errors.AboveCeiling: 409,
+    errors.ForceWanted: 409,
+    errors.SequenceExhausted: 410,
+    errors.Unavailable: 503,
+}
+OUTCOME: dict[type[errors.TicketError], str] = {
+    errors.InvalidRequest: "invalid",
+    errors.UnknownSequence: "unknown",
+    errors.SequenceExhausted: "exhausted",
+    errors.OutOfTime: "timeout",
+    errors.Draining: "draining",
+    errors.NoTicketDatabase: "unavailable",
+}
+"""What each counts as in tickets_requests_total."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An answer that says what went wrong: status, a sentence, and the headers beside it."""
+
+    status: int
+    detail: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What HTTP calls it."""
+        return HTTPStatus(self.status).phrase
+
+    @property
+    def body(self) -> bytes:
+        """The problem details as JSON."""
+        detail = self.detail if len(self.detail) <= LONGEST_DETAIL else self.detail[:LONGEST_DETAIL] + "…"
+        text = json.dumps(
+            {"type": "about:blank", "title": self.title, "status": self.status, "detail": detail}, ensure_ascii=False
+        )
+        return text.encode(errors="backslashreplace")  # half a surrogate pair becomes its JSON escape
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """Every header of the answer."""
+        always = {"content-type": MEDIA_TYPE, "cache-control": "no-store"}
+        if self.status == 503:
+            always["retry-after"] = str(RETRY_AFTER_SECONDS)
+        return always | dict(self.headers)
+
+
+def problem_of(error: errors.TicketError) -> Problem:
+    """The problem that a client is told of for one of our errors."""
+    for kind in type(error).__mro__:
+        status = STATUS.get(kind)
+        if status is not None:
+            return Problem(status, str(error))
+    return Problem(503, "the ticket databases could not do it now")
+
+
+def method_not_allowed(*allowed: str) -> Problem:
+    """405, and what is allowed."""
+    methods = ", ".join(allowed)
+    return Problem(405, f"this method is not allowed here; allowed: {methods}", (("allow", methods),))
+
+
+def outcome_of(error: errors.TicketError) -> str:
+    """The word in the metrics for one of our errors."""
+    return next((OUTCOME[kind] for kind in type(error).__mro__ if kind in OUTCOME), "unavailable")
+
+
+async def send_problem(send: Send, problem: Problem, *, head: bool = False) -> None:
+    """Answer with a problem, outside any framework; to HEAD without its body."""
+    body = problem.body
+    headers = [(key.encode(), value.encode("latin-1")) for key, value in problem.all_headers.items()]
+    headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else body})

@@ -1,0 +1,350 @@
+"""The HTTP API but for tickets and blocks: ordinary FastAPI, behind a gate."""
+
+import logging
+from functools import lru_cache
+from typing import Annotated, Any
+
+from fastapi import Body, FastAPI, Path, Request, Response
+from fastapi.exceptions import HTTPException, RequestValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.responses import HTMLResponse, JSONResponse
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.common.errors import TicketError
+from app.common.log import event
+from app.common.sequences import Width, validated
+from app.common.version import VERSION
+from app.http import api_description as described
+from app.http import sequence_list
+from app.http.access import Access, short_name
+from app.http.api_description import OPEN_PATHS, Bump, NewSequence, problems
+from app.http.docs_page import render as render_docs
+from app.http.pages import Page
+from app.http.problems import Problem, method_not_allowed, problem_of, send_problem
+from app.http.sequence_list import LARGEST_PAGE, SEARCH_PATTERN, text_in
+from app.http.status_page import LARGEST_NUMBER, StatusPage
+from app.http.ticket_endpoint import LARGEST_COUNT, number_in
+from app.operations.admin import Overseer
+from app.tickets.issuer import TicketIssuer
+
+log = logging.getLogger(__name__)
+
+LARGEST_BODY = 65_536
+"""Bytes."""
+PAGES = frozenset({"/", "/docs"})
+EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FRESH = {"cache-control": "no-store"}
+
+Name = Annotated[str, Path(description="the sequence's name")]
+
+
+def make_api(overseer: Overseer, access: Access, status_page: StatusPage, issuer: TicketIssuer) -> ASGIApp:
+    """The FastAPI application over this server's overseer, behind its gate."""
+    api = FastAPI(
+        title="Ticket server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+    )
+    _add_operation(api, overseer)
+    _add_sequences(api, overseer)
+    _add_pages(api, access, status_page, issuer)
+    _add_error_handlers(api)
+    return Gate(api, access)
+
+
+def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
+    tags: Any = {"tags": ["sequences"], "response_model": None}
+    one = described.answers(described.Sequence, "The sequence.", described.SEQUENCE_EXAMPLE)
+
+    @api.head("/sequence", include_in_schema=False)
+    @api.get(
+        "/sequence",
+        summary="List the sequences",
+        description="By name, a page at a time: where more follow, `next` is the name to give as `after`, and the "
+        "`Link` header has the address; `total` counts all that fit.",
+        responses={
+            200: described.answers(
+                described.Sequences,
+                "The sequences, by name.",
+                {"sequences": [described.SEQUENCE_EXAMPLE], "next": "photos", "total": 2},
+                headers=described.LINK,
+            ),
+            **problems(401, 422),
+        },
+        openapi_extra={"parameters": described.list_parameters(LARGEST_PAGE, SEARCH_PATTERN)},
+        **tags,
+    )
+    async def list_sequences(request: Request) -> Response:
+        return await sequence_list.answer(overseer, request.scope["query_string"])
+
+    @api.head("/sequence/{sequence}", include_in_schema=False)
+    @api.get(
+        "/sequence/{sequence}",
+        summary="Show a sequence",
+        responses={200: one, **problems(401, 404, 422, 503)},
+        **tags,
+    )
+    async def show_sequence(sequence: Name) -> dict[str, Any]:
+        return await overseer.sequence(validated(sequence))
+
+    @api.put(
+        "/sequence/{sequence}",
+        summary="Make a sequence",
+        description="Made on the ticket databases that are up, and on the others when they come. One that exists with "
+        "these bits is left as it is; `start` is not compared.",
+        responses={
+            200: {**one, "description": "It exists already."},
+            201: {**one, "description": "It has been made."},
+            **problems(401, 403, 409, 413, 422, 503),
+        },
+        **tags,
+    )
+    async def make_sequence(
+        request: Request, sequence: Name, wanted: Annotated[NewSequence | None, Body()] = None
+    ) -> Response:
+        validated(sequence)
+        wanted = wanted or NewSequence()
+        _audited(request, bits=wanted.bits, start=wanted.start)
+        width = Width(wanted.bits) if wanted.bits is not None else None
+        made, found = await overseer.make(sequence, width, wanted.start)
+        return JSONResponse(found, 201 if made else 200)
+
+    @api.post(
+        "/sequence/{sequence}/bump",
+        summary="Move a sequence up",
+        description="After the answer, every ticket drawn is larger than `above`, on every ticket database. A number "
+        "below the present one changes nothing.",
+        responses={
+            200: described.answers(described.Bumped, "It stands above the number.", described.BUMPED_EXAMPLE),
+            **problems(401, 403, 404, 409, 413, 422, 503),
+        },
+        **tags,
+    )
+    async def bump_sequence(request: Request, sequence: Name, wanted: Bump) -> dict[str, Any]:
+        validated(sequence)
+        _audited(request, above=wanted.above, force=wanted.force)
+        return await overseer.bump(sequence, wanted.above, force=wanted.force)
+
+
+def _add_operation(api: FastAPI, overseer: Overseer) -> None:
+    tags: Any = {"tags": ["operation"], "response_model": None}
+    alive = {"description": "The process runs.", "content": {described.JSON: {"example": {"status": "alive"}}}}
+    ready_ = {"description": "It can.", "content": {described.JSON: {"example": {"status": "ready"}}}}
+
+    @api.head("/livez", include_in_schema=False)
+    @api.get("/livez", summary="Does the process run?", responses={200: alive}, **tags)
+    async def livez() -> Response:
+        return JSONResponse({"status": "alive"}, headers=FRESH)
+
+    @api.head("/readyz", include_in_schema=False)
+    @api.get(
+        "/readyz",
+        summary="Can it issue tickets?",
+        description="200 while at least one ticket database can draw and the server is not draining.",
+        responses={200: ready_, **problems(503)},
+        **tags,
+    )
+    async def readyz() -> Response:
+        if overseer.ready:
+            return JSONResponse({"status": "ready"}, headers=FRESH)
+        return _answer(Problem(503, overseer.why_not_ready))
+
+    health = described.answers(described.Health, "It can issue tickets.", described.HEALTH_EXAMPLE)
+
+    @api.head("/healthz", include_in_schema=False)
+    @api.get(
+        "/healthz",
+        summary="The ticket databases and what is amiss",
+        description="`warn` while a ticket database is not up or a warning stands; `fail` where `/readyz` is 503.",
+        responses={200: health, 503: {**health, "description": "It cannot issue tickets."}},
+        **tags,
+    )
+    async def healthz() -> Response:
+        await overseer.look_over()
+        if overseer.ready:
+            return JSONResponse(overseer.health(), headers=FRESH)
+        return JSONResponse(overseer.health(), 503, FRESH | {"retry-after": "1"})
+
+    @api.head("/metrics", include_in_schema=False)
+    @api.get(
+        "/metrics",
+        summary="Prometheus metrics",
+        responses={200: described.text_answer("Prometheus' text format."), **problems(401)},
+        **tags,
+        response_class=Response,
+    )
+    async def metrics() -> Response:
+        return Response(await overseer.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
+
+
+def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: TicketIssuer) -> None:
+    tags: Any = {"tags": ["operation"], "response_model": None}
+    page = described.text_answer("A page of HTML.", "text/html")
+
+    @api.head("/", include_in_schema=False)
+    @api.get(
+        "/",
+        summary="The status page",
+        responses={200: page, **problems(401, 422)},
+        openapi_extra={"parameters": described.page_parameters(LARGEST_NUMBER)},
+        **tags,
+        response_class=HTMLResponse,
+    )
+    async def status(request: Request) -> Response:
+        query = request.scope["query_string"]
+        search, number = text_in(query, "search"), number_in(query, "page", LARGEST_NUMBER)
+        return _page(await status_page.render(search or "", number or 1))
+
+    @api.head("/docs", include_in_schema=False)
+    @api.get("/docs", summary="This, for people", responses={200: page, **problems(401)}, **tags,
+             response_class=HTMLResponse)  # fmt: skip
+    async def docs(request: Request) -> Response:
+        return _page(render_docs(document(issuer.largest_block), str(request.base_url).rstrip("/")))
+
+    @api.head("/openapi.json", include_in_schema=False)
+    @api.get(
+        "/openapi.json",
+        summary="This, for programs",
+        responses={
+            200: {"description": "An OpenAPI document.", "content": {described.JSON: {"schema": {"type": "object"}}}},
+            **problems(401),
+        },
+        **tags,
+    )
+    async def openapi() -> dict[str, Any]:
+        return document(issuer.largest_block)
+
+    @lru_cache(maxsize=2)  # the largest block follows from the increment, which the databases tell
+    def document(largest_block: int) -> dict[str, Any]:
+        return described.describe(
+            api,
+            largest_count=LARGEST_COUNT,
+            largest_block=largest_block,
+            reading_is_free=access.tickets_are_free,
+            changes_are_free=access.changes_are_free,
+        )
+
+    document(issuer.largest_block)
+
+
+def _page(page: Page) -> Response:
+    return HTMLResponse(page.html, headers=page.headers)
+
+
+# --- the gate ------------------------------------------------------------------------------------------------------
+
+
+class Gate:
+    """Ahead of FastAPI: who may, how large a body may be, and a line in the log for every change asked for."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
+        authorization = headers.get(b"authorization")
+        if path in OPEN_PATHS:
+            refusal = None
+        elif method == "PUT" or (method == "POST" and path.endswith("/bump")):
+            send = _auditing(scope, send, authorization)
+            refusal = self._access.refusal_for_changes(authorization)
+        else:
+            refusal = self._access.refusal_for_reading(authorization, page=path in PAGES)
+        if refusal is not None:
+            await send_problem(send, refusal, head=method == "HEAD")
+        else:
+            await self._app(scope, _bounded(receive), send)
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Let no more than the largest body through."""
+    seen = 0
+
+    async def bounded() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > LARGEST_BODY:
+            raise HTTPException(413, f"the body is larger than {LARGEST_BODY} bytes")
+        return message
+
+    return bounded
+
+
+def _auditing(scope: Scope, send: Send, authorization: bytes | None) -> Send:
+    """Log who asked for which change and how it was answered; routes add what it was with `_audited`."""
+    about: dict[str, Any] = scope.setdefault("audit", {})
+
+    async def auditing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            client = scope.get("client")
+            event(
+                log,
+                logging.INFO,
+                "audit",
+                method=scope["method"],
+                path=scope["path"][:200],
+                **about,
+                status=message["status"],
+                token=short_name(authorization),
+                client=client[0] if client else "unknown",
+            )
+        await send(message)
+
+    return auditing
+
+
+def _audited(request: Request, **about: object) -> None:
+    request.scope["audit"].update({key: value for key, value in about.items() if value is not None})
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+def _answer(problem: Problem) -> Response:
+    return Response(problem.body, problem.status, problem.all_headers)
+
+
+def _add_error_handlers(api: FastAPI) -> None:
+    """Make every error a problem."""
+
+    async def ours(_: Request, error: Exception) -> Response:
+        assert isinstance(error, TicketError)
+        return _answer(problem_of(error))
+
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body") or "the body"
+        if first["type"] == "model_attributes_type":
+            return _answer(Problem(422, "the body has to be a JSON object, with Content-Type: application/json"))
+        return _answer(Problem(422, f"{where}: {first['msg']}"))
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, StarletteHTTPException)
+        match error.status_code:
+            case 404:
+                return _answer(Problem(404, "there is no such page"))
+            case 405:
+                return _answer(method_not_allowed(*_allowed(api, request)))
+            case 400:
+                return _answer(Problem(422, "the body cannot be read: JSON is wanted"))
+            case status:
+                return _answer(Problem(status, str(error.detail), tuple((error.headers or {}).items())))
+
+    async def unknown(_: Request, __: Exception) -> Response:
+        return _answer(Problem(500, "an error that this server does not know; its log says more"))
+
+    api.add_exception_handler(TicketError, ours)
+    api.add_exception_handler(RequestValidationError, invalid)
+    api.add_exception_handler(StarletteHTTPException, http)
+    api.add_exception_handler(Exception, unknown)
+
+
+def _allowed(api: FastAPI, request: Request) -> list[str]:
+    """What is allowed on this path, by all routes that have it."""
+    methods: set[str] = set()
+    for route in api.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods |= set(getattr(route, "methods", None) or ())
+    return sorted(methods)

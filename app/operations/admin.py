@@ -1,0 +1,316 @@
+"""What operators see and do: the health report, the sequences, making and bumping one, the metrics' state."""
+
+import asyncio
+import datetime
+import logging
+import math
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from prometheus_client.core import Metric
+
+from app.common.errors import (
+    AboveCeiling,
+    ForceWanted,
+    MarkRefused,
+    NoTicketDatabase,
+    TicketDatabaseError,
+)
+from app.common.log import event
+from app.common.sequences import Width
+from app.common.slices import SLICE, in_slices
+from app.common.version import VERSION
+from app.operations.amiss import Amiss
+from app.operations.metrics import Exposition, Metrics, counter, gauge
+from app.operations.series import OTHER, OwnSeries
+from app.tickets.catalog import Catalog, Entry
+from app.tickets.issuer import TicketIssuer
+from app.tickets.lane import Lane, LaneState
+from app.tickets.ledger import Ledger
+from app.tickets.ring import Member, Ring, Status
+
+log = logging.getLogger(__name__)
+
+FORCE_SHARE = 0.9
+"""A bump that uses up more of the sequence wants force; a sequence used up so far is warned of."""
+
+LOOK_OVER_SECONDS = 1.0
+"""How often all sequences are looked over at the most, however often /healthz is asked for."""
+
+
+class Overseer:
+    """The operators' view of the server."""
+
+    def __init__(self, ring: Ring, catalog: Catalog, ledger: Ledger, issuer: TicketIssuer, metrics: Metrics) -> None:
+        self._ring = ring
+        self._catalog = catalog
+        self._ledger = ledger
+        self._issuer = issuer
+        self._exposition = Exposition(metrics, self._state_metrics)
+        self._series = OwnSeries()
+        self._amiss: list[dict[str, Any]] = []
+        self._looked_over_at = -LOOK_OVER_SECONDS
+        self._looking_over = asyncio.Lock()
+        self.draining = False
+
+    # --- health ----------------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether a load balancer should send requests here."""
+        return not self.draining and any(m.up and self._ledger.may_draw(m) for m in self._ring.members)
+
+    @property
+    def why_not_ready(self) -> str:
+        return "this server is draining" if self.draining else "no ticket database can draw"
+
+    def health(self) -> dict[str, Any]:
+        """The report of /healthz, from what the background knows; about many sequences, what `look_over` found."""
+        entries = self._catalog.entries
+        amiss = self._amiss if len(entries) > SLICE else self._amiss_with(entries.values()).listed()
+        warnings = [*self._warnings(), *amiss]
+        all_up = all(member.up for member in self._ring.members)
+        status = "fail" if not self.ready else "pass" if all_up and not warnings else "warn"
+        return {
+            "status": status,
+            "version": VERSION,
+            "databases": [_database(member) for member in self._ring.members],
+            "warnings": warnings,
+        }
+
+    def _warnings(self) -> Iterable[dict[str, Any]]:
+        for member in self._ring.members:
+            for reason in self._ledger.unprotected(member):
+                yield _warning(None, member, f"unprotected: {reason}")
+            if member.marks_trouble is not None:
+                yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
+            for reason in member.look.warnings if member.look is not None else ():
+                yield _warning(None, member, reason)
+
+    async def look_over(self) -> None:
+        """Find what is amiss with the sequences, for `health`. Where there are many this takes a while, so it is done
+        a slice at a time, and what was found less than a second ago will do."""
+        now = asyncio.get_running_loop().time
+        async with self._looking_over:
+            if len(self._catalog.entries) > SLICE and now() >= self._looked_over_at + LOOK_OVER_SECONDS:
+                found = Amiss()
+                async for part in in_slices(self._catalog.entries.values()):
+                    self._amiss_with(part, found)
+                self._amiss, self._looked_over_at = found.listed(), now()
+
+    def _amiss_with(self, entries: Iterable[Entry], found: Amiss | None = None) -> Amiss:
+        found = Amiss() if found is None else found
+        for entry in entries:
+            for lane in entry.rotation.lanes:
+                found.add(self._lane_warnings(entry, lane))
+            found.add_lasting(_table_warnings(entry))
+        return found
+
+    def _lane_warnings(self, entry: Entry, lane: Lane) -> Iterable[dict[str, Any]]:
+        if lane.state is LaneState.SUSPENDED:
+            yield _warning(entry.name, lane.member, f"suspended: {lane.reason}")
+        elif lane.state is LaneState.EXHAUSTED:
+            yield _warning(entry.name, lane.member, "exhausted: every id has been used")
+        else:
+            last = self._last(entry, lane)
+            if last > FORCE_SHARE * entry.ceiling:
+                yield _warning(entry.name, lane.member, f"{last / entry.ceiling:.0%} of its ids are used up")
+
+    def _last(self, entry: Entry, lane: Lane) -> int:
+        """The last id that is known drawn, from what the background knows."""
+        counted = self._catalog.counters.get(lane.member, {}).get(entry.name, 1) - 1
+        return max(lane.fence.highest, counted)
+
+    # --- sequences -------------------------------------------------------------------------------------------------
+
+    def progress(self) -> Iterable[tuple[str, int, tuple[int, ...]]]:
+        """For every sequence: the tickets this server has issued, and how many ids each database has used up (0 where
+        that is not known)."""
+        for entry in list(self._catalog.entries.values()):  # whoever reads it lets others have their turn meanwhile
+            lanes = entry.rotation.lanes
+            used = tuple(self._last(entry, lane) // lane.member.database.increment for lane in lanes)
+            yield entry.name, sum(lane.issued for lane in lanes), used
+
+    @property
+    def count(self) -> int:
+        """How many sequences there are."""
+        return len(self._catalog.entries)
+
+    @property
+    def issued(self) -> int:
+        """How many tickets this server has issued, of all sequences that are there."""
+        return sum(lane.issued for lane in self._catalog.lanes.values())
+
+    def names(self, search: str = "") -> list[str]:
+        """The names that hold `search`, whatever the case, in order."""
+        part = search.lower()
+        return sorted(name for name in self._catalog.entries if part in name.lower())
+
+    def described(self, names: Iterable[str]) -> list[dict[str, Any]]:
+        """These sequences, from what the background knows; without those that are gone."""
+        entries = self._catalog.entries
+        return [self._describe(entries[name]) for name in names if name in entries]
+
+    async def sequence(self, name: str) -> dict[str, Any]:
+        """One sequence, as its databases have it now. Raises UnknownSequence."""
+        entry = await self._catalog.find(name)
+        for member, table in list(entry.tables.items()):
+            if member.up:
+                try:
+                    position = await member.database.position(table)
+                except TicketDatabaseError as error:
+                    event(log, logging.DEBUG, "could not read a position", database=member.name, reason=error)
+                else:
+                    self._catalog.counters.setdefault(member, {})[name] = position.next_id
+        return self._describe(entry)
+
+    def _describe(self, entry: Entry) -> dict[str, Any]:
+        databases = []
+        for lane in entry.rotation.lanes:
+            fence = lane.fence
+            table = entry.tables.get(lane.member)
+            if table is not None:
+                fence.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
+            last = self._last(entry, lane)
+            step = lane.member.database.increment
+            last -= (last - lane.member.database.offset) % step
+            known = last if last > 0 and table is not None else None
+            first_free = fence.next_after(max(last, 0))
+            headroom = None if table is None else max(0, (fence.last_allowed - first_free) // step + 1)
+            if lane.state is LaneState.EXHAUSTED:
+                headroom = 0
+            databases.append(
+                {
+                    "name": lane.member.name,
+                    "offset": lane.member.database.offset,
+                    "status": str(lane.member.status),
+                    "last": known,
+                    "last_str": None if known is None else str(known),
+                    "headroom": headroom,
+                    "headroom_str": None if headroom is None else str(headroom),
+                }
+            )
+        return {
+            "sequence": entry.name,
+            "bits": int(entry.width),
+            "ceiling": entry.ceiling,
+            "ceiling_str": str(entry.ceiling),
+            "exhausted": all(lane.state is LaneState.EXHAUSTED for lane in entry.rotation.lanes),
+            "databases": databases,
+        }
+
+    async def make(self, name: str, width: Width | None, start: int | None) -> tuple[bool, dict[str, Any]]:
+        """Make the sequence; whether it was made, and what it is now."""
+        _, made = await self._catalog.create(name, width, start)
+        return made, await self.sequence(name)
+
+    async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
+        """Move the sequence above a number on every database.
+
+        Raises UnknownSequence, AboveCeiling, ForceWanted; NoTicketDatabase while a database is not up or fails.
+        """
+        entry = await self._catalog.find(name)
+        if above >= entry.ceiling:
+            raise AboveCeiling(f"above has to be below {entry.ceiling}, the end of {name}")
+        if above > FORCE_SHARE * entry.ceiling and not force:
+            raise ForceWanted(f'that uses up more than {FORCE_SHARE:.0%} of {name}; say "force": true if it is meant')
+        for member in self._ring.members:
+            if not member.up or member not in entry.tables:
+                raise NoTicketDatabase(f"every ticket database has to be up for a bump, and {member.name} is not")
+        unlisted = self._ring.absent_for(self._ring.members[0], self._ring.members)
+        if unlisted:
+            raise NoTicketDatabase(
+                f"every ticket database has to be up for a bump, and TICKETS_DATABASES lists none for {unlisted}"
+            )
+        for lane in entry.rotation.lanes:
+            await self._bump(lane, above)
+        found = await self.sequence(name)
+        return {"sequence": name, "above": above, "above_str": str(above), "databases": found["databases"]}
+
+    async def _bump(self, lane: Lane, above: int) -> None:
+        for _ in range(3):
+            try:
+                await self._ledger.bump(lane, above)
+            except MarkRefused:
+                lane.close()
+            except TicketDatabaseError as error:
+                raise NoTicketDatabase(f"{lane.member.name} {error}; ask again: a bump may be repeated") from error
+            else:
+                return
+        raise NoTicketDatabase(f"{lane.member.name} was moved by others meanwhile; ask again")
+
+    # --- metrics ---------------------------------------------------------------------------------------------------
+
+    async def metrics_text(self) -> bytes:
+        """Prometheus' text."""
+        return await self._exposition.text()
+
+    async def _state_metrics(self) -> AsyncIterator[Metric]:
+        members = self._ring.members
+        keys = {member: (member.name, str(member.database.offset)) for member in members}
+        yield gauge("tickets_build_info", ["version"], {(VERSION,): 1})
+        yield gauge("tickets_ready", [], {(): int(self.ready)})
+        yield gauge("tickets_database_up", ["database", "offset"], {keys[m]: int(m.up) for m in members})
+        quarantined = {keys[m]: int(m.status is Status.QUARANTINED) for m in members}
+        yield gauge("tickets_database_quarantined", ["database", "offset"], quarantined)
+        unprotected = {(m.name,): int(any(self._ledger.unprotected(m))) for m in members}
+        yield gauge("tickets_database_unprotected", ["database"], unprotected)
+        yield gauge("tickets_connections", ["database"], {(m.name,): m.database.connections for m in members})
+        yield counter("tickets_failovers", ["database"], {(m.name,): m.failovers for m in members})
+        yield counter("tickets_quarantines", ["database"], {(m.name,): m.quarantines for m in members})
+        async for family in self._sequence_metrics():
+            yield family
+
+    async def _sequence_metrics(self) -> AsyncIterator[Metric]:
+        entries: list[Entry] = []
+        issued: dict[str, int] = {}
+        async for part in in_slices(self._catalog.entries.values()):
+            entries += part
+            issued.update((entry.name, sum(lane.issued for lane in entry.rotation.lanes)) for entry in part)
+        own, other = await self._series.choose(issued)
+        drift: dict[tuple[str, ...], float] = {}
+        headroom: dict[tuple[str, ...], float] = {}
+        ratio: dict[tuple[str, ...], float] = {}
+        async for part in in_slices(entries):
+            for entry in part:
+                label = entry.name if entry.name in own else OTHER
+                on = [lane for lane in entry.rotation.lanes if lane.member in entry.tables]
+                lasts = [self._last(entry, lane) for lane in on]
+                drift[label,] = max(drift.get((label,), 0), max(lasts, default=0) - min(lasts, default=0))
+                for lane, last in zip(on, lasts, strict=True):
+                    key, left = (label, lane.member.name), max(0, entry.ceiling - last)
+                    headroom[key] = min(headroom.get(key, math.inf), left // lane.member.database.increment)
+                    ratio[key] = min(ratio.get(key, 1.0), left / entry.ceiling)
+        counts = {(name,): issued[name] for name in own}
+        if other is not None:
+            counts[OTHER,] = other
+        yield counter("tickets_issued", ["sequence"], counts)
+        yield gauge("tickets_drift", ["sequence"], drift)
+        yield gauge("tickets_headroom", ["sequence", "database"], headroom)
+        yield gauge("tickets_headroom_ratio", ["sequence", "database"], ratio)
+        yield gauge("tickets_sequences", [], {(): len(issued)})
+        yield gauge("tickets_sequences_folded", [], {(): len(issued) - len(own)})
+
+
+def _table_warnings(entry: Entry) -> Iterable[dict[str, Any]]:
+    if entry.differs:
+        yield {"sequence": entry.name, "database": None, "reason": "its columns differ between the databases"}
+    for member, table in entry.tables.items():
+        for reason in table.warnings:
+            yield _warning(entry.name, member, reason)
+
+
+def _database(member: Member) -> dict[str, Any]:
+    since = datetime.datetime.fromtimestamp(member.since, datetime.UTC).isoformat(timespec="seconds")
+    return {
+        "name": member.name,
+        "offset": member.database.offset,
+        "status": str(member.status),
+        "since": since.replace("+00:00", "Z"),
+        "latency_ms": round(member.look.latency * 1000, 3) if member.look is not None else None,
+        "last_error": member.last_error,
+    }
+
+
+def _warning(sequence: str | None, member: Member, reason: str) -> dict[str, Any]:
+    return {"sequence": sequence, "database": member.name, "reason": reason}

@@ -1,0 +1,186 @@
+"""Every metric of the server, with what it means. Counting costs an addition; the text is made when it is asked for.
+
+Labels are bounded: so many sequences and no more (see `app.operations.series`), ticket databases, and the fixed words
+of each metric.
+"""
+
+import asyncio
+import copy
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from app.operations.series import OTHER
+from app.tickets.ring import Member
+
+LINES_AT_ONCE = 200
+"""So many samples are written in one turn of the event loop: about a millisecond."""
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+TICKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1000.0, 10000.0)
+
+COUNTERS = {
+    "tickets_issued": f"Tickets handed out, by sequence; {OTHER}: by all those without series of their own.",
+    "tickets_requests": "Requests for tickets and blocks, by endpoint and outcome.",
+    "tickets_failovers": "Attempts on a ticket database that failed, so that the next one was asked.",
+    "tickets_retries": "Draws that were tried again, by database and cause; nobody's fault.",
+    "tickets_quarantines": "How often a ticket database was quarantined.",
+    "tickets_fence_violations": "Draws that were dropped because an id broke a rule, by database and rule.",
+    "tickets_gaps": "Tickets that were drawn and dropped, by database and cause.",
+}
+GAUGES = {
+    "tickets_database_up": "1 while the ticket database is up.",
+    "tickets_database_quarantined": "1 while the ticket database is quarantined.",
+    "tickets_database_unprotected": "1 while its marks cannot be kept on another database, or could not be read.",
+    "tickets_connections": "Open connections to the ticket database.",
+    "tickets_in_flight": "Requests for tickets and blocks that are being served.",
+    "tickets_sequences": "Sequences that this server knows of.",
+    "tickets_sequences_folded": f"Sequences without series of their own; together they are the sequence {OTHER}.",
+    "tickets_drift": f"How far apart the databases' last tickets of a sequence are, in ids; {OTHER}: the largest.",
+    "tickets_headroom": f"Ids that are left, by sequence and database; {OTHER}: the smallest number.",
+    "tickets_headroom_ratio": f"Share of the ids that is left, by sequence and database; {OTHER}: the smallest.",
+    "tickets_ready": "1 while this server can issue tickets and is not draining.",
+    "tickets_build_info": "Always 1; the version is in the label.",
+}
+HISTOGRAMS = {
+    "tickets_issue_seconds": "Time from a request's arrival to its tickets.",
+    "tickets_statement_seconds": "Time of one draw on a ticket database.",
+    "tickets_statement_tickets": "Tickets that one draw brought.",
+}
+
+
+class Histogram:
+    """Counts by bucket; adding costs a bisection."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative, as Prometheus wants them."""
+        found: list[tuple[str, float]] = []
+        count = 0
+        for bound, own in zip([*self._bounds, float("inf")], self.counts, strict=True):
+            count += own
+            found.append(("+Inf" if bound == float("inf") else str(bound), float(count)))
+        return found
+
+
+class Metrics:
+    """What is counted while the server works."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, str]] = Counter()
+        self.in_flight = 0
+        self.issue_seconds = Histogram(SECONDS)
+        self.statement_seconds: dict[str, Histogram] = {}
+        self.statement_tickets: dict[str, Histogram] = {}
+        self.retries: Counter[tuple[str, str]] = Counter()
+        self.violations: Counter[tuple[str, str]] = Counter()
+        self.gaps: Counter[tuple[str, str]] = Counter()
+
+    def statement(self, member: Member, seconds: float, tickets: int) -> None:
+        """One draw that succeeded."""
+        name = member.name
+        if name not in self.statement_seconds:
+            self.statement_seconds[name] = Histogram(SECONDS)
+            self.statement_tickets[name] = Histogram(TICKETS)
+        self.statement_seconds[name].add(seconds)
+        self.statement_tickets[name].add(tickets)
+
+    def gap(self, member: Member, cause: str, tickets: int) -> None:
+        """Tickets that were drawn and dropped."""
+        self.gaps[member.name, cause] += tickets
+
+    def violation(self, member: Member, rule: str) -> None:
+        """An id that broke a rule of the fence, or a reservation that the ledger refused."""
+        self.violations[member.name, rule] += 1
+
+    def retry(self, member: Member, cause: str) -> None:
+        """A draw that is tried again."""
+        self.retries[member.name, cause] += 1
+
+
+class Exposition:
+    """Prometheus' text. `state` yields the metrics that are read off the server's state when they are asked for."""
+
+    def __init__(self, metrics: Metrics, state: Callable[[], AsyncIterator[Metric]]) -> None:
+        self._metrics = metrics
+        self._state = state
+        self._one_at_a_time = asyncio.Lock()
+
+    async def text(self) -> bytes:
+        """All of it. Made bit by bit, so that tickets are handed out meanwhile; two are not made at once."""
+        async with self._one_at_a_time:
+            written = [_text(family) for family in self._counted()]
+            async for family in self._state():
+                samples = family.samples
+                for start in range(0, len(samples) or 1, LINES_AT_ONCE):
+                    part = copy.copy(family)
+                    part.samples = samples[start : start + LINES_AT_ONCE]
+                    text = _text(part)
+                    written.append(text if start == 0 else text.split(b"\n", 2)[2])  # HELP and TYPE stand there once
+                    await asyncio.sleep(0)
+            return b"".join(written)
+
+    def _counted(self) -> Iterable[Metric]:
+        metrics = self._metrics
+        yield counter("tickets_requests", ["endpoint", "outcome"], metrics.requests)
+        yield counter("tickets_retries", ["database", "cause"], metrics.retries)
+        yield counter("tickets_fence_violations", ["database", "rule"], metrics.violations)
+        yield counter("tickets_gaps", ["database", "cause"], metrics.gaps)
+        yield gauge("tickets_in_flight", [], {(): metrics.in_flight})
+        yield histogram("tickets_issue_seconds", [], {(): metrics.issue_seconds})
+        yield histogram(
+            "tickets_statement_seconds", ["database"], {(k,): v for k, v in metrics.statement_seconds.items()}
+        )
+        yield histogram(
+            "tickets_statement_tickets", ["database"], {(k,): v for k, v in metrics.statement_tickets.items()}
+        )
+
+
+class _Family(NamedTuple):
+    """A collector of one metric."""
+
+    metric: Metric
+
+    def collect(self) -> Iterable[Metric]:
+        return (self.metric,)
+
+
+def _text(metric: Metric) -> bytes:
+    return generate_latest(_Family(metric))
+
+
+def counter(name: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
+    """A declared counter with these values by label values."""
+    family = CounterMetricFamily(name, COUNTERS[name], labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(list(key), value)
+    return family
+
+
+def gauge(name: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
+    """A declared gauge with these values by label values."""
+    family = GaugeMetricFamily(name, GAUGES[name], labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(list(key), value)
+    return family
+
+
+def histogram(name: str, labels: list[str], values: Mapping[Any, Histogram]) -> Metric:
+    """A declared histogram with these values by label values."""
+    family = HistogramMetricFamily(name, HISTOGRAMS[name], labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(list(key), value.buckets(), value.total)
+    return family

@@ -1,0 +1,197 @@
+"""How fast each sequence goes: a sample every few seconds, off the way of any ticket, and a bounded memory of them.
+
+Only of a sequence that has moved lately a history is kept: of ten thousand, mostly a few are in use.
+"""
+
+import asyncio
+import logging
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from app.common.slices import SLICE
+
+log = logging.getLogger(__name__)
+
+SAMPLE_SECONDS = 2.0
+SAMPLES = 121
+"""How many are kept: four minutes."""
+PRESENT = 5
+"""How many intervals make up the present rate."""
+
+Progress = Callable[[], Iterable[tuple[str, int, tuple[int, ...]]]]
+"""For every sequence: its name, tickets issued by this server, and ids used up on each database (0: not known)."""
+
+
+class _History:
+    """The newest numbers, oldest first. All its memory is taken at once, so that a server does not grow as they come;
+    as objects they would be the largest part of one with many sequences."""
+
+    __slots__ = ("_values", "filled")
+
+    def __init__(self, before: float = 0.0, times: int = 0) -> None:
+        """With `before` as what was there so many times already."""
+        self.filled = min(times, SAMPLES)
+        self._values = array("d", [before] * self.filled + [0.0] * (SAMPLES - self.filled))
+
+    def add(self, value: float) -> None:
+        if self.filled < SAMPLES:
+            self._values[self.filled] = value
+            self.filled += 1
+        else:
+            del self._values[0]
+            self._values.append(value)
+
+    @property
+    def stands(self) -> bool:
+        """Whether nothing has changed for as long as is remembered."""
+        return self.filled == SAMPLES and self._values[0] == self._values[-1]
+
+    @property
+    def last(self) -> float:
+        return self._values[self.filled - 1] if self.filled else 0.0
+
+    def back(self, times: int) -> float:
+        """What it was so many samples before the newest."""
+        return self._values[self.filled - 1 - times]
+
+    def all(self) -> Sequence[float]:
+        return self._values[: self.filled]
+
+
+class _Still(NamedTuple):
+    """A sequence that has not moved: since which sample, and where it stands."""
+
+    since: int
+    issued: int
+    last: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Of one sequence that moves, or of all of them. `used` adds up what was seen to be used, by whichever server.
+    `number`: of the newest sample. `now`: the present rate."""
+
+    issued: _History = field(default_factory=_History)
+    used: _History = field(default_factory=_History)
+    last: tuple[int, ...] = ()
+    number: int = 0
+    now: float = 0.0
+
+    def add(self, issued: int, last: tuple[int, ...], times: Sequence[float]) -> None:
+        """A sample, taken at the last of these times."""
+        self.used.add(_used(self.last, last) + self.used.last)
+        self.issued.add(issued)
+        self.last = last
+        back = min(PRESENT, self.issued.filled - 1)
+        if back:
+            self.now = max(0, issued - self.issued.back(back)) / max(times[-1] - times[-1 - back], 1e-3)
+
+
+def _used(before: tuple[int, ...], now: tuple[int, ...]) -> int:
+    return sum(max(0, b - a) for a, b in zip(before, now, strict=False) if a and b)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Tickets a second: now, and over the time that is remembered, oldest first. `used`: ids used up a second."""
+
+    now: float = 0.0
+    history: Sequence[float] = ()
+    used: float = 0.0
+
+
+class Rates:
+    """Samples what `progress` says, from `start` to `stop`."""
+
+    def __init__(self, progress: Progress, clock: Callable[[], float]) -> None:
+        self._progress = progress
+        self._clock = clock
+        self._times: deque[float] = deque(maxlen=SAMPLES + 1)
+        self._number = 0
+        self._all = _Samples()
+        self._moving: dict[str, _Samples] = {}
+        self._still: dict[str, _Still] = {}
+        self.busiest: list[str] = []
+        """The sequences that have moved lately, the fastest first."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.sample()
+            except Exception:
+                log.exception("the sampler met an error it does not know")
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def sample(self) -> None:
+        """Take one sample of every sequence, a slice at a time; forget those that are gone."""
+        self._number += 1
+        self._times.append(self._clock())
+        moving: dict[str, _Samples] = {}
+        still: dict[str, _Still] = {}
+        total = 0
+        for count, (name, issued, last) in enumerate(self._progress(), start=1):
+            samples = self._moving.get(name) or self._begun(name, issued, last)
+            if samples is None:
+                before = self._still.get(name)
+                still[name] = _Still(self._number if before is None else before.since, issued, last)
+            else:
+                samples.add(issued, last, self._times)
+                samples.number = self._number
+                if samples.issued.stands and samples.used.stands:
+                    still[name] = _Still(self._number - SAMPLES + 1, issued, last)
+                else:
+                    moving[name] = samples
+            total += issued
+            if count % SLICE == 0:
+                await asyncio.sleep(0)
+        self._moving, self._still = moving, still
+        self._all.add(total, (), self._times)
+        self._all.number = self._number
+        self.busiest = sorted(moving, key=lambda name: -moving[name].now)
+
+    def _begun(self, name: str, issued: int, last: tuple[int, ...]) -> _Samples | None:
+        """The history of a sequence that moves for the first time in a while; None if it does not."""
+        before = self._still.get(name)
+        if before is None or (issued == before.issued and not _used(before.last, last)):
+            return None
+        times = self._number - before.since
+        return _Samples(_History(before.issued, times), _History(0.0, times), before.last)
+
+    def of(self, name: str) -> Rate:
+        """The rate of one sequence; zero if it has not moved for as long as is remembered, or is not known."""
+        samples = self._moving.get(name)
+        return Rate() if samples is None else self._rate(samples)
+
+    def total(self) -> Rate:
+        """The rate of all sequences together."""
+        return self._rate(self._all)
+
+    def _rate(self, samples: _Samples) -> Rate:
+        issued, used, times = samples.issued.all(), samples.used.all(), self._times_of(samples)
+        if len(times) < 2:
+            return Rate()
+        history = [
+            max(0, now - before) / max(until - since, 1e-3)
+            for (before, now), (since, until) in zip(pairwise(issued), pairwise(times), strict=True)
+        ]
+        used_up = (used[-1] - used[0]) / max(times[-1] - times[0], 1e-3)
+        return Rate(samples.now, history, used_up)
+
+    def _times_of(self, samples: _Samples) -> Sequence[float]:
+        """When its samples were taken. While one is taken of all sequences, some have it already and some have not."""
+        times = list(self._times)
+        end = len(times) - (self._number - samples.number)
+        return times[max(0, end - samples.issued.filled) : end]

@@ -1,0 +1,59 @@
+"""Which sequences have series of their own in /metrics: some hundreds. All others are folded into one.
+
+A counter must never go backwards, so a sequence whose tickets have once been counted in the fold stays there, and one
+that has series of its own keeps them; both for as long as this process lives and the sequence is there. First come,
+first served: a place is taken with the first ticket, and where more come than there are places, those with the most
+tickets get them. Places that are left are lent to sequences without a ticket, whose count is 0 wherever it stands.
+"""
+
+from app.common.slices import in_slices
+
+OTHER = "_other"
+"""The label of the fold. No sequence has such a name."""
+PLACES = 500
+AT_ONCE = 1_000
+"""So many sequences are looked at in one turn of the event loop: about a millisecond."""
+
+
+class OwnSeries:
+    """Who has a place, and what the others' tickets add up to."""
+
+    def __init__(self, places: int = PLACES) -> None:
+        self._places = places
+        self._own: set[str] = set()
+        self._folded: dict[str, int] = {}
+        """Of those in the fold that have tickets: how many of them it holds."""
+        self._total = 0
+        self._has_fold = False
+
+    async def choose(self, issued: dict[str, int]) -> tuple[set[str], int | None]:
+        """The sequences that have series of their own, and the tickets of all others; None if there never were any.
+
+        `issued`: of each sequence that is there, how many tickets this server has issued. One call at a time.
+        """
+        self._own &= issued.keys()
+        for name in self._folded.keys() - issued.keys():
+            del self._folded[name]
+        new: list[str] = []
+        async for part in in_slices(issued.items(), AT_ONCE):
+            for name, count in part:
+                before = self._folded.get(name)
+                if before is not None:
+                    self._total += count - before if count >= before else count  # fewer: dropped, and made again
+                    self._folded[name] = count
+                elif count and name not in self._own:
+                    new.append(name)
+        new.sort(key=lambda name: -issued[name])
+        free = self._places - len(self._own)
+        self._own.update(new[:free])
+        for name in new[free:]:
+            self._folded[name] = issued[name]
+            self._total += issued[name]
+        own = set(self._own)
+        for name, count in issued.items():
+            if len(own) == self._places:
+                break
+            if not count:
+                own.add(name)
+        self._has_fold = self._has_fold or len(own) < len(issued)
+        return own, self._total if self._has_fold else None

@@ -1,0 +1,303 @@
+"""The catalog: which sequences there are. A sequence is a table; this is what the server knows of the tables.
+
+Listed with the probes, looked up at once when somebody asks for a name that is not known, made by `create`, and made by
+itself where one database lacks what another has.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from app.common.errors import (
+    AboveCeiling,
+    NoTicketDatabase,
+    SequenceConflict,
+    TicketDatabaseError,
+    UnknownSequence,
+)
+from app.common.log import event
+from app.common.sequences import Width, ceiling_of, validated
+from app.databases.protocol import Table
+from app.tickets.lane import Lane, LaneState
+from app.tickets.ring import Member, Ring, Rotation
+
+log = logging.getLogger(__name__)
+
+COUNTERS_AT_ONCE = 40
+"""How many counters are read with each listing."""
+FIRST_LOOK_SECONDS = 1.5
+"""How long who asks for an unknown name waits for the first look at the databases of a server that has just started."""
+LOOK_UP_PAUSE = 0.1
+"""Seconds between two look-ups for unknown names: however many ask, the databases are asked so often at the most."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One sequence: its place in the ring, and its table on each database that has it.
+
+    `start`: what its tables were made to begin at, where this server made any; None where it made none.
+    """
+
+    name: str
+    rotation: Rotation[Lane]
+    tables: dict[Member, Table] = field(default_factory=dict)
+    start: int | None = None
+
+    def lane_on(self, member: Member) -> Lane:
+        """Its lane on this database."""
+        return next(lane for lane in self.rotation.lanes if lane.member is member)
+
+    @property
+    def width(self) -> Width:
+        """The width of its column; the narrowest, where databases differ."""
+        return min((table.width for table in self.tables.values()), default=Width.BIGINT)
+
+    @property
+    def ceiling(self) -> int:
+        """The largest ticket there can be; the lowest ceiling, where databases differ."""
+        return min((table.ceiling for table in self.tables.values()), default=ceiling_of(Width.BIGINT, unsigned=True))
+
+    @property
+    def differs(self) -> bool:
+        """Whether the databases' columns differ."""
+        return len({(table.width, table.ceiling) for table in self.tables.values()}) > 1
+
+
+class Catalog:
+    """Every known sequence by name, and every lane by sequence and offset.
+
+    `known_mark`: the largest mark ever read about a sequence on a database, 0 if there is none.
+    """
+
+    def __init__(
+        self, ring: Ring, make_lane: Callable[[str, Member], Lane], known_mark: Callable[[str, Member], int]
+    ) -> None:
+        self._ring = ring
+        self._make_lane = make_lane
+        self._known_mark = known_mark
+        self.entries: dict[str, Entry] = {}
+        self.lanes: dict[tuple[str, int], Lane] = {}
+        self.counters: dict[Member, dict[str, int]] = {}
+        """The next id of sequences on each database, as they were last read."""
+        self._names: dict[Member, dict[str, str]] = {}
+        self._read_next: dict[Member, int] = {}
+        self._asked_for: set[str] = set()
+        self._look_up_task: asyncio.Task[None] | None = None
+        self._last_look_up = -LOOK_UP_PAUSE
+
+    def forget(self) -> None:
+        """Another ring: every sequence is looked up again, and gets other lanes."""
+        lanes = list(self.lanes.values())
+        self.entries.clear()
+        self.lanes.clear()
+        self.counters.clear()
+        self._names = {}
+        for lane in lanes:
+            lane.retire()
+
+    # --- finding ---------------------------------------------------------------------------------------------------
+
+    async def find(self, name: str, seconds: float = FIRST_LOOK_SECONDS) -> Entry:
+        """The sequence of that name, looked up in the databases if it is not known yet.
+
+        `seconds`: how long to wait at most for the first look at them, on a server that has just started.
+
+        Raises InvalidRequest, UnknownSequence; NoTicketDatabase where no database could be asked.
+        """
+        validated(name)
+        if name not in self.entries:
+            await self._ring.wait_for_first_look(seconds)
+            await self._look_up(name)
+        entry = self.entries.get(name)
+        if entry is None:
+            if not self._ring.any_up:
+                raise NoTicketDatabase("no ticket database can be asked for the sequence now")
+            raise UnknownSequence(f"there is no sequence {name}; PUT /sequence/{name} makes it")
+        return entry
+
+    async def _look_up(self, name: str) -> None:
+        """Ask all databases for the name, together with the names that others ask for meanwhile."""
+        self._asked_for.add(name)
+        while name in self._asked_for:
+            if self._look_up_task is None or self._look_up_task.done():
+                self._look_up_task = asyncio.create_task(self._look_up_all())
+            await asyncio.shield(self._look_up_task)
+
+    async def _look_up_all(self) -> None:
+        now = asyncio.get_running_loop().time
+        await asyncio.sleep(self._last_look_up + LOOK_UP_PAUSE - now())
+        self._last_look_up = now()
+        names, self._asked_for = self._asked_for, set()
+        up = [member for member in self._ring.members if member.up]
+        await asyncio.gather(*(self._look_up_on(member, names) for member in up))
+        await self._make_missing([self.entries[name] for name in names if name in self.entries])
+
+    async def _look_up_on(self, member: Member, names: set[str]) -> None:
+        try:
+            for table in (await member.database.tables(names)).values():
+                self._enter(member, table)
+        except TicketDatabaseError as error:
+            event(log, logging.DEBUG, "could not look a sequence up", database=member.name, reason=error)
+
+    async def refresh(self, member: Member) -> None:
+        """List this database's tables, read some of the counters, make what it lacks. Raises TicketDatabaseError."""
+        listed = self._names  # of this ring; that of the next one is another
+        names = await member.database.names()
+        before = listed.get(member, {})
+        offset = member.database.offset
+        changed = {name for name, created in names.items() if before.get(name) != created}
+        grown = {
+            name
+            for name in names
+            if (lane := self.lanes.get((name, offset))) is not None and lane.state is LaneState.EXHAUSTED
+        }
+        tables = await member.database.tables(changed | grown)
+        for table in tables.values():
+            lane = self._enter(member, table).lane_on(member)
+            if lane.table is not None and lane.table.created != table.created:
+                lane.close()
+        for name, entry in self.entries.items():
+            if name not in names:
+                entry.tables.pop(member, None)
+        listed[member] = names
+        await self._read_counters(member)
+        await self._make_missing(list(self.entries.values()))
+        self._forget_dropped()
+
+    async def _read_counters(self, member: Member) -> None:
+        """Read the next few counters; one that stands below what it has given has gone back."""
+        mine = [name for name, entry in self.entries.items() if member in entry.tables]
+        start = self._read_next.get(member, 0) % max(1, len(mine))
+        self._read_next[member] = start + COUNTERS_AT_ONCE
+        part = mine[start : start + COUNTERS_AT_ONCE]
+        lanes = {name: self.entries[name].lane_on(member) for name in part}
+        highest = {name: lane.fence.highest for name, lane in lanes.items() if lane.state is LaneState.OPEN}
+        found = await member.database.counters(part)
+        known = self.counters.setdefault(member, {})
+        known.update({name: next_id for name, (next_id, _) in found.items()})
+        for name, before in highest.items():
+            if name in found and known[name] <= before:
+                lanes[name].suspend(f"stands at {known[name]} after {before} had been issued", must_rise=True)
+
+    def _enter(self, member: Member, table: Table) -> Entry:
+        name = table.sequence
+        entry = self.entries.get(name)
+        if entry is None:
+            lanes = tuple(self._make_lane(name, each) for each in self._ring.members)
+            entry = self.entries[name] = Entry(name, Rotation(lanes))
+            for lane in lanes:
+                self.lanes[name, lane.member.database.offset] = lane
+        entry.tables[member] = table
+        lane = entry.lane_on(member)
+        lane.listed = table
+        if lane.state is LaneState.EXHAUSTED and table.ceiling > lane.fence.ceiling:
+            lane.state = LaneState.CLOSED
+            self._ring.lanes_changed()
+        return entry
+
+    def _forget_dropped(self) -> None:
+        """A sequence that no database has any more is gone, as soon as all of them can be asked."""
+        if not all(member.up for member in self._ring.members):
+            return
+        for name in [name for name, entry in self.entries.items() if not entry.tables]:
+            if not any(name in names for names in self._names.values()):
+                del self.entries[name]
+                for member in self._ring.members:
+                    self.lanes.pop((name, member.database.offset)).send_on()
+
+    # --- making ----------------------------------------------------------------------------------------------------
+
+    async def create(self, name: str, width: Width | None, start: int | None) -> tuple[Entry, bool]:
+        """Make the sequence, or find that it is there already: its entry, and whether it was made.
+
+        Raises SequenceConflict, AboveCeiling, NoTicketDatabase, InvalidRequest.
+        """
+        validated(name)
+        if name not in self.entries:
+            await self._ring.wait_for_first_look(FIRST_LOOK_SECONDS)
+            await self._look_up(name)
+        entry = self.entries.get(name)
+        if entry is None:
+            clash = next((other for other in self.entries if other.lower() == name.lower()), None)
+            if clash is not None:
+                raise SequenceConflict(f"the sequence {clash} differs from {name} by case alone")
+            entry = await self._create(name, width or Width.BIGINT, start or 1)
+            made = True
+        else:
+            made = False
+        if width is not None and entry.width != width:
+            raise SequenceConflict(f"the sequence {name} exists with {int(entry.width)} bits")
+        return entry, made
+
+    async def _create(self, name: str, width: Width, start: int) -> Entry:
+        ceiling = ceiling_of(width, unsigned=True)
+        if start >= ceiling:
+            raise AboveCeiling(f"start has to be below {ceiling}, the end of a sequence of {int(width)} bits")
+        up = [member for member in self._ring.members if member.up]
+        await asyncio.gather(*(self._make_on(member, name, width, start) for member in up))
+        entry = self.entries.get(name)
+        if entry is None:
+            raise NoTicketDatabase("no ticket database could make the sequence")
+        return entry
+
+    async def _make_on(self, member: Member, name: str, width: Width, start: int) -> None:
+        try:
+            await member.database.make(name, width, start)
+            table = (await member.database.tables([name])).get(name)
+        except TicketDatabaseError as error:
+            event(log, logging.WARNING, "could not make it", sequence=name, database=member.name, reason=error)
+            return
+        if table is not None:
+            entry = self._enter(member, table)
+            entry.start = max(entry.start or 1, start)
+            self._names.setdefault(member, {})[name] = table.created
+
+    async def _make_missing(self, entries: list[Entry]) -> None:
+        """Make what one database has and another lacks, above where the others stand; its marks are seen to when the
+        lane opens."""
+        for entry in entries:
+            if not entry.tables or len(entry.tables) == len(self._ring.members):
+                continue
+            for member in self._ring.members:
+                if member.up and member not in entry.tables and member in self._names:
+                    start = await self._start_above_others(entry, member)
+                    if start is not None:
+                        event(log, logging.INFO, "making it", sequence=entry.name, database=member.name, start=start)
+                        await self._make_on(member, entry.name, entry.width, start)
+                        entry.lane_on(member).must_rise = True
+
+    async def _start_above_others(self, entry: Entry, member: Member) -> int | None:
+        """Above all that is known of it: where it was made to begin, where the databases that are up stand, drawn from
+        or not, and what is remembered of the others. None where that leaves one of which nothing is known."""
+        start = entry.start or 1
+        for other in self._ring.members:
+            if other is member:
+                continue
+            remembered = self._remembered(entry, other)
+            start = max(start, remembered)
+            table = entry.tables.get(other)
+            if table is None:
+                continue
+            if other.up:
+                try:
+                    position = await other.database.position(table)
+                except TicketDatabaseError as error:
+                    event(log, logging.DEBUG, "could not read a position", database=other.name, reason=error)
+                    return None
+                start = max(start, position.next_id)
+            elif not remembered and entry.start is None:
+                return None
+        return min(start, entry.ceiling - 1)
+
+    def _remembered(self, entry: Entry, member: Member) -> int:
+        """The least id that the database can give next, from what was last known of it; 0 if nothing is."""
+        counter = self.counters.get(member, {}).get(entry.name, 0)
+        known = max(entry.lane_on(member).fence.highest, self._known_mark(entry.name, member))
+        return max(counter, known + 1 if known else 0)
+
+    async def close(self) -> None:
+        """End the look-up that is under way."""
+        if self._look_up_task is not None:
+            self._look_up_task.cancel()
+            await asyncio.gather(self._look_up_task, return_exceptions=True)

@@ -1,0 +1,448 @@
+"""The probe loops: what keeps the state of each ticket database true, off the way of any ticket.
+
+One loop for each database: a look at it (a committed write and a check), then either its way into the ring, or the
+floors that it keeps. What takes time where there are many sequences (tables, suspended lanes, lanes that have to be
+moved up) is done beside the loop, so that a probe waits for none of it.
+"""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.common.errors import (
+    ColumnExhausted,
+    RingChanged,
+    SequenceUnavailable,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
+from app.common.log import event
+from app.databases.protocol import Look, RingRecord, check_settings
+from app.tickets.catalog import Catalog
+from app.tickets.id_guard import WrongResidue
+from app.tickets.lane import Lane, LaneState
+from app.tickets.ledger import Ledger
+from app.tickets.ring import Member, Ring
+from app.tickets.ring_changes import DatabaseFailed, RingRecords
+from app.tickets.ring_record import same_ring
+
+log = logging.getLogger(__name__)
+
+LAST_PROBE_SECONDS = 1.0
+"""How long the end waits for a probe under way: a connection that is cancelled cannot say good-bye."""
+LISTING_SECONDS = 5.0
+"""How often a database's tables are listed."""
+HURRY_SECONDS = 0.25
+"""Seconds between looks while no database is up."""
+RECOVERIES = 8
+"""How many suspended lanes of one database are tried at a time."""
+LANES_AT_ONCE = 500
+"""How many closed lanes of one database are opened between two listings."""
+COUNTERS_AT_ONCE = 50
+"""How many live counters are brought to the other databases at a time."""
+
+
+class Health:
+    """Probes the databases every `interval` seconds, and at once when one goes down."""
+
+    def __init__(
+        self,
+        ring: Ring,
+        records: RingRecords,
+        ledger: Ledger,
+        catalog: Catalog,
+        *,
+        interval: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ring = ring
+        self._records = records
+        self._ledger = ledger
+        self._catalog = catalog
+        self._interval = interval
+        self._clock = clock
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self._chores: dict[Member, asyncio.Task[None]] = {}
+        self._chores_due: set[Member] = set()
+        self._listed: dict[Member, float] = {}
+        self._returned: set[Member] = set()
+        """Those that have come up, and may have lanes left that have to be moved up."""
+        self._admission = asyncio.Lock()
+
+    def start(self) -> None:
+        """Begin the loops. Each looks at its database at once; nobody waits for them here."""
+        self._tasks = [asyncio.create_task(self._loop(member)) for member in self._ring.members]
+
+    async def settled(self) -> None:
+        """Wait until every database has been looked at once, and its tables have been listed."""
+        while not all(member.settled for member in self._ring.members):
+            await self._ring.wait_for_change(self._interval, expected=True)
+        await asyncio.wait([*self._chores.values(), asyncio.create_task(asyncio.sleep(0))])
+
+    async def stop(self) -> None:
+        """End the loops, each after the probe that is under way; tell the ledgers what was issued last."""
+        self._stopping = True
+        for member in self._ring.members:
+            member.wake.set()
+        for chores in self._chores.values():
+            chores.cancel()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=LAST_PROBE_SECONDS)
+            for task in late:
+                task.cancel()
+        await asyncio.gather(*self._tasks, *self._chores.values(), return_exceptions=True)
+        for member in self._ring.members:
+            if member.up:
+                try:
+                    await self._ledger.refresh(member, self._catalog.lanes)
+                except TicketDatabaseError as error:
+                    event(log, logging.DEBUG, "could not write the last marks", database=member.name, reason=error)
+
+    async def _loop(self, member: Member) -> None:
+        while not self._stopping:
+            member.wake.clear()
+            try:
+                await self._probe(member)
+            except Exception:
+                log.exception("a probe met an error it does not know: database=%s", member.name)
+            if not member.wake.is_set():  # else it went down while the probe was under way, which says nothing then
+                self._ring.settle(member)
+            try:
+                # with none up every request is waiting for the first that comes
+                async with asyncio.timeout(self._interval if self._ring.any_up else min(self._interval, HURRY_SECONDS)):
+                    await member.wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _probe(self, member: Member) -> None:
+        look = await self._look(member)  # first, and without the lock: one that hangs holds up nobody's way in
+        if look is None:
+            return
+        if member.up and look.incarnation != member.incarnation:
+            self._ring.mark_down(member, "was restarted or replaced")
+        elif member.up and not same_ring(look.record, self._ring.record):
+            self._ring.mark_down(member, "had its ring record changed")
+        if member.up:
+            member.look = look
+            self._ring.settle(member)
+        else:
+            await self._take_in(member)
+        if member.up:
+            await self._keep_marks(member)
+        if member.up:
+            self._chores_due.add(member)
+            if member not in self._chores or self._chores[member].done():
+                self._chores[member] = asyncio.create_task(self._do_chores(member))
+
+    async def _look(self, member: Member) -> Look | None:
+        """What the database says; None where it is down or not what it should be, which the ring then knows."""
+        try:
+            look = await member.database.look()
+            if look.record is not None and same_ring(look.record, self._ring.record):  # else they are yet to agree
+                check_settings(look, look.record.increment, member.database.offset)
+            if member.residue_of is not None:
+                look = await self._check_residue(member, member.residue_of)
+            self._check_identity(member, look)
+        except TicketDatabaseMisconfigured as error:
+            member.database.forget_connections()
+            self._ring.quarantine(member, str(error))
+            return None
+        except TicketDatabaseError as error:
+            self._ring.unreachable(member, str(error))
+            return None
+        return look
+
+    def _check_identity(self, member: Member, look: Look) -> None:
+        for other in self._ring.members:
+            if other is member:
+                return
+            if other.look is not None and other.look.identity == look.identity:
+                raise TicketDatabaseMisconfigured(f"is the same server as {other.name}")
+
+    async def _check_residue(self, member: Member, sequence: str) -> Look:
+        """Draw once where the last id had a wrong residue, on a new connection, and drop it.
+
+        A sequence that is at its end, or whose table is locked, cannot tell any more: then the database is taken back,
+        and every id goes through the fence as ever.
+        """
+        member.database.forget_connections()
+        look = await member.database.look()
+        table = (await member.database.tables([sequence])).get(sequence)
+        lane = self._catalog.lanes.get((sequence, member.database.offset))
+        if table is None or lane is None:
+            return look
+        try:
+            lane.fence.check(await member.database.draw(table, 1, 0), 0)
+        except WrongResidue as error:
+            raise WrongResidue(f"{error} (sequence {sequence})") from error
+        except (ColumnExhausted, SequenceUnavailable) as error:
+            event(log, logging.DEBUG, "the residue is not wrong", database=member.name, reason=error)
+        return look
+
+    # --- into the ring ---------------------------------------------------------------------------------------------
+
+    async def _take_in(self, member: Member) -> None:
+        """Take the database in, after every other one has answered or has failed one attempt.
+
+        All that is not up is looked at within the lock: what was seen before it was waited for may be long past.
+        """
+        async with self._admission:
+            if member.up:
+                return
+            absent = [other for other in self._ring.members if not other.up]
+            found: dict[Member, Look] = {}
+            for other, look in zip(absent, await asyncio.gather(*map(self._look, absent)), strict=True):
+                twin = next((each for each, seen in found.items() if look and seen.identity == look.identity), None)
+                if twin is not None:
+                    self._ring.quarantine(other, f"is the same server as {twin.name}")
+                elif look is not None and not other.up:
+                    found[other] = look
+            await self._admit(found)
+
+    async def _admit(self, coming: dict[Member, Look]) -> None:
+        """Agree on the ring, bring the ledgers up to date, then take all of them in at once.
+
+        In this order: marks count for one ring alone. The ledgers of those that come are brought up to date before
+        they are up, since from then on they vouch for what the others have issued; and what those that are up keep
+        about those that come is brought up to date before the first draw on them.
+        """
+        await self._agree_on_ring(coming)
+        if not coming:
+            return
+        for member, look in coming.items():
+            member.incarnation = look.incarnation
+            self._close_lanes(member)
+        up = [member for member in self._ring.members if member.up and member.marks_trouble is None]
+        for member in self._ring.members:
+            if not member.up and member not in coming:
+                await self._remember_marks(member)
+        for member in list(coming):
+            if not await self._bring_up_to_date(member, [other for other in [*up, *coming] if other is not member]):
+                del coming[member]
+        for member in up:
+            if not await self._bring_up_to_date(member, list(coming)):
+                self._ring.mark_down(member, "could not keep the marks of those that came up")
+        self._take_up(coming)
+
+    def _take_up(self, coming: dict[Member, Look]) -> None:
+        for member, look in coming.items():
+            self._listed.pop(member, None)
+            self._returned.add(member)
+            self._ring.mark_up(member, look)
+        for lane in self._catalog.lanes.values():
+            lane.mark = lane.reserve_at = 0  # every lane reserves anew, on those that have come too
+        self._ledger.reopen_unverified()
+        for one, other in itertools.permutations([member for member in self._ring.members if member.up], 2):
+            if one in coming or other in coming:
+                self._ring.unaccounted[one, other] = self._ring.generation
+                other.wake.set()
+
+    async def _agree_on_ring(self, coming: dict[Member, Look]) -> None:
+        """Take out of `coming` those that may not draw; the others have recorded the ring that this server draws in."""
+        while coming:
+            up = {member: member.look for member in self._ring.members if member.up and member.look is not None}
+            try:
+                record, refused = await self._records.agree(up | coming)
+            except DatabaseFailed as failed:
+                member = next(each for each in self._ring.members if each.database is failed.database)
+                coming.pop(member, None)
+                if isinstance(failed.error, TicketDatabaseMisconfigured):
+                    self._ring.quarantine(member, str(failed.error))
+                else:
+                    self._ring.mark_down(member, str(failed.error))
+                    self._ring.unreachable(member, str(failed.error))
+                continue
+            for member, reason in refused.items():
+                coming.pop(member, None)
+                member.database.forget_connections()
+                self._ring.quarantine(member, reason)
+            if record is None or not coming:
+                coming.clear()
+                return
+            for member, look in (up | coming).items():
+                recorded = replace(look, record=replace(record, own=member.database.offset))
+                member.look = recorded
+                if member in coming:
+                    coming[member] = recorded
+            if not self._adopt(record):
+                return
+            for member in list(coming):  # with connections for the increment that was not known before
+                look_again = await self._look(member)
+                if look_again is None:
+                    del coming[member]
+                else:
+                    coming[member] = look_again
+
+    def _adopt(self, record: RingRecord) -> bool:
+        """Draw in this ring from now on. True if connections and lanes have to be made anew for it."""
+        before = self._ring.record
+        if same_ring(before, record):
+            return False
+        self._ring.record = record
+        anew = any(member.database.increment != record.increment for member in self._ring.members)
+        for member in self._ring.members:
+            member.database.use_increment(record.increment)
+        if before is not None and before.since == record.since:
+            for lane in self._catalog.lanes.values():
+                lane.close()
+            return False
+        for member in self._ring.members:
+            if member.up:
+                self._ring.mark_down(member, "had its ring record changed")
+        self._catalog.forget()
+        self._ledger.forget()
+        event(log, logging.INFO, "draws in the ring", number=record.number, increment=record.increment)
+        return anew
+
+    async def _bring_up_to_date(self, member: Member, others: list[Member]) -> bool:
+        """False where it does not answer, or answers in another ring; one that cannot keep marks may draw."""
+        try:
+            await self._ledger.admit(member, others)
+        except (TicketDatabaseUnavailable, TicketDatabaseBusy, RingChanged) as error:
+            self._ring.unreachable(member, str(error))
+            return False
+        except TicketDatabaseError as error:
+            member.marks_trouble = str(error)
+        else:
+            member.marks_trouble = None
+        return True
+
+    async def _remember_marks(self, member: Member) -> None:
+        """One that cannot come up may still be read: what it keeps about those that can holds."""
+        try:
+            await self._ledger.read_only(member)
+        except TicketDatabaseError as error:
+            event(log, logging.DEBUG, "could not read its marks", database=member.name, reason=error)
+
+    def _close_lanes(self, member: Member) -> None:
+        for lane in self._catalog.lanes.values():
+            if lane.member is member:
+                lane.close()
+
+    # --- while it is up --------------------------------------------------------------------------------------------
+
+    async def _keep_marks(self, member: Member) -> None:
+        """Read the floors that it keeps, and tell it what was issued; try again to write marks where that failed."""
+        try:
+            if member.marks_trouble is not None:
+                member.database.forget_connections()
+                look = await member.database.look()
+                if look.incarnation != member.incarnation:  # from now on draws would be made on another one
+                    self._ring.mark_down(member, "was restarted or replaced")
+                    return
+                async with self._admission:
+                    others = [m for m in self._ring.members if m.up and m is not member]
+                    if not await self._bring_up_to_date(member, others):
+                        return
+                if member.marks_trouble is None:
+                    self._can_keep_marks_again(member, others)
+            await self._ledger.refresh(member, self._catalog.lanes)
+        except RingChanged as error:
+            self._ring.mark_down(member, str(error))
+        except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:
+            event(log, logging.WARNING, "could not read floors", database=member.name, reason=error)
+        except TicketDatabaseError as error:
+            self._ring.keeps_no_marks(member, str(error))
+
+    def _can_keep_marks_again(self, member: Member, others: list[Member]) -> None:
+        """Every lane reserves on it too, and asks it where it could not; and some of what the others gave meanwhile
+        nobody may know but they themselves."""
+        for lane in self._catalog.lanes.values():
+            lane.mark = lane.reserve_at = 0
+        self._ledger.reopen_unverified()
+        for other in others:
+            self._ring.unaccounted[member, other] = self._ring.generation
+            other.wake.set()
+
+    async def _do_chores(self, member: Member) -> None:
+        """What takes time with many sequences, beside the probes: list tables, open lanes, bring marks to others."""
+        try:
+            while member.up and member in self._chores_due:  # a probe that ends meanwhile may have found more to do
+                self._chores_due.discard(member)
+                await self._do_chores_once(member)
+        except Exception:
+            log.exception("the chores of a database met an error they do not know: database=%s", member.name)
+
+    async def _do_chores_once(self, member: Member) -> None:
+        await self._list(member)
+        at_once = asyncio.Semaphore(RECOVERIES)
+        closed = self._of_another_life(member) if member in self._returned else []
+        if not closed:
+            self._returned.discard(member)
+        await asyncio.gather(
+            *(self._recover(lane, at_once) for lane in self._suspended(member)),
+            *(self._open(lane, at_once) for lane in closed[:LANES_AT_ONCE]),
+        )
+        if any(lane.is_open for lane in closed[:LANES_AT_ONCE]):
+            self._chores_due.add(member)
+
+    async def _list(self, member: Member) -> None:
+        """List its tables when that is due; bring its live counters to those that keep its marks."""
+        try:
+            due = self._clock() - self._listed.get(member, -LISTING_SECONDS) >= LISTING_SECONDS
+            if due or any(lane.missing for lane in self._suspended(member)):
+                self._listed[member] = self._clock()
+                await self._catalog.refresh(member)
+            await self._account_for(member)
+        except TicketDatabaseError as error:
+            event(log, logging.WARNING, "could not list its tables", database=member.name, reason=error)
+
+    async def _account_for(self, member: Member) -> None:
+        """Have every database that keeps marks for this one keep at least its live counters, once it has come up."""
+        due = {pair: since for pair, since in self._ring.unaccounted.items() if pair[1] is member}
+        if not due:
+            return
+        names = sorted(await member.database.names())
+        for start in range(0, len(names), COUNTERS_AT_ONCE):
+            found = await member.database.counters(names[start : start + COUNTERS_AT_ONCE])
+            for pair in list(due):
+                holder, _ = pair
+                if not holder.up or holder.marks_trouble is not None:
+                    del due[pair]  # its turn comes when it can keep marks again
+                    continue
+                try:
+                    await self._ledger.account_for(holder, member, found, self._catalog.lanes)
+                except TicketDatabaseError as error:
+                    event(log, logging.WARNING, "could not keep marks", database=holder.name, reason=error)
+                    return
+        for pair, since in due.items():
+            if self._ring.unaccounted.get(pair) == since:  # else one of them came up once more, maybe as an empty one
+                del self._ring.unaccounted[pair]
+
+    def _suspended(self, member: Member) -> list[Lane]:
+        lanes = self._catalog.lanes.values()
+        return [lane for lane in lanes if lane.member is member and lane.state is LaneState.SUSPENDED]
+
+    def _of_another_life(self, member: Member) -> list[Lane]:
+        """Those that were closed when it was taken in and may have gone back: they are moved above their marks
+        now, while the marks are there."""
+        lanes = self._catalog.lanes.values()
+        return [
+            lane
+            for lane in lanes
+            if lane.member is member and lane.state is LaneState.CLOSED and self._ledger.is_of_another_life(lane)
+        ]
+
+    async def _recover(self, lane: Lane, at_once: asyncio.Semaphore) -> None:
+        async with at_once:
+            if not lane.member.up:
+                return
+            try:
+                await lane.recover()
+            except TicketDatabaseError as error:
+                lane.recovery_failed(error)
+
+    async def _open(self, lane: Lane, at_once: asyncio.Semaphore) -> None:
+        async with at_once:
+            if not lane.member.up or lane.waiting or lane.state is not LaneState.CLOSED:
+                return
+            try:
+                await lane.open()
+            except TicketDatabaseError as error:
+                lane.report(error)

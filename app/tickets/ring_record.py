@@ -1,0 +1,134 @@
+"""The ring record: whether the settings agree with the ring that the ticket databases have been drawn in.
+
+Decisions alone, no I/O; `ring_changes` carries them out. Which ids a database draws follows from its offset and the
+increment, so a server with another increment, another order or another list could draw what was drawn before. Each
+database therefore records the ring (`RingRecord`), and a server whose settings contradict the record draws nothing.
+"""
+
+from collections.abc import Collection, Iterable, Set
+from dataclasses import replace
+
+from app.common.errors import TicketError
+from app.databases.protocol import RingRecord, RingState
+
+UNFINISHED = "a change of the ring was begun and not finished: run `ticketd grow` again"
+
+UNKNOWN = "no ring is recorded on it, and most of the listed databases cannot be asked for one: start those as well"
+
+
+class RingContradiction(TicketError):
+    """The settings contradict the ring that the ticket databases record."""
+
+
+def newest(records: Iterable[RingRecord]) -> RingRecord:
+    """The ring that the databases record: that of the highest number. Raises RingContradiction.
+
+    Servers that reached different databases may have recorded one ring with different offsets under one number, or have
+    counted up twice from a database that came back older than it was. The latest increment counts then. One of another
+    increment is what the ring was before, unless its number says that it was not seen when this increment began.
+    """
+    records = list(records)
+    number = max(record.number for record in records)
+    latest = [record for record in records if record.number == number]
+    best = max(latest, key=lambda record: record.since)
+    for record in records:
+        if record.increment != best.increment and record.number >= best.since:
+            raise RingContradiction(
+                f"the ticket databases record two rings, number {record.number} with increment {record.increment} and "
+                f"number {number} with increment {best.increment}: stop all ticket servers and run `ticketd grow`"
+            )
+    offsets = {offset for record in latest if record.since == best.since for offset in record.offsets}
+    return replace(best, offsets=tuple(sorted(offsets)))
+
+
+def contradiction(record: RingRecord, increment: int | None, listed: int) -> str | None:
+    """Why the settings contradict the record, in a sentence; None if they do not.
+
+    `increment`: TICKETS_INCREMENT, None where it is unset; `listed`: how many databases TICKETS_DATABASES lists.
+    """
+    if increment is not None and increment != record.increment:
+        return (
+            f"the recorded increment of the ring is {record.increment}, and TICKETS_INCREMENT is {increment}: unset "
+            f"it, or stop all ticket servers and run `ticketd grow --increment {increment}`"
+        )
+    if listed > record.increment:
+        return (
+            f"the recorded increment of the ring is {record.increment}, and TICKETS_DATABASES lists {listed}: "
+            f"list fewer, or stop all ticket servers and run `ticketd grow --increment {listed}`"
+        )
+    return None
+
+
+def increment_of_marks(marks: Set[tuple[int, int]], increment: int | None, listed: int) -> int:
+    """The increment of a ring that is not recorded: as set, else that of all its marks, else the databases' number.
+
+    `marks`: offset and increment of each row that the databases keep.
+    """
+    found = {each for _, each in marks}
+    if increment is not None:
+        return increment
+    return found.pop() if len(found) == 1 else listed
+
+
+def contradiction_of_marks(
+    marks: Set[tuple[int, int]], increment: int, own: Collection[int], listed: int
+) -> str | None:
+    """Why the marks that one database, or all of them, keep contradict the settings; None if they do not.
+
+    `own`: the offset of the database that keeps them. It keeps marks about the others alone, so marks about itself mean
+    that it has been drawn at another offset.
+    """
+    for offset, found in sorted(marks):
+        if found != increment:
+            return (
+                f"its high-water marks are of increment {found}, and the ring's is {increment}: set TICKETS_INCREMENT "
+                f"to {found}, or stop all ticket servers and run `ticketd grow --increment {increment}`"
+            )
+        if offset in own:
+            return (
+                f"it keeps high-water marks about offset {offset}, at which TICKETS_DATABASES lists it: it has been "
+                "drawn at another offset; put the URLs back in the order that they had"
+            )
+    if listed > increment:
+        return (
+            f"its high-water marks are of increment {increment}, and TICKETS_DATABASES lists {listed} databases: list "
+            f"fewer, or stop all ticket servers and run `ticketd grow --increment {listed}`"
+        )
+    return None
+
+
+def may_begin(answer: Collection[int], listed: int) -> bool:
+    """Whether a ring may begin where no database that answers records one or keeps a mark. `answer`: their offsets.
+
+    New databases come last in the list. Where they alone answer, there may be a ring of the others, whose residues they
+    would draw. So the first one has to answer, or more than half; a fresh pair begins with either.
+    """
+    return listed <= 2 or 1 in answer or 2 * len(answer) > listed
+
+
+def first_record(increment: int, offsets: Iterable[int]) -> RingRecord:
+    """The record of a ring that was not recorded before."""
+    return RingRecord(1, increment, 1, tuple(sorted(offsets)), own=0)
+
+
+def with_offsets(record: RingRecord, offsets: Iterable[int]) -> RingRecord:
+    """The ring with these offsets too, under the next number if that changes it."""
+    used = tuple(sorted({*record.offsets, *offsets}))
+    return record if used == record.offsets else replace(record, number=record.number + 1, offsets=used)
+
+
+def begun(number: int, increment: int, offsets: Iterable[int], state: RingState) -> RingRecord:
+    """The record of a change that has begun: nobody draws until it is finished. `number`: the highest one recorded."""
+    return RingRecord(number + 1, increment, number + 1, tuple(sorted(offsets)), own=0, state=state)
+
+
+def finished(record: RingRecord) -> RingRecord:
+    """The record of the same change when it is done."""
+    return replace(record, number=record.number + 1, since=record.number + 1, state=RingState.DRAWN)
+
+
+def same_ring(one: RingRecord | None, other: RingRecord | None) -> bool:
+    """Whether two databases record the same ring, each for its own offset."""
+    if one is None or other is None:
+        return one is other
+    return replace(one, own=0) == replace(other, own=0)
