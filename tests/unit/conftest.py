@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.http_connection import Bench
+from tests.unit.http.http_connection import Bench
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.http import express
 from app.http.express import LONGEST_REQUEST
 from tests.fakes.virtual_time import run, settled, virtual_time
-from tests.unit.http_connection import (
+from tests.unit.http.http_connection import (
     ALBUMS,
     BLOCK,
     PHOTOS,

@@ -9,7 +9,7 @@ from app.tickets.ring import Status
 from tests.fakes.ticket_database import FakeServer
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.ledgers import take
+from tests.unit.tickets.ledgers import take
 
 
 def statuses(server: FakeTicketServer) -> list[Status]:

@@ -14,7 +14,7 @@ from app.databases.mysql.connection import MySQLConnection, Rows, translate
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.pool import IDLE_SECONDS, MySQLPool
 from app.databases.mysql.url import DatabaseURL
-from tests.unit.mysql_driver import URL, connection_that_answers, facts_that_fit
+from tests.unit.databases.mysql_driver import URL, connection_that_answers, facts_that_fit
 
 TOO_MANY, TOO_MANY_OF_THIS_USER, LIMIT_REACHED, REFUSED, HUNG_UP, DENIED = 1040, 1203, 1226, 2003, 2013, 1045
 

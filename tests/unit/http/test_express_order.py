@@ -9,7 +9,7 @@ import pytest
 
 from app.http.connections import JoinedWrites, watch
 from tests.fakes.virtual_time import settled, virtual_time
-from tests.unit.http_connection import (
+from tests.unit.http.http_connection import (
     ALBUMS,
     BLOCK,
     PHOTOS,

@@ -10,7 +10,7 @@ from app.tickets.lane import LaneState
 from tests.fakes.ticket_database import FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.ledgers import mark_about, probed, take, take_all
+from tests.unit.tickets.ledgers import mark_about, probed, take, take_all
 
 TOP_OF_INT = 2**32 - 1
 

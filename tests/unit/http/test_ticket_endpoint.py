@@ -19,7 +19,7 @@ from app.http.access import Access
 from app.http.ticket_endpoint import TicketEndpoint, number_in, prefers_text
 from app.operations.metrics import Metrics
 from app.tickets.issuer import TicketIssuer
-from tests.unit.asgi import Answer, ask
+from tests.unit.http.asgi import Answer, ask
 
 BIG = 2**63 - 1
 

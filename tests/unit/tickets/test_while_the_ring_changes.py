@@ -11,7 +11,7 @@ from app.databases.protocol import Mark
 from app.tickets.prober import COUNTERS_AT_ONCE
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.ledgers import mark_about, probed, take
+from tests.unit.tickets.ledgers import mark_about, probed, take
 
 
 def another_ring(server: FakeTicketServer) -> None:

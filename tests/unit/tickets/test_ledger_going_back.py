@@ -12,7 +12,7 @@ from app.tickets.ledger import life_of
 from tests.fakes.ticket_database import FakeServer, FakeState
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.ledgers import mark_about, of, probed, take
+from tests.unit.tickets.ledgers import mark_about, of, probed, take
 
 # --- something may have gone back ------------------------------------------------------------------------------------
 

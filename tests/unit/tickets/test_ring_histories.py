@@ -9,7 +9,7 @@ from app.databases.protocol import RingRecord
 from app.tickets.ring_record import RingContradiction, newest
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.ledgers import of, probed, take
+from tests.unit.tickets.ledgers import of, probed, take
 
 
 def test_a_ring_that_a_change_began_from_gives_way() -> None:

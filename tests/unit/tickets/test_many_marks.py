@@ -6,7 +6,7 @@ from app.databases.protocol import Mark
 from app.tickets.ring import Status
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.ledgers import mark_about
+from tests.unit.tickets.ledgers import mark_about
 
 
 @virtual_time

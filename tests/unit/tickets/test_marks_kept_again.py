@@ -4,7 +4,7 @@ import asyncio
 
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.ledgers import mark_about, of, take
+from tests.unit.tickets.ledgers import mark_about, of, take
 
 
 @virtual_time

@@ -22,7 +22,7 @@ from app.operations.series import OTHER, PLACES
 from app.tickets.lane import LaneState
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.asgi import Answer, ask
+from tests.unit.http.asgi import Answer, ask
 
 MANY = 10_000
 

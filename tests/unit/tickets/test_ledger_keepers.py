@@ -9,7 +9,7 @@ from app.databases.protocol import Mark
 from app.tickets.lane import Lane
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.ledgers import take
+from tests.unit.tickets.ledgers import take
 
 
 def reserving_anew(server: FakeTicketServer) -> Lane:

@@ -17,7 +17,7 @@ from app.databases.mysql.inspection import MySQLInspector
 from app.databases.mysql.marks import mark_of
 from app.databases.mysql.tables import position_of, table_of
 from app.databases.protocol import Mark, Position, Table
-from tests.unit.mysql_driver import URL, connection_that_answers, facts_that_fit
+from tests.unit.databases.mysql_driver import URL, connection_that_answers, facts_that_fit
 
 TOKEN = "0123456789abcdef01234567.1700000000:01ab23cd"
 MARK = ("photos", 1, 2, 1000, 10, TOKEN)

@@ -10,7 +10,7 @@ from app.tickets.lane import Lane, LaneState
 from app.tickets.ledger import LARGEST_STEP, SMALLEST_STEP, life_of
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.ledgers import mark_about, of, probed, take
+from tests.unit.tickets.ledgers import mark_about, of, probed, take
 
 # --- reserving -------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 FILES = sorted(
     [*TESTS.joinpath("harness").rglob("*.py"), *TESTS.joinpath("system").rglob("*.py"), TESTS / "conftest.py"]
 )
