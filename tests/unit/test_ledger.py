@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.databases.protocol import Mark
 from app.errors import MarkRefused, NoTicketDatabase
 from app.lane import Lane, LaneState
 from app.ledger import LARGEST_STEP, SMALLEST_STEP, life_of
@@ -228,3 +229,14 @@ async def test_a_database_that_is_replaced_in_the_middle_of_opening_a_lane_is_no
         await probed()
         after += await take(server, 6)
         assert not set(before) & set(after)
+
+
+@virtual_time
+async def test_a_table_that_was_made_just_now_loses_no_id_over_a_mark_of_nothing() -> None:
+    """Another server has asked for its marks, and nobody has drawn from it: there is nothing to move it above."""
+    async with Site(2) as site:
+        site.servers[0].reserve([Mark("photos", 2, 2, 0, 0, "another life:1")])
+        server = await site.ticket_server()
+        await server.catalog.find("photos")
+        server.lane("photos", 2).must_rise = True
+        assert sorted(await take(server, 4)) == [1, 2, 3, 4]
