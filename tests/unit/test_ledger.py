@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from app.databases.protocol import Mark
 from app.errors import MarkRefused, NoTicketDatabase
 from app.lane import Lane, LaneState
 from app.ledger import LARGEST_STEP, SMALLEST_STEP, life_of
@@ -233,10 +232,12 @@ async def test_a_database_that_is_replaced_in_the_middle_of_opening_a_lane_is_no
 
 @virtual_time
 async def test_a_table_that_was_made_just_now_loses_no_id_over_a_mark_of_nothing() -> None:
-    """Another server has asked for its marks, and nobody has drawn from it: there is nothing to move it above."""
+    """Its marks have been asked for, and nobody has drawn from it: there is nothing to move it above."""
     async with Site(2) as site:
-        site.servers[0].reserve([Mark("photos", 2, 2, 0, 0, "another life:1")])
         server = await site.ticket_server()
         await server.catalog.find("photos")
-        server.lane("photos", 2).must_rise = True
+        lane = server.lane("photos", 2)
+        await lane.open()
+        lane.close()
+        lane.must_rise = True
         assert sorted(await take(server, 4)) == [1, 2, 3, 4]
