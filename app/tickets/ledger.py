@@ -248,7 +248,7 @@ class Ledger:
 
     def _may_have_gone_back(self, lane: Lane, life: str, known: list[Mark], position: Position, issued: int) -> bool:
         return (
-            (lane.must_rise and bool(known or issued or position.largest))
+            (lane.must_rise and bool(issued or position.largest or any(row.mark for row in known)))
             or any(life_of(row.token) != life and row.mark >= position.next_id for row in known)
             or position.next_id <= max(issued, position.largest)
             or (position.largest == 0 and any(row.mark > 0 for row in known))

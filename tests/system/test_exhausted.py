@@ -62,8 +62,12 @@ def column(request: pytest.FixtureRequest) -> Column:
     return COLUMNS[request.param]
 
 
-def make_nearly_full(schema: Schema, name: str, column: Column, left: int = LEFT) -> None:
-    """A sequence with so many ids left on both databases together, made as a DBA would make it."""
+def make_nearly_full(schema: Schema, server: TicketServer, name: str, column: Column, left: int = LEFT) -> None:
+    """A sequence with so many ids left on both databases together, made as a DBA would make it.
+
+    The server stands still meanwhile: it makes by itself what it finds on one of them alone.
+    """
+    server.freeze()
     for index in (0, 1):
         schema.execute(
             index,
@@ -71,6 +75,7 @@ def make_nearly_full(schema: Schema, name: str, column: Column, left: int = LEFT
             "stub CHAR(1) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '', "
             f"PRIMARY KEY (stub), KEY id (id)) ENGINE=InnoDB AUTO_INCREMENT={column.ceiling - left + 1}",
         )
+    server.thaw()
 
 
 def take_all(notebook: Notebook, server: TicketServer) -> list[int]:
@@ -88,7 +93,7 @@ def test_every_ticket_up_to_the_end_and_then_410_for_this_sequence_alone(
     schema: Schema, server: TicketServer, column: Column, new_name: Callable[[], str]
 ) -> None:
     name = new_name()
-    make_nearly_full(schema, name, column)
+    make_nearly_full(schema, server, name, column)
     notebook = Notebook(name)
     taken = take_all(notebook, server)
     assert sorted(taken) == column.tickets(schema)
@@ -114,7 +119,7 @@ def test_the_last_tickets_come_one_at_a_time_when_several_do_not_fit(
 ) -> None:
     """More than there are left in a count or a block is refused and uses up none of them."""
     name = new_name()
-    make_nearly_full(schema, name, column)
+    make_nearly_full(schema, server, name, column)
     notebook = Notebook(name)
     first = notebook.take(server, "count", 2)
     for kind, size in (("block", 500), ("block", 10_000), ("count", 100)):
@@ -133,7 +138,7 @@ def test_503_while_a_database_that_may_have_some_left_is_away(
     new_name: Callable[[], str],
 ) -> None:
     name = new_name()
-    make_nearly_full(schema, name, column)
+    make_nearly_full(schema, server, name, column)
     notebook = Notebook(name)
     notebook.take(server)
     notebook.take(server)

@@ -228,3 +228,16 @@ async def test_a_database_that_is_replaced_in_the_middle_of_opening_a_lane_is_no
         await probed()
         after += await take(server, 6)
         assert not set(before) & set(after)
+
+
+@virtual_time
+async def test_a_table_that_was_made_just_now_loses_no_id_over_a_mark_of_nothing() -> None:
+    """Its marks have been asked for, and nobody has drawn from it: there is nothing to move it above."""
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await server.catalog.find("photos")
+        lane = server.lane("photos", 2)
+        await lane.open()
+        lane.close()
+        lane.must_rise = True
+        assert sorted(await take(server, 4)) == [1, 2, 3, 4]
