@@ -48,10 +48,11 @@ test: $(VENV)/.test tools  ## set up what is needed, a MySQL-compatible server i
 tools:
 	@-.ci/debian-packages $(if $(TICKETS_TEST_MYSQLD),,$(DATABASE_TOOLS)) $(DEBIAN_TOOLS)
 
-check: $(VENV)/.test  ## lint, formatting, types; writes nothing
+check: $(VENV)/.test  ## lint, formatting, types, who imports whom; writes nothing
 	$(BIN)/ruff check --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --check --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests $(wildcard bench)
+	$(BIN)/lint-imports --no-logo --no-cache
 
 fix: $(VENV)/.test  ## mend what ruff can mend
 	$(BIN)/ruff check --fix --cache-dir $(VENV)/.cache/ruff .

@@ -3,17 +3,18 @@
 The way of a ticket
 ===================
 
-    express           a request for one ticket that reads, byte for byte, like an earlier one goes to its lane as it is.
-    ticket_endpoint   reads any other: a sequence, a count. Plain ASGI, ahead of FastAPI, because every write of our
-                      users waits for it; all the rest of HTTP is in http_api.
-    issuer            takes the sequence's turn from the ring, asks one lane after the other until one has tickets.
-    ring              the ticket databases in turn order and their state; no I/O.
-    lane              one sequence on one database: the requests that wait, the one statement under way, the fence.
-                      While a statement runs, requests queue; the next statement draws for all of them at once.
-    databases/mysql   puts the draws of several lanes on few connections, reads each id from the OK packet of its own
-    databases/sqlite  REPLACE; or does the same on the embedded pair.
-    fence             holds what came back against offset, floor and ceiling; what breaks a rule is dropped.
-    ledger            makes sure the mark above the ticket is committed on every other database that is up.
+    http/express          a request for one ticket that reads, byte for byte, like an earlier one goes to its lane as
+                          it is.
+    http/ticket_endpoint  reads any other: a sequence, a count. Plain ASGI, ahead of FastAPI, because every write of our
+                          users waits for it; all the rest of HTTP is in http/routes.
+    tickets/issuer        takes the sequence's turn from the ring, asks one lane after the other until one has tickets.
+    tickets/ring          the ticket databases in turn order and their state; no I/O.
+    tickets/lane          one sequence on one database: the requests that wait, the statement under way. While it runs,
+                          requests queue; the next statement draws for all of them at once.
+    databases/mysql/draws puts the draws of several lanes on few connections, reads each id from the OK packet of its own
+    databases/sqlite      REPLACE; or does the same on the embedded pair.
+    tickets/id_guard      checks what came back: offset, floor and ceiling; what breaks a rule is dropped.
+    tickets/ledger        makes sure the mark above the ticket is committed on every other database that is up.
 
 Then the lane hands the tickets out, first come, first served. A request that has gone away leaves a gap.
 
@@ -31,7 +32,7 @@ Before any of them is up, the databases that answer and this server agree on the
 that each database records (`ring_record`). A server whose settings contradict the record draws nothing, and every
 reservation of a mark names the number, so that the databases refuse a server of another ring.
 
-    down          at the start, and after any error that is not one sequence's own. Nothing is drawn. `health` probes it
+    down          at the start, and after any error that is not one sequence's own. Nothing is drawn. `prober` probes it
                   at once and then every TICKETS_PROBE_INTERVAL: a write to a table of the server's own, committed.
     up            a probe succeeded, and every other database has been asked for its marks (or has failed one attempt).
     quarantined   it answers, but is not what it should be: offset, increment, identity, version, TLS, or an id of the
@@ -52,20 +53,18 @@ deadline: TICKETS_DATABASE_TIMEOUT for one attempt on one database, TICKETS_REQU
 The rooms
 =========
 
-    settings, log, errors, sequences, metrics       what everybody may know
-    databases/                                      the protocol, its engines; the only place that imports a driver
-    ring, fence                                     decisions without I/O; the clock is passed in
-    ring_record, ring_changes                       which ring may be drawn in; what is done before another one may
-    keepers, ledger, catalog, health                the domain: marks, sequences, probes
-    patience                                        waits that count only the time in which this process ran
-    waiters, lane, issuer                           the domain: who waits, who draws, who is asked
-    overseer, amiss, rates, series, slices          what operators see and do, however many sequences there are
-    access, problems                                who may; errors as problem details
-    express, ticket_endpoint                        tickets and blocks
-    http_api, sequence_list, api_description        the rest of HTTP; what /openapi.json says
-    status_page, docs_page, pages                   the pages at / and /docs
-    connections, tracing                            limits on clients; OpenTelemetry, where it is asked for
-    service                                         the composition root: builds everything, owns start and stop
-    server, cli, client, grow                       the process and the commands
-    doctor, doctor_findings                         the check-up
+`make check` holds the imports against this: each room imports only those below it.
+
+    commands/       ticketd and its commands; the client of the API; grow
+    server          the process: uvicorn, signals, the order of the end
+    service         the composition root: builds everything, owns start and stop
+    doctor/         the check-up of the ticket databases
+    settings        what can be set, and where it is read from
+    http/           tickets and blocks, the rest of HTTP, who may, errors as problem details, the pages
+    operations/     what operators see and do: reports, metrics, rates, traces, however many sequences there are
+    tickets/        the domain: who waits, who draws, the ring, marks, sequences, probes
+    databases/      the protocol of a ticket database; `engines` lists what can stand behind it
+        mysql/      MySQL and MariaDB, whole; the only room that imports their driver
+        sqlite/     the embedded pair, whole
+    common/         errors, the log, names and widths, patience; the standard library alone
 """

@@ -23,7 +23,7 @@ from app.tickets.catalog import Catalog
 from app.tickets.issuer import TicketIssuer
 from app.tickets.lane import Lane
 from app.tickets.ledger import Ledger
-from app.tickets.prober import Health
+from app.tickets.prober import Prober
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_changes import RingRecords
 
@@ -63,7 +63,7 @@ class Service:
             timeout=settings.request_timeout,
         )
         records = RingRecords(self.ring, settings.increment)
-        self.health = Health(self.ring, records, self.ledger, self.catalog, interval=settings.probe_interval)
+        self.prober = Prober(self.ring, records, self.ledger, self.catalog, interval=settings.probe_interval)
         self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.issuer, self.metrics)
         self.rates = Rates(self.overseer.progress, time.monotonic)
         access = Access(settings.tokens, settings.admin_tokens)
@@ -94,13 +94,13 @@ class Service:
 
     def start(self) -> None:
         """Begin to look at the databases; requests that come before the first one is up wait for it."""
-        self.health.start()
+        self.prober.start()
         self.rates.start()
 
     async def stop(self) -> None:
         """Sampler and probes end and the last marks are written; then whatever still draws; then the connections."""
         await self.rates.stop()
-        await self.health.stop()
+        await self.prober.stop()
         await self.ledger.close()
         await self.catalog.close()
         await asyncio.gather(*(database.close() for database in self._databases))

@@ -1,6 +1,6 @@
 """`ticketd doctor`: looks at every ticket database and says, a line each, what is wrong and what to do about it.
 
-It draws no ticket and changes nothing. What it knows to be wrong is in `doctor_findings`.
+It draws no ticket and changes nothing. What it knows to be wrong is in `findings`.
 """
 
 import asyncio

@@ -119,7 +119,7 @@ class Overseer:
     def _last(self, entry: Entry, lane: Lane) -> int:
         """The last id that is known drawn, from what the background knows."""
         counted = self._catalog.counters.get(lane.member, {}).get(entry.name, 1) - 1
-        return max(lane.fence.highest, counted)
+        return max(lane.guard.highest, counted)
 
     # --- sequences -------------------------------------------------------------------------------------------------
 
@@ -167,16 +167,16 @@ class Overseer:
     def _describe(self, entry: Entry) -> dict[str, Any]:
         databases = []
         for lane in entry.rotation.lanes:
-            fence = lane.fence
+            guard = lane.guard
             table = entry.tables.get(lane.member)
             if table is not None:
-                fence.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
+                guard.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
             last = self._last(entry, lane)
             step = lane.member.database.increment
             last -= (last - lane.member.database.offset) % step
             known = last if last > 0 and table is not None else None
-            first_free = fence.next_after(max(last, 0))
-            headroom = None if table is None else max(0, (fence.last_allowed - first_free) // step + 1)
+            first_free = guard.next_after(max(last, 0))
+            headroom = None if table is None else max(0, (guard.last_allowed - first_free) // step + 1)
             if lane.state is LaneState.EXHAUSTED:
                 headroom = 0
             databases.append(

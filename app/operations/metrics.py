@@ -103,7 +103,7 @@ class Metrics:
         self.gaps[member.name, cause] += tickets
 
     def violation(self, member: Member, rule: str) -> None:
-        """An id that broke a rule of the fence, or a reservation that the ledger refused."""
+        """An id that broke a rule, or a reservation that the ledger refused."""
         self.violations[member.name, rule] += 1
 
     def retry(self, member: Member, cause: str) -> None:

@@ -172,7 +172,7 @@ class Catalog:
         self._read_next[member] = start + COUNTERS_AT_ONCE
         part = mine[start : start + COUNTERS_AT_ONCE]
         lanes = {name: self.entries[name].lane_on(member) for name in part}
-        highest = {name: lane.fence.highest for name, lane in lanes.items() if lane.state is LaneState.OPEN}
+        highest = {name: lane.guard.highest for name, lane in lanes.items() if lane.state is LaneState.OPEN}
         found = await member.database.counters(part)
         known = self.counters.setdefault(member, {})
         known.update({name: next_id for name, (next_id, _) in found.items()})
@@ -191,7 +191,7 @@ class Catalog:
         entry.tables[member] = table
         lane = entry.lane_on(member)
         lane.listed = table
-        if lane.state is LaneState.EXHAUSTED and table.ceiling > lane.fence.ceiling:
+        if lane.state is LaneState.EXHAUSTED and table.ceiling > lane.guard.ceiling:
             lane.state = LaneState.CLOSED
             self._ring.lanes_changed()
         return entry
@@ -293,7 +293,7 @@ class Catalog:
     def _remembered(self, entry: Entry, member: Member) -> int:
         """The least id that the database can give next, from what was last known of it; 0 if nothing is."""
         counter = self.counters.get(member, {}).get(entry.name, 0)
-        known = max(entry.lane_on(member).fence.highest, self._known_mark(entry.name, member))
+        known = max(entry.lane_on(member).guard.highest, self._known_mark(entry.name, member))
         return max(counter, known + 1 if known else 0)
 
     async def close(self) -> None:

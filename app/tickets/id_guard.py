@@ -1,7 +1,7 @@
-"""The fence: what every id is held against before it is handed out. Decisions only, no I/O.
+"""The check on ids: what every id is checked for before it is handed out. Decisions only, no I/O.
 
-A fence belongs to one sequence on one database, and so to one lane, which has one statement under way at a time. An id
-that breaks a rule is dropped; which rule it was decides what is suspended.
+An `IdGuard` belongs to one sequence on one database, and so to one lane, which has one statement under way at a time.
+An id that breaks a rule is dropped; which rule it was decides what is suspended.
 """
 
 from app.common.errors import ColumnExhausted, SequenceWentBack, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
@@ -12,7 +12,7 @@ class WrongResidue(TicketDatabaseMisconfigured):
     """The database gave an id that belongs to another database's offset."""
 
 
-class Fence:
+class IdGuard:
     """Holds draws of one sequence on one database against its offset, what is known issued, and its ceiling."""
 
     __slots__ = ("_increment", "_residue", "ceiling", "highest", "last_allowed")

@@ -33,7 +33,7 @@ from app.common.errors import (
 )
 from app.common.log import event
 from app.databases.protocol import ROOM, Draw, Drawn, Table
-from app.tickets.id_guard import Fence, WrongResidue
+from app.tickets.id_guard import IdGuard, WrongResidue
 from app.tickets.observer import Observer
 from app.tickets.ring import Member, Ring
 from app.tickets.waiters import Tickets, Waiter, let_go
@@ -82,7 +82,7 @@ class _Sent(NamedTuple):
 
 
 class Lane:
-    """One sequence on one database: queue, statement under way, fence, and what the ledger holds for it.
+    """One sequence on one database: queue, statement under way, check on ids, and what the ledger holds for it.
 
     `token`, `mark`, `read_at` and the steps belong to the ledger. `must_rise`: the database may have gone back in this
     sequence, whatever its incarnation says. `listed`: the table as the catalog saw it last, `table`: as it was when
@@ -100,7 +100,7 @@ class Lane:
         self.reason: str | None = None
         self.listed: Table | None = None
         self.table: Table | None = None
-        self.fence = Fence(member.database.offset, member.database.increment)
+        self.guard = IdGuard(member.database.offset, member.database.increment)
         self.token = ""
         self.mark = 0
         self.reserve_at = 0
@@ -200,8 +200,8 @@ class Lane:
             self._keeper.check(self)
         except TicketDatabaseError:
             return False
-        table, highest = self.table, self.fence.highest
-        if self.state is not LaneState.OPEN or table is None or (total > 1 and self.fence.headroom() < LAST_TICKETS):
+        table, highest = self.table, self.guard.highest
+        if self.state is not LaneState.OPEN or table is None or (total > 1 and self.guard.headroom() < LAST_TICKETS):
             return False
         came = partial(self._came, batch, self._sent(total))
         return self.member.database.draw_at_once(table, total, highest, came)
@@ -277,7 +277,7 @@ class Lane:
         return batch, total
 
     async def draw(self, count: int) -> Draw:
-        """Draw `count` tickets that may be handed out: past the fence, below a committed mark.
+        """Draw `count` tickets that may be handed out: checked, and below a committed mark.
 
         Raises TicketDatabaseError; what was drawn then is dropped.
         """
@@ -288,7 +288,7 @@ class Lane:
             await self.open()
         table = self.table
         assert table is not None
-        if count > 1 and self.fence.headroom() < LAST_TICKETS:
+        if count > 1 and self.guard.headroom() < LAST_TICKETS:
             await self._make_sure_of(table, count)
         sent = self._sent(count)
         drawn = await self.member.database.draw(table, count, sent.highest)
@@ -297,13 +297,13 @@ class Lane:
 
     def _sent(self, tickets: int) -> _Sent:
         protected = self._ring.has_keeper(self.member)
-        return _Sent(self.fence.highest, self.token, time.perf_counter(), tickets, protected)
+        return _Sent(self.guard.highest, self.token, time.perf_counter(), tickets, protected)
 
     def _take_in(self, drawn: Draw, sent: _Sent) -> None:
-        """Hold what came back against the fence, and the lane as it is now against what it was when it was sent."""
+        """Check what came back, and that the lane is still what it was when the statement was sent."""
         self._observer.statement(self.member, time.perf_counter() - sent.at, sent.tickets)
-        self.fence.check(drawn, sent.highest)
-        self.fence.lift(drawn.last)
+        self.guard.check(drawn, sent.highest)
+        self.guard.lift(drawn.last)
         if self.token != sent.token or self.state is LaneState.CLOSED:
             raise MarkRefused("was closed while it drew")
 
@@ -330,9 +330,9 @@ class Lane:
     async def _make_sure_of(self, table: Table, count: int) -> None:
         """Raise ColumnExhausted unless so many tickets in one statement end before the column does, whatever others
         draw between this look and the statement."""
-        if self.fence.headroom() >= count:
-            self.fence.lift((await self.member.database.position(table)).next_id - 1)
-        if self.fence.headroom() < ROOM * count:
+        if self.guard.headroom() >= count:
+            self.guard.lift((await self.member.database.position(table)).next_id - 1)
+        if self.guard.headroom() < ROOM * count:
             raise ColumnExhausted("may hold fewer further ids than were asked for")
 
     async def _draw_each(self, batch: Sequence[Waiter]) -> None:
@@ -366,7 +366,7 @@ class Lane:
         if count > 1 and waiter.whole:
             self.largest_whole = min(self.largest_whole, count - 1)
             return None
-        if count > 1 and count > min(SINGLY, self.fence.headroom()):
+        if count > 1 and count > min(SINGLY, self.guard.headroom()):
             self.largest_list = min(self.largest_list, count - 1)
             return None
         ids: list[int] = []
@@ -460,10 +460,10 @@ class Lane:
             await self._keeper.open(self)
             table = self.table
             assert table is not None
-            highest = self.fence.highest
+            highest = self.guard.highest
             drawn = await self.member.database.draw(table, 1, highest)
-            self.fence.check(drawn, highest)
-            self.fence.lift(drawn.last)
+            self.guard.check(drawn, highest)
+            self.guard.lift(drawn.last)
             self._observer.gap(self.member, "checked", 1)
             self.state, self.reason = LaneState.OPEN, None
         event(log, logging.INFO, "takes requests again", sequence=self.sequence, database=self.member.name)

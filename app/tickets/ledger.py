@@ -193,7 +193,7 @@ class Ledger:
         incarnation, read_at = member.incarnation, self._clock()
         ring = self._ring.number
         table = lane.listed or await self._table(lane)
-        lane.fence.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
+        lane.guard.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
         life = f"{incarnation}.{table.created}"
         absent = self._ring.absent_for(member, self._ring.keepers(member))
         token = _token(life, verified=not absent)
@@ -211,14 +211,14 @@ class Ledger:
         if position.created != table.created:
             lane.listed = await self._table(lane)
             raise SequenceUnavailable("had its table made anew meanwhile")
-        issued = max([lane.fence.highest, *(row.issued for row in known)])
+        issued = max([lane.guard.highest, *(row.issued for row in known)])
         lane.table = table
         proposal = replace(proposal, token=_token(life, verified=verified))
         if self._may_have_gone_back(lane, life, known, position, issued):
             known_mark = max([issued, position.largest, *(row.mark for row in known)])
             await self._move_up(lane, proposal, rows, known_mark, ring)
-        elif lane.fence.next_after(position.next_id - 1) > lane.fence.last_allowed:
-            lane.fence.lift(position.next_id - 1)
+        elif lane.guard.next_after(position.next_id - 1) > lane.guard.last_allowed:
+            lane.guard.lift(position.next_id - 1)
             raise ColumnExhausted("stands at the end of its column")
         else:
             own = [row for row in rows.values() if life_of(row.token) == life]
@@ -229,7 +229,7 @@ class Ledger:
                     renewed = replace(best, mark=max(best.mark, row.mark), issued=issued)
                     await self._keepers.renew(holder, row, renewed, ring)
             lane.token, lane.mark, lane.reserve_at = best.token, 0, 0
-            lane.fence.lift(max(issued, position.next_id - 1))
+            lane.guard.lift(max(issued, position.next_id - 1))
         if member.incarnation != incarnation:
             raise TicketDatabaseUnavailable("was restarted or replaced")
         if self._ring.number != ring:
@@ -258,14 +258,14 @@ class Ledger:
         database, table = lane.member.database, lane.table
         assert table is not None
         for _ in range(RENEWALS):
-            above = min(max([known, *(row.mark for row in rows.values())]), lane.fence.ceiling)
+            above = min(max([known, *(row.mark for row in rows.values())]), lane.guard.ceiling)
             if above:
                 await database.raise_above(table, above)
-            if lane.fence.next_after(above) > lane.fence.last_allowed:
+            if lane.guard.next_after(above) > lane.guard.last_allowed:
                 raise ColumnExhausted("may have issued its last id")
             drawn = await database.draw(table, 1, 0)
-            lane.fence.check(drawn, above)
-            mark = min(drawn.last + self._step(lane, drawn.last), lane.fence.ceiling)
+            lane.guard.check(drawn, above)
+            mark = min(drawn.last + self._step(lane, drawn.last), lane.guard.ceiling)
             new = replace(proposal, mark=mark, issued=drawn.last, token=f"{proposal.token}{secrets.token_hex(2)}")
             try:
                 for holder, row in rows.items():
@@ -273,7 +273,7 @@ class Ledger:
             except MarkRefused:
                 rows = await self._keepers.on_others(lane.member, proposal, ring)
                 continue
-            lane.fence.lift(drawn.last)
+            lane.guard.lift(drawn.last)
             lane.token = new.token
             lane.mark = lane.reserve_at = 0  # the next draw reserves, which proves the token on every database
             event(log, logging.WARNING, "moved up", sequence=lane.sequence, database=lane.member.name, above=above)
@@ -289,7 +289,7 @@ class Ledger:
         another incarnation, RingChanged, TicketDatabaseBusy: what was drawn has to be dropped.
         """
         token = lane.token
-        mark = min(last + self._step(lane, last), max(lane.fence.ceiling, last))
+        mark = min(last + self._step(lane, last), max(lane.guard.ceiling, last))
         database = lane.member.database
         wanted = Mark(lane.sequence, database.offset, database.increment, mark, last, token)
         rows = await self._keepers.on_others(lane.member, wanted, lane.ring)
@@ -317,7 +317,7 @@ class Ledger:
 
     async def _reserve_ahead(self, lane: Lane) -> None:
         try:
-            await self.reserve(lane, lane.fence.highest, protected=True)
+            await self.reserve(lane, lane.guard.highest, protected=True)
         except TicketDatabaseError as error:
             lane.report(error)
         finally:
@@ -334,7 +334,7 @@ class Ledger:
         elif span > SLOW_SECONDS:
             tickets = max(tickets // 2, SMALLEST_STEP)
         lane.step, lane.stepped_at = tickets, now
-        left = max(lane.fence.ceiling - last, 0)
+        left = max(lane.guard.ceiling - last, 0)
         return max(increment, min(tickets * increment, left // 16))
 
     # --- a database comes up ---------------------------------------------------------------------------------------
@@ -448,8 +448,8 @@ class Ledger:
                 else:
                     lane.read_at = max(lane.read_at, read_at)
             if row is not None:
-                lane.fence.lift(row.issued)
-            highest = lane.fence.highest
+                lane.guard.lift(row.issued)
+            highest = lane.guard.highest
             if (lane.mark or lane.issued) and (row is None or highest > row.issued):
                 # under the row's own token: what has been issued is to be known, whoever may draw from now on
                 token = lane.token if row is None else row.token
@@ -487,7 +487,7 @@ class Ledger:
             raise MarkRefused("the ledger did not take the number")
         if not at_end:
             await database.raise_above(table, above)
-        lane.fence.lift(above)
+        lane.guard.lift(above)
 
     async def close(self) -> None:
         """Let reservations that are under way finish."""

@@ -47,7 +47,7 @@ COUNTERS_AT_ONCE = 50
 """How many live counters are brought to the other databases at a time."""
 
 
-class Health:
+class Prober:
     """Probes the databases every `interval` seconds, and at once when one goes down."""
 
     def __init__(
@@ -169,7 +169,7 @@ class Health:
         """Draw once where the last id had a wrong residue, on a new connection, and drop it.
 
         A sequence that is at its end, or whose table is locked, cannot tell any more: then the database is taken back,
-        and every id goes through the fence as ever.
+        and every id is checked as ever.
         """
         member.database.forget_connections()
         look = await member.database.look()
@@ -178,7 +178,7 @@ class Health:
         if table is None or lane is None:
             return look
         try:
-            lane.fence.check(await member.database.draw(table, 1, 0), 0)
+            lane.guard.check(await member.database.draw(table, 1, 0), 0)
         except WrongResidue as error:
             raise WrongResidue(f"{error} (sequence {sequence})") from error
         except (ColumnExhausted, SequenceUnavailable) as error:

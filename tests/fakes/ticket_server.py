@@ -12,7 +12,7 @@ from app.tickets.catalog import Catalog
 from app.tickets.issuer import TicketIssuer
 from app.tickets.lane import Lane
 from app.tickets.ledger import Ledger
-from app.tickets.prober import Health
+from app.tickets.prober import Prober
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_changes import RingRecords
 from tests.fakes.ticket_database import TIMEOUT, FakeServer, FakeTicketDatabase
@@ -56,7 +56,7 @@ class FakeTicketServer:
             timeout=request_timeout,
         )
         records = RingRecords(self.ring, increment)
-        self.health = Health(self.ring, records, self.ledger, self.catalog, interval=probe_interval, clock=clock)
+        self.prober = Prober(self.ring, records, self.ledger, self.catalog, interval=probe_interval, clock=clock)
         self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.issuer, self.metrics)
 
     def _make_lane(self, sequence: str, member: Member) -> Lane:
@@ -72,11 +72,11 @@ class FakeTicketServer:
         return self.catalog.lanes[sequence, offset]
 
     async def start(self) -> None:
-        self.health.start()
-        await self.health.settled()
+        self.prober.start()
+        await self.prober.settled()
 
     async def stop(self) -> None:
-        await self.health.stop()
+        await self.prober.stop()
         await self.ledger.close()
         await self.catalog.close()
         await asyncio.gather(*(database.close() for database in self.databases))

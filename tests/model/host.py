@@ -116,7 +116,7 @@ class Host(Process):
 
     async def _serve(self) -> None:
         """Nobody waits for the databases: a server listens before it has looked at them."""
-        self.server.health.start()
+        self.server.prober.start()
 
     def connect(self, server: FakeServer, offset: int, increment: int) -> FakeTicketDatabase:
         """A side of the database that needs new connections now and then, and tells what it drew."""

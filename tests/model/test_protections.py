@@ -16,7 +16,7 @@ import pytest
 
 from app.databases.protocol import Draw, Mark
 from app.tickets import ring_changes
-from app.tickets.id_guard import Fence
+from app.tickets.id_guard import IdGuard
 from app.tickets.lane import Lane
 from app.tickets.ledger import Ledger
 from app.tickets.ring import Ring
@@ -41,14 +41,14 @@ WRONG = "|".join(
     ]
 )
 """What the model says of a ticket that must not have been handed out."""
-_check = Fence.check
+_check = IdGuard.check
 _may_have_gone_back = Ledger._may_have_gone_back
 
 
 def without_residue(patch: pytest.MonkeyPatch) -> None:
     """An id of another database's offset passes."""
 
-    def check(self: Fence, draw: Draw, highest_when_sent: int) -> None:
+    def check(self: IdGuard, draw: Draw, highest_when_sent: int) -> None:
         residue, increment = self._residue, self._increment
         self._residue, self._increment = 0, 1
         try:
@@ -56,12 +56,12 @@ def without_residue(patch: pytest.MonkeyPatch) -> None:
         finally:
             self._residue, self._increment = residue, increment
 
-    patch.setattr(Fence, "check", check)
+    patch.setattr(IdGuard, "check", check)
 
 
 def without_floor(patch: pytest.MonkeyPatch) -> None:
     """An id passes that is not above what is known issued."""
-    patch.setattr(Fence, "check", lambda self, draw, _: _check(self, draw, 0))
+    patch.setattr(IdGuard, "check", lambda self, draw, _: _check(self, draw, 0))
 
 
 def without_ledgers_floor(patch: pytest.MonkeyPatch) -> None:
@@ -77,11 +77,11 @@ def without_ledgers_floor(patch: pytest.MonkeyPatch) -> None:
 def without_ceiling(patch: pytest.MonkeyPatch) -> None:
     """An id passes that lies at or beyond the end of its column."""
 
-    def set_ceiling(self: Fence, ceiling: int, *, repeats_ceiling: bool) -> None:
+    def set_ceiling(self: IdGuard, ceiling: int, *, repeats_ceiling: bool) -> None:
         self.ceiling = ceiling
         self.last_allowed = 2**64
 
-    patch.setattr(Fence, "set_ceiling", set_ceiling)
+    patch.setattr(IdGuard, "set_ceiling", set_ceiling)
 
 
 def without_ledger(patch: pytest.MonkeyPatch) -> None:

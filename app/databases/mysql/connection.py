@@ -1,7 +1,7 @@
 """One connection to one MySQL or MariaDB server, prepared for drawing. The only module that imports the driver.
 
 A connection belongs to whoever opened it until it is handed on. Anything that goes wrong on it, a cancellation
-included, drops it; only an error that leaves it as it was (see `mysql_errors`) does not.
+included, drops it; only an error that leaves it as it was (see `errors`) does not.
 """
 
 import asyncio

@@ -129,12 +129,12 @@ def number_of(rows: Rows) -> int:
 
 
 def marks_of(rows: Rows) -> list[Mark]:
-    """The marks in these rows of the ledger; see `mysql_rows` for what is raised where one is none."""
+    """The marks in these rows of the ledger; see `rows` for what is raised where one is none."""
     return [mark_of(row) for row in rows]
 
 
 def mark_of(row: tuple[Any, ...]) -> Mark:
-    """A `Mark` from a row of the ledger; see `mysql_rows` for what is raised where it is none."""
+    """A `Mark` from a row of the ledger; see `rows` for what is raised where it is none."""
     sequence, offset, increment, mark, issued, token_ = row
     return Mark(
         sequence_name(sequence),

@@ -1,7 +1,7 @@
 """The connections of one MySQL or MariaDB ticket database: opened outside any lock, dropped at any doubt.
 
 Nobody waits here for anybody: whoever finds no idle connection opens one. How many there are is bounded by those who
-ask: draws (`mysql_draws`), questions (`question`), and the probe.
+ask: draws (`draws`), questions (`question`), and the probe.
 
 But a connection that works is worth more than one that cannot be had. Where the name service is away, new connections
 go to the addresses that it gave last. Where the server has no further connection to give, whoever wants one waits until

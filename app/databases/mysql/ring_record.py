@@ -71,7 +71,7 @@ def offsets_text(offsets: tuple[int, ...]) -> str:
 
 
 def record_of(rows: Rows) -> RingRecord | None:
-    """A `RingRecord` from the row of `mysql_statements.RING`, None where there is none; see `mysql_rows` for what is
+    """A `RingRecord` from the row of `statements.RING`, None where there is none; see `rows` for what is
     raised where it is none."""
     if not rows:
         return None

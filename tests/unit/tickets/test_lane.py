@@ -44,9 +44,9 @@ class Keeper:
         self.opened += 1
         tables = await lane.member.database.tables([lane.sequence])
         lane.table = tables[lane.sequence]
-        lane.fence.set_ceiling(lane.table.ceiling, repeats_ceiling=lane.table.repeats_ceiling)
+        lane.guard.set_ceiling(lane.table.ceiling, repeats_ceiling=lane.table.repeats_ceiling)
         position = await lane.member.database.position(lane.table)
-        lane.fence.lift(position.next_id - 1)
+        lane.guard.lift(position.next_id - 1)
         lane.token = f"life:{self.opened}"
         lane.mark = lane.reserve_at = self.step
 

@@ -60,7 +60,7 @@ async def test_steps_grow_while_they_go_by_quickly_and_shrink_when_they_last() -
         grown = lane.step
         await asyncio.sleep(100)
         for _ in range(2):
-            await server.ledger.reserve(lane, lane.fence.highest, protected=True)
+            await server.ledger.reserve(lane, lane.guard.highest, protected=True)
         assert lane.step <= grown
 
 

@@ -61,7 +61,7 @@ async def test_a_reservation_that_was_answered_in_the_ring_before_is_not_remembe
         holder.reserve = across_a_change  # type: ignore[method-assign]
         lane = server.lane("photos", 1)
         with pytest.raises(RingChanged):
-            await server.ledger.reserve(lane, lane.fence.highest, protected=True)
+            await server.ledger.reserve(lane, lane.guard.highest, protected=True)
         assert server.ledger.known_mark("photos", server.ring.members[0]) == 0
 
 
