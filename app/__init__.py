@@ -11,8 +11,8 @@ The way of a ticket
     tickets/ring          the ticket databases in turn order and their state; no I/O.
     tickets/lane          one sequence on one database: the requests that wait, the statement under way. While it runs,
                           requests queue; the next statement draws for all of them at once.
-    databases/mysql/draws puts the draws of several lanes on few connections, reads each id from the OK packet of its own
-    databases/sqlite      REPLACE; or does the same on the embedded pair.
+    databases/mysql/draws puts the draws of several lanes on few connections, reads each id from the OK packet of its
+                          own REPLACE; databases/sqlite does the same on the embedded pair.
     tickets/id_guard      checks what came back: offset, floor and ceiling; what breaks a rule is dropped.
     tickets/ledger        makes sure the mark above the ticket is committed on every other database that is up.
 

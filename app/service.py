@@ -25,7 +25,7 @@ from app.tickets.lane import Lane
 from app.tickets.ledger import Ledger
 from app.tickets.prober import Prober
 from app.tickets.ring import Member, Ring
-from app.tickets.ring_changes import RingRecords
+from app.tickets.ring_agreement import RingRecords
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """The probe loops: what keeps the state of each ticket database true, off the way of any ticket.
 
 One loop for each database: a look at it (a committed write and a check), then either its way into the ring, or the
-floors that it keeps. What takes time where there are many sequences (tables, suspended lanes, lanes that have to be
-moved up) is done beside the loop, so that a probe waits for none of it.
+floors that it keeps. What takes time where there are many sequences is done beside the loop (`chores`), so that a
+probe waits for none of it.
 """
 
 import asyncio
@@ -24,27 +24,20 @@ from app.common.errors import (
 from app.common.log import event
 from app.databases.protocol import Look, RingRecord, check_settings
 from app.tickets.catalog import Catalog
+from app.tickets.chores import Chores
 from app.tickets.id_guard import WrongResidue
-from app.tickets.lane import Lane, LaneState
 from app.tickets.ledger import Ledger
 from app.tickets.ring import Member, Ring
-from app.tickets.ring_changes import DatabaseFailed, RingRecords
+from app.tickets.ring_agreement import RingRecords
+from app.tickets.ring_changes import DatabaseFailed
 from app.tickets.ring_record import same_ring
 
 log = logging.getLogger(__name__)
 
 LAST_PROBE_SECONDS = 1.0
 """How long the end waits for a probe under way: a connection that is cancelled cannot say good-bye."""
-LISTING_SECONDS = 5.0
-"""How often a database's tables are listed."""
 HURRY_SECONDS = 0.25
 """Seconds between looks while no database is up."""
-RECOVERIES = 8
-"""How many suspended lanes of one database are tried at a time."""
-LANES_AT_ONCE = 500
-"""How many closed lanes of one database are opened between two listings."""
-COUNTERS_AT_ONCE = 50
-"""How many live counters are brought to the other databases at a time."""
 
 
 class Prober:
@@ -60,19 +53,14 @@ class Prober:
         interval: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._chores = Chores(ring, ledger, catalog, clock)
         self._ring = ring
         self._records = records
         self._ledger = ledger
         self._catalog = catalog
         self._interval = interval
-        self._clock = clock
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
-        self._chores: dict[Member, asyncio.Task[None]] = {}
-        self._chores_due: set[Member] = set()
-        self._listed: dict[Member, float] = {}
-        self._returned: set[Member] = set()
-        """Those that have come up, and may have lanes left that have to be moved up."""
         self._admission = asyncio.Lock()
 
     def start(self) -> None:
@@ -83,20 +71,18 @@ class Prober:
         """Wait until every database has been looked at once, and its tables have been listed."""
         while not all(member.settled for member in self._ring.members):
             await self._ring.wait_for_change(self._interval, expected=True)
-        await asyncio.wait([*self._chores.values(), asyncio.create_task(asyncio.sleep(0))])
+        await self._chores.done()
 
     async def stop(self) -> None:
         """End the loops, each after the probe that is under way; tell the ledgers what was issued last."""
         self._stopping = True
         for member in self._ring.members:
             member.wake.set()
-        for chores in self._chores.values():
-            chores.cancel()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=LAST_PROBE_SECONDS)
             for task in late:
                 task.cancel()
-        await asyncio.gather(*self._tasks, *self._chores.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks, self._chores.stop(), return_exceptions=True)
         for member in self._ring.members:
             if member.up:
                 try:
@@ -136,9 +122,7 @@ class Prober:
         if member.up:
             await self._keep_marks(member)
         if member.up:
-            self._chores_due.add(member)
-            if member not in self._chores or self._chores[member].done():
-                self._chores[member] = asyncio.create_task(self._do_chores(member))
+            self._chores.do(member)
 
     async def _look(self, member: Member) -> Look | None:
         """What the database says; None where it is down or not what it should be, which the ring then knows."""
@@ -232,8 +216,7 @@ class Prober:
 
     def _take_up(self, coming: dict[Member, Look]) -> None:
         for member, look in coming.items():
-            self._listed.pop(member, None)
-            self._returned.add(member)
+            self._chores.came_up(member)
             self._ring.mark_up(member, look)
         for lane in self._catalog.lanes.values():
             lane.mark = lane.reserve_at = 0  # every lane reserves anew, on those that have come too
@@ -359,90 +342,3 @@ class Prober:
         for other in others:
             self._ring.unaccounted[member, other] = self._ring.generation
             other.wake.set()
-
-    async def _do_chores(self, member: Member) -> None:
-        """What takes time with many sequences, beside the probes: list tables, open lanes, bring marks to others."""
-        try:
-            while member.up and member in self._chores_due:  # a probe that ends meanwhile may have found more to do
-                self._chores_due.discard(member)
-                await self._do_chores_once(member)
-        except Exception:
-            log.exception("the chores of a database met an error they do not know: database=%s", member.name)
-
-    async def _do_chores_once(self, member: Member) -> None:
-        await self._list(member)
-        at_once = asyncio.Semaphore(RECOVERIES)
-        closed = self._of_another_life(member) if member in self._returned else []
-        if not closed:
-            self._returned.discard(member)
-        await asyncio.gather(
-            *(self._recover(lane, at_once) for lane in self._suspended(member)),
-            *(self._open(lane, at_once) for lane in closed[:LANES_AT_ONCE]),
-        )
-        if any(lane.is_open for lane in closed[:LANES_AT_ONCE]):
-            self._chores_due.add(member)
-
-    async def _list(self, member: Member) -> None:
-        """List its tables when that is due; bring its live counters to those that keep its marks."""
-        try:
-            due = self._clock() - self._listed.get(member, -LISTING_SECONDS) >= LISTING_SECONDS
-            if due or any(lane.missing for lane in self._suspended(member)):
-                self._listed[member] = self._clock()
-                await self._catalog.refresh(member)
-            await self._account_for(member)
-        except TicketDatabaseError as error:
-            event(log, logging.WARNING, "could not list its tables", database=member.name, reason=error)
-
-    async def _account_for(self, member: Member) -> None:
-        """Have every database that keeps marks for this one keep at least its live counters, once it has come up."""
-        due = {pair: since for pair, since in self._ring.unaccounted.items() if pair[1] is member}
-        if not due:
-            return
-        names = sorted(await member.database.names())
-        for start in range(0, len(names), COUNTERS_AT_ONCE):
-            found = await member.database.counters(names[start : start + COUNTERS_AT_ONCE])
-            for pair in list(due):
-                holder, _ = pair
-                if not holder.up or holder.marks_trouble is not None:
-                    del due[pair]  # its turn comes when it can keep marks again
-                    continue
-                try:
-                    await self._ledger.account_for(holder, member, found, self._catalog.lanes)
-                except TicketDatabaseError as error:
-                    event(log, logging.WARNING, "could not keep marks", database=holder.name, reason=error)
-                    return
-        for pair, since in due.items():
-            if self._ring.unaccounted.get(pair) == since:  # else one of them came up once more, maybe as an empty one
-                del self._ring.unaccounted[pair]
-
-    def _suspended(self, member: Member) -> list[Lane]:
-        lanes = self._catalog.lanes.values()
-        return [lane for lane in lanes if lane.member is member and lane.state is LaneState.SUSPENDED]
-
-    def _of_another_life(self, member: Member) -> list[Lane]:
-        """Those that were closed when it was taken in and may have gone back: they are moved above their marks
-        now, while the marks are there."""
-        lanes = self._catalog.lanes.values()
-        return [
-            lane
-            for lane in lanes
-            if lane.member is member and lane.state is LaneState.CLOSED and self._ledger.is_of_another_life(lane)
-        ]
-
-    async def _recover(self, lane: Lane, at_once: asyncio.Semaphore) -> None:
-        async with at_once:
-            if not lane.member.up:
-                return
-            try:
-                await lane.recover()
-            except TicketDatabaseError as error:
-                lane.recovery_failed(error)
-
-    async def _open(self, lane: Lane, at_once: asyncio.Semaphore) -> None:
-        async with at_once:
-            if not lane.member.up or lane.waiting or lane.state is not LaneState.CLOSED:
-                return
-            try:
-                await lane.open()
-            except TicketDatabaseError as error:
-                lane.report(error)

@@ -14,7 +14,7 @@ from app.tickets.lane import Lane
 from app.tickets.ledger import Ledger
 from app.tickets.prober import Prober
 from app.tickets.ring import Member, Ring
-from app.tickets.ring_changes import RingRecords
+from app.tickets.ring_agreement import RingRecords
 from tests.fakes.ticket_database import TIMEOUT, FakeServer, FakeTicketDatabase
 
 PROBE_INTERVAL = 1.0

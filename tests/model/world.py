@@ -22,8 +22,8 @@ from typing import Any
 from app.common.errors import NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import RingState
+from app.tickets.chores import LISTING_SECONDS
 from app.tickets.issuer import FirstTry
-from app.tickets.prober import LISTING_SECONDS
 from app.tickets.waiters import FutureWaiter, Tickets
 from tests.fakes.ticket_database import FakeServer, FakeState, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT

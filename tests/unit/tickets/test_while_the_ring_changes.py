@@ -8,7 +8,7 @@ import pytest
 
 from app.common.errors import MarkRefused, RingChanged
 from app.databases.protocol import Mark
-from app.tickets.prober import COUNTERS_AT_ONCE
+from app.tickets.chores import COUNTERS_AT_ONCE
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.ledgers import mark_about, probed, take
