@@ -9,7 +9,8 @@ from pathlib import Path
 from app.common.sequences import Width, ceiling_of
 from app.databases.inspection import InspectedTable, Inspection
 from app.databases.protocol import Mark, Position, Table
-from app.databases.sqlite.database import LAYOUT_VERSION, record_in
+from app.databases.sqlite.connection import LAYOUT_VERSION
+from app.databases.sqlite.database import record_in
 
 
 class SQLiteInspector:

@@ -1,0 +1,205 @@
+"""The connection to one file of the embedded pair, and the thread that owns it.
+
+WAL with full synchronisation: a committed draw survives a power cut. A new file is laid out here. An error drops the
+connection: nobody knows how the file is then.
+"""
+
+import asyncio
+import errno
+import sqlite3
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from app.common.errors import (
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
+from app.common.patience import patience
+from app.common.sequences import Width
+from app.databases.sqlite.life import FileLife
+
+T = TypeVar("T")
+
+LAYOUT_VERSION = 1
+
+FIRST_SEQUENCES = {
+    "Tickets64": Width.BIGINT,
+    "Tickets32": Width.INT,
+    "photos": Width.BIGINT,
+    "accounts": Width.BIGINT,
+    "groups": Width.BIGINT,
+    "offline_tasks": Width.BIGINT,
+}
+"""What a new file starts with, as mysql_init/ does for MySQL."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS _database (
+    id INTEGER PRIMARY KEY CHECK (id = 1), life TEXT NOT NULL, offset INTEGER NOT NULL, increment INTEGER NOT NULL,
+    probed REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS _sequences (
+    name TEXT NOT NULL PRIMARY KEY, bits INTEGER NOT NULL, last INTEGER NOT NULL, created TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS _high_water (
+    sequence TEXT NOT NULL, offset_of INTEGER NOT NULL, increment_of INTEGER NOT NULL, mark INTEGER NOT NULL,
+    issued INTEGER NOT NULL, token TEXT NOT NULL, PRIMARY KEY (sequence, offset_of, increment_of));
+"""
+_RING_SCHEMA = """
+CREATE TABLE IF NOT EXISTS _ring (
+    id INTEGER PRIMARY KEY CHECK (id = 1), number INTEGER NOT NULL, increment_of INTEGER NOT NULL,
+    since INTEGER NOT NULL, offsets TEXT NOT NULL, own_offset INTEGER NOT NULL, state TEXT NOT NULL)
+"""
+
+
+class FileConnection:
+    """The file at `path`. `offset`, `increment`: what a new file is laid out for. `timeout`: seconds for a transaction."""
+
+    def __init__(self, path: Path, offset: int, increment: int, timeout: float) -> None:
+        self._path = path
+        self._offset = offset
+        self.increment = increment
+        self._timeout = timeout
+        self._connection: sqlite3.Connection | None = None
+        self._life: FileLife | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=path.stem)
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in one transaction of its own and commit it; raises TicketDatabaseError only."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with patience(self._timeout):
+                return await loop.run_in_executor(self._thread, self._transaction, work)
+        except TimeoutError as error:
+            raise TicketDatabaseUnavailable("did not answer in time") from error
+        except RuntimeError as error:  # the executor has been shut down
+            raise TicketDatabaseUnavailable("is being left") from error
+
+    def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection = self._same_file() or self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        except OSError as error:
+            self._drop()
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise TicketDatabaseUnavailable("has a full disk" if full else "cannot be opened") from error
+        return result
+
+    def _same_file(self) -> sqlite3.Connection | None:
+        """The open connection, while the paths still name the files that it was opened to."""
+        if self._life is not None and not self._life.holds():
+            self._drop()
+            raise TicketDatabaseUnavailable("is another file than before")
+        return self._connection
+
+    def _translated(self, error: sqlite3.Error) -> TicketDatabaseError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return TicketDatabaseBusy("is locked by another process")
+        self._drop()
+        words = {
+            sqlite3.SQLITE_FULL: "has a full disk",
+            sqlite3.SQLITE_READONLY: "is read-only",
+            sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+            sqlite3.SQLITE_CORRUPT: "is damaged",
+            sqlite3.SQLITE_NOTADB: "is not a database",
+            sqlite3.SQLITE_IOERR: "cannot be read or written",
+        }
+        return TicketDatabaseUnavailable(words.get(code, "cannot be used"))
+
+    def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        life = FileLife(self._path, self._timeout / 2)
+        try:
+            connection = self._connect()
+            try:
+                life.settle()
+            except BaseException:
+                connection.close()
+                raise
+        except BaseException:
+            life.drop()
+            raise
+        self._life, self._connection = life, connection
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            if version > LAYOUT_VERSION:
+                raise TicketDatabaseMisconfigured(f"has layout version {version}, newer than {LAYOUT_VERSION}")
+            if version == 0:
+                connection.execute("BEGIN IMMEDIATE")
+                for statement in _SCHEMA.split(";")[:-1]:
+                    connection.execute(statement)
+                connection.execute(
+                    "INSERT OR IGNORE INTO _database VALUES (1, ?, ?, ?, 0)",
+                    (uuid.uuid4().hex, self._offset, self.increment),
+                )
+                for name, width in FIRST_SEQUENCES.items():
+                    row = (name, int(width), last_below(1, self._offset, self.increment), uuid.uuid4().hex[:12])
+                    connection.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row)
+                connection.execute(f"PRAGMA user_version = {LAYOUT_VERSION}")
+                connection.execute("COMMIT")
+            connection.execute(_RING_SCHEMA)
+            (made_for,) = connection.execute("SELECT offset FROM _database").fetchone()
+            if made_for != self._offset:
+                raise TicketDatabaseMisconfigured(f"was made for offset {made_for}, wanted {self._offset}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _drop(self) -> None:
+        """After an error: nobody knows how the file is."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._life is not None:
+            self._life.drop()
+            self._life = None
+
+    def _leave(self) -> None:
+        if self._connection is not None and self._life is not None and self._life.holds():
+            self._connection.close()
+            self._life.leave()
+            self._connection = self._life = None
+        self._drop()
+
+    def incarnation_of(self, connection: sqlite3.Connection) -> str:
+        """The file's own name for its life, its inode, and its life as the file beside it has it."""
+        (life,) = connection.execute("SELECT life FROM _database").fetchone()
+        assert self._life is not None
+        return f"{life[:16]}-{self._life.inode}-{self._life.name}"
+
+    async def is_shared(self) -> bool:
+        """Whether another process has the file open."""
+        return self._life is not None and await asyncio.to_thread(self._life.is_shared)
+
+    async def close(self) -> None:
+        """Leave the file as one that was closed cleanly."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
+        self._thread.shutdown(wait=False)
+
+
+def last_below(number: int, offset: int, increment: int) -> int:
+    """The largest id of this offset's residue below `number`."""
+    return number - 1 - (number - 1 - offset) % increment
