@@ -163,7 +163,7 @@ def test_a_bump_is_answered_though_one_side_is_at_its_end(
                     server.wait_database(database.name, "up")
             for above in (10, 3_000_000_000):
                 reply = server.post(f"/sequence/{name}/bump", json={"above": above})
-                assert reply.status == 200, reply.text
+                assert reply.status == 200, f"{reply.text}\n{server.log_text()[-3000:]}"
             assert notebook.take(server)[0] > 3_000_000_000
         for above in (CEILING - 2, CEILING - 1):
             for _ in range(2):
