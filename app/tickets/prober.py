@@ -107,9 +107,13 @@ class Prober:
                 pass
 
     async def _probe(self, member: Member) -> None:
+        known = member.look
         look = await self._look(member)  # first, and without the lock: one that hangs holds up nobody's way in
         if look is None:
             return
+        if member.up and member.look is not known:
+            look = member.look  # meanwhile another one came up, and what this one has recorded since is newer
+            assert look is not None
         if member.up and look.incarnation != member.incarnation:
             self._ring.mark_down(member, "was restarted or replaced")
         elif member.up and not same_ring(look.record, self._ring.record):

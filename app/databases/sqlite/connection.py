@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS _ring (
 
 
 class FileConnection:
-    """The file at `path`. `offset`, `increment`: what a new one is laid out for. `timeout`: seconds for a transaction."""
+    """The file at `path`. `offset`, `increment`: what a new one is laid out for. `timeout`: seconds a transaction."""
 
     def __init__(self, path: Path, offset: int, increment: int, timeout: float) -> None:
         self._path = path

@@ -180,6 +180,33 @@ async def test_nothing_is_taken_in_by_a_look_from_before_its_turn() -> None:
 
 
 @virtual_time
+async def test_a_look_from_before_another_one_came_up_takes_nobody_out_of_the_ring() -> None:
+    """The ring record has got the other one's offset meanwhile, and so another number."""
+    async with Site(2, recorded=False) as site:
+        site.servers[1].down = True
+        server = await site.ticket_server()
+        first, second = server.ring.members
+        assert (first.up, second.up) == (True, False)
+        look = first.database.look
+        changes: list[tuple[str, Status]] = []
+
+        async def looked_at_before() -> Look:
+            found = await look()
+            first.database.look = look  # type: ignore[method-assign]
+            site.servers[1].down = False
+            while not second.up:
+                second.wake.set()
+                await asyncio.sleep(0.1)
+            return found
+
+        first.database.look = looked_at_before  # type: ignore[method-assign]
+        server.ring.on_change = lambda member: changes.append((member.name, member.status))
+        await asyncio.sleep(3 * PROBE_INTERVAL)
+        assert second.up
+        assert changes == [(second.name, Status.UP)]
+
+
+@virtual_time
 async def test_a_new_incarnation_between_two_looks_takes_it_out_of_the_ring() -> None:
     """Marks could not be kept there for a while, so it is looked at a second time before they are tried again; and what
     another ticket server has drawn since the last probe is known to the ledger alone."""
