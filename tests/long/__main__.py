@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tests.long.plan import REPOSITORY, carry_out, model, soak, torture
+from tests.long.plan import REPOSITORY, carry_out, many_sequences, model, soak, torture
 
 
 def main() -> int:
@@ -19,6 +19,7 @@ def main() -> int:
         default=600,
         help="of each torture and of the soak (%(default)g); half of it with three databases",
     )
+    parser.add_argument("--sequences", type=int, default=10_000, help="in use when it is started (%(default)s)")
     parser.add_argument(
         "--mysqld",
         nargs="+",
@@ -31,6 +32,7 @@ def main() -> int:
         model(options.schedules),
         *(torture(options.seconds, program) for program in options.mysqld),
         torture(options.seconds / 2, options.mysqld[0], databases=3),
+        many_sequences(options.sequences),
         soak(options.seconds),
     ]
     outcomes = []

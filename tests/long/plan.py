@@ -15,7 +15,9 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 AT_A_TIME = 1_000
 """Schedules for one process: the test of the model has a deadline of its own."""
-FIGURES = re.compile(r"^(on \S+ [^\s:]+|([0-9]+ s, |failed requests|longest wait|memory|violations).*)", re.MULTILINE)
+FIGURES = re.compile(
+    r"^(on \S+ [^\s:]+|([0-9]+ s, |livez|failed requests|longest wait|memory|violations).*)", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ def torture(seconds: float, program: str | None, databases: int = 2) -> Part:
         [sys.executable, "-m", "tests.torture", "--databases", str(databases)],
         [{"TORTURE_SECONDS": f"{seconds:g}", **chosen}],
     )
+
+
+def many_sequences(count: int) -> Part:
+    """A start with so many sequences in use."""
+    return Part(f"a start with {count:,} sequences", [sys.executable, "-m", "tests.long.many_sequences", f"{count}"])
 
 
 def soak(seconds: float) -> Part:
