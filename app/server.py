@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 
 from app.common.log import event
-from app.http.connections import LimitedProtocol, allow_many, be_quiet_about_gone_clients, watch
+from app.http.connections import LimitedProtocol, allow_many, silence_closed_connections, watch
 from app.http.express import ExpressOrders, ExpressProtocol
 from app.operations import tracing
 from app.operations.tracing import Tracing
@@ -93,7 +93,7 @@ async def serve(settings: Settings) -> None:
     server = _Uvicorn(config, service, settings.drain_seconds)
     warn_if_open_to_all(settings)
     service.start()
-    spare_what_stays()
+    exempt_from_collection()
     watcher = asyncio.create_task(watch(server.server_state.connections))
     try:
         await server.serve()
@@ -103,7 +103,7 @@ async def serve(settings: Settings) -> None:
     log.info("good-bye")
 
 
-def spare_what_stays() -> None:
+def exempt_from_collection() -> None:
     """Leave what is here to stay out of garbage collections.
 
     Modules, classes and models are most of the memory. Under load a full collection came about twice a second, and all
@@ -131,5 +131,5 @@ def run(settings: Settings) -> None:
     import uvloop
 
     allow_many()
-    be_quiet_about_gone_clients()
+    silence_closed_connections()
     uvloop.run(serve(settings))

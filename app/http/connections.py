@@ -157,7 +157,7 @@ def _announces_body(name: bytes, value: bytes) -> bool:
     return name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ") != b"")
 
 
-def be_quiet_about_gone_clients() -> None:
+def silence_closed_connections() -> None:
     """uvicorn logs a traceback where a client has gone away that it still has something to send to."""
     logging.getLogger("uvicorn.error").addFilter(lambda record: "the handler is closed" not in str(_error_of(record)))
 

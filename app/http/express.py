@@ -41,7 +41,7 @@ class ExpressOrders:
                 self.known[data] = order
 
 
-class _Nobody:
+class _NoListener:
     """Whom uvicorn tells that a client has gone."""
 
     def set(self) -> None:
@@ -55,7 +55,7 @@ class _Cycle:
 
     scope: ClassVar[None] = None
     more_body: ClassVar[bool] = False
-    message_event: ClassVar[_Nobody] = _Nobody()
+    message_event: ClassVar[_NoListener] = _NoListener()
 
     def __init__(self, *, response_complete: bool) -> None:
         self.disconnected = False

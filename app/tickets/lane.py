@@ -36,7 +36,7 @@ from app.databases.protocol import ROOM, Draw, Drawn, Table
 from app.tickets.id_guard import IdGuard, WrongResidue
 from app.tickets.observer import Observer
 from app.tickets.ring import Member, Ring
-from app.tickets.waiters import Tickets, Waiter, let_go
+from app.tickets.waiters import Tickets, Waiter, fail_over
 
 log = logging.getLogger(__name__)
 
@@ -168,14 +168,14 @@ class Lane:
         """Let go every request whose time on this database is over; it need not be the oldest one."""
         for waiter in (*self._under_way, *self._queue):
             if waiter.until <= now:
-                let_go(waiter)
+                fail_over(waiter)
 
     def send_on(self) -> None:
         """Let every request go: this lane cannot serve now. What the statement under way draws becomes a gap."""
         for waiter in self._under_way:
-            let_go(waiter)
+            fail_over(waiter)
         while self._queue:
-            let_go(self._queue.popleft())
+            fail_over(self._queue.popleft())
 
     # --- the statement's side --------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Lane:
             await self._draw_each(batch)
         except TicketDatabaseError as error:
             for waiter in batch:
-                let_go(waiter)
+                fail_over(waiter)
             self.report(error)
         else:
             self._hand_out(batch, drawn)
@@ -273,7 +273,7 @@ class Lane:
             batch.append(waiter)
             total += waiter.count
         if not batch and self._queue and self._queue[0].count > limit:
-            let_go(self._queue.popleft())
+            fail_over(self._queue.popleft())
         return batch, total
 
     async def draw(self, count: int) -> Draw:
@@ -344,11 +344,11 @@ class Lane:
                 tickets = await self._draw_for(waiter, tried=len(batch) == 1)
             except TicketDatabaseError as failure:
                 for each in batch:
-                    let_go(each)
+                    fail_over(each)
                 self.report(failure)
                 return
             if tickets is None:  # those that are left are not used up for it
-                let_go(waiter)
+                fail_over(waiter)
             elif not waiter.is_gone():
                 waiter.answer(tickets)
                 self.issued += len(tickets)

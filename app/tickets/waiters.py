@@ -50,7 +50,7 @@ class FutureWaiter:
         self.future.set_result(tickets)
 
 
-def let_go(waiter: Waiter) -> None:
+def fail_over(waiter: Waiter) -> None:
     """Send it on to the next lane, unless it has gone."""
     if not waiter.is_gone():
         waiter.answer(None)

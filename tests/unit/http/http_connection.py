@@ -19,7 +19,7 @@ from app.http.ticket_endpoint import TicketEndpoint
 from app.operations.metrics import Metrics
 from app.tickets.issuer import FirstTry, TicketIssuer
 from app.tickets.lane import Lane
-from app.tickets.waiters import Waiter, let_go
+from app.tickets.waiters import Waiter, fail_over
 from tests.fakes.virtual_time import settled
 
 SILENCE = 75
@@ -76,7 +76,7 @@ class FakeIssuer:
         """As a lane answers who has waited longest."""
         waiter = self.waiting.pop(0)
         if empty:
-            let_go(waiter)
+            fail_over(waiter)
         elif not waiter.is_gone():
             waiter.answer(self.draw())
 
