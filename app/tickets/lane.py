@@ -2,8 +2,8 @@
 
 Requests queue here while a statement is under way, and the next statement draws for all of them at once: first come,
 first served. One request alone waits for nobody. The statement is the lane's own, so a request that has gone away
-cancels nothing; its ticket becomes a gap. A request whose time on this database is over is let go by `expire` and asks
-the next lane.
+cancels nothing; its ticket becomes a gap. `expire` fails a request over to the next lane when its time on this database
+is over.
 
 A ticket mostly takes the short way: `ask` sends the statement, its answer comes to `_came`, which hands out what it
 brought; no task takes part. Whatever has to wait for more than that is seen to by a task: a lane that has to be opened,
