@@ -186,7 +186,7 @@ class SQLiteDatabase:
                     (uuid.uuid4().hex, self.offset, self.increment),
                 )
                 for name, width in FIRST_SEQUENCES.items():
-                    row = (name, int(width), self._last_below(1), uuid.uuid4().hex[:12])
+                    row = (name, int(width), 0, uuid.uuid4().hex[:12])
                     connection.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row)
                 connection.execute(f"PRAGMA user_version = {LAYOUT_VERSION}")
                 connection.execute("COMMIT")
@@ -400,32 +400,26 @@ class SQLiteDatabase:
             if name in wanted
         }
 
-    def _last_below(self, number: int) -> int:
-        """The largest id of this database's residue below `number`."""
-        return number - 1 - (number - 1 - self.offset) % self.increment
-
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
-        last = self._last_below(start)
-        await self._in_thread(
-            lambda c: c.execute(
-                "INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)",
-                (sequence, int(width), last, uuid.uuid4().hex[:12]),
-            )
-        )
+        row = (sequence, int(width), start - 1, uuid.uuid4().hex[:12])
+        await self._in_thread(lambda c: c.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row))
 
     async def raise_above(self, table: Table, above: int) -> None:
         """See TicketDatabase.raise_above."""
-        last = self._last_below(above + 1)
-        await self._in_thread(
-            lambda c: c.execute("UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?", (last, table.sequence))
-        )
+        await self.raise_all_above({table.sequence: above})
 
     async def raise_all_above(self, floors: Mapping[str, int]) -> None:
         """See TicketDatabase.raise_all_above."""
-        rows = [(self._last_below(floor + 1), name) for name, floor in floors.items()]
-        statement = "UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?"
-        await self._in_thread(lambda c: c.executemany(statement, rows))
+        rows = [(floor, name) for name, floor in floors.items()]
+
+        def write(connection: sqlite3.Connection) -> None:
+            statement = "UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?"
+            if connection.executemany(statement, rows).rowcount < len(rows):
+                raise SequenceMissing("has no such sequence")
+
+        if rows:
+            await self._in_thread(write)
 
     # --- the ledger ------------------------------------------------------------------------------------------------
 
