@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NO_CONTAINERS = pytest.StashKey[str]()
 """Why the tests in containers do not run."""
+TESTS = Path(__file__).resolve().parent
 LONGEST_FIRST = ("model", "containers", "deploy", "system", "contract", "unit")
 """In this order the folders go to the processes, so that none is left alone with something long at the end."""
 
@@ -36,7 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=of_containers)
             items[:] = [item for item in items if not item.get_closest_marker("containers")]
     rank = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: rank.get(item.path.parent.name, 0))
+    items.sort(key=lambda item: rank.get(item.path.relative_to(TESTS).parts[0], 0))
 
 
 @pytest.hookimpl(optionalhook=True)
