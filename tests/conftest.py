@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NO_CONTAINERS = pytest.StashKey[str]()
 """Why the tests in containers do not run."""
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).resolve().parent
 LONGEST_FIRST = ("model", "containers", "deploy", "system", "contract", "unit")
 """In this order the folders go to the processes, so that none is left alone with something long at the end."""
 

@@ -1,7 +1,8 @@
 """What the ticket server asks of a ticket database, whatever its engine.
 
 `engines` lists those that stand behind it. Every method raises a `TicketDatabaseError` and nothing else, and ends
-within the database's timeout.
+within the database's timeout. What is said here holds for every engine; `tests/contract/engines` asks each of them
+for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,9 +39,10 @@ Drawn = Draw | TicketDatabaseError
 class Table:
     """A sequence's table as it stands in one ticket database.
 
-    `created` changes when the table is made anew. `rows_per_statement` is how many distinct stubs the table can hold,
-    and so how many tickets one plain REPLACE draws. `repeats_ceiling`: the column may give its largest id again and
-    again. `warnings`: what is served but should be mended, in words.
+    `created` changes when the table is made anew, on a server only if that is in another second.
+    `rows_per_statement` is how many distinct stubs the table can hold, and so how many tickets one plain REPLACE draws.
+    `repeats_ceiling`: the column may give its largest id again and again. `warnings`: what is served but should be
+    mended, in words.
     """
 
     sequence: str
@@ -56,8 +58,9 @@ class Table:
 class Position:
     """Where a table's counter stands: `next_id` is its live AUTO_INCREMENT, `largest` the largest id in a row or 0.
 
-    The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back. `created` changes when
-    the table is made anew.
+    The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back, or that stands at the
+    end of its column. An engine that has a counter and no rows says that all below `next_id` is in one. `created`
+    changes when the table is made anew.
     """
 
     next_id: int
@@ -70,11 +73,11 @@ class Look:
     """What a probe found: a committed write, and who the database is.
 
     `incarnation` changes whenever the database may have gone back in time: with a restart, with another server in its
-    place. `identity` names the server itself, so that two URLs of one server are seen. `now` is the database's clock
-    in seconds since the epoch, `latency` what the probe's write took, in seconds. `warnings` is what is served but
-    should be mended (durability settings that are off). `increment` and `offset` are the ones that the server is
-    configured with, None where the engine has no such setting; `record` is the ring that it records, None where it
-    records none.
+    place. Two lives of a server are told apart by the second in which they began. `identity` names the server itself,
+    so that two URLs of one server are seen; it may be another one after a restart. `now` is the database's clock in
+    seconds since the epoch, `latency` what the probe's write took, in seconds. `warnings` is what is served but should
+    be mended (durability settings that are off). `increment` and `offset` are the ones that the server is configured
+    with, None where the engine has no such setting; `record` is the ring that it records, None where it records none.
     """
 
     incarnation: str
@@ -178,17 +181,22 @@ class TicketDatabase(Protocol):
         """Connect if need be, write and commit a row of the server's own, read the settings and the ring record.
 
         Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where an operator has to act. Draws after it
-        are made only on connections that found the same incarnation, the increment drawn with and the right offset.
+        are made only on connections that found the same incarnation, the increment drawn with and the right offset;
+        they raise TicketDatabaseUnavailable where it is another incarnation, and before the first look, and
+        TicketDatabaseMisconfigured where the server has another increment or offset.
         """
 
     def use_increment(self, increment: int) -> None:
         """Draw with this increment from now on. What is under way with another one fails or comes back as drawn."""
 
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
-        """Record `new` if the record is still `old` (None: there is none); commit. Returns the record as it stands."""
+        """Record `new` if the record is still `old` (None: there is none); commit. Returns the record as it stands.
+
+        Raises TicketDatabaseUnavailable where there is none any more.
+        """
 
     async def check_ring(self, number: int) -> None:
-        """Raise RingChanged unless the ring record has this number."""
+        """Raise RingChanged unless there is a ring record, and it has this number."""
 
     async def in_use(self, seconds: float) -> list[str]:
         """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
@@ -196,13 +204,18 @@ class TicketDatabase(Protocol):
     async def draw(self, table: Table, count: int, after: int) -> Draw:
         """Draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0 if none.
 
-        All of them or none. Raises ColumnExhausted where so many do not fit any more. More than `rows_per_statement`
-        are not drawn within ROOM times their number of the end, and use up nothing there but a few ids; fewer use up
-        what is left where they run past the end, so the caller has to know that they fit.
+        All of them or none. Raises SequenceMissing, or ColumnExhausted where so many do not fit any more. More than
+        `rows_per_statement` are not drawn within ROOM times their number of the end, nor, with SequenceWentBack, where
+        the counter stands below `after`; they use up nothing there but a few ids. Fewer may use up what is left where
+        they run past the end, so the caller has to know that they fit.
+
+        The caller holds every draw against `after` and the ceiling: a column that is larger than a ticket can be goes
+        on above its ceiling. One whose own end is of another residue may end before the last id below it.
         """
 
     def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
-        """The same for a draw that one statement makes, where it can be sent now; false where it cannot.
+        """The same for a draw that one statement makes, where it can be sent now; false where it cannot, which is
+        always so on some engines.
 
         `done` is called once, later, from the event loop. What a lone ticket waits for: no task, no future.
         """
@@ -211,7 +224,8 @@ class TicketDatabase(Protocol):
         """The tables that could be sequences by their names, and when each was made; cheap however many there are."""
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """The live AUTO_INCREMENT of these sequences' tables, and when each was made; dear where there are many."""
+        """The live AUTO_INCREMENT of these sequences' tables, and when each was made; one that is missing is left out.
+        Dear where there are many."""
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """The tables of these sequences as they stand; one that is missing or no sequence's is left out."""
@@ -223,13 +237,19 @@ class TicketDatabase(Protocol):
         """The positions of many tables, by sequence; one that is missing is left out."""
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
-        """Make the sequence's table where it is missing, so that its first ticket is at least `start`."""
+        """Make the sequence's table where it is missing, so that its first ticket is at least `start`, which lies
+        between 1 and the ceiling; committed. One that is there stays as it is."""
 
     async def raise_above(self, table: Table, above: int) -> None:
-        """Make every later ticket of the table larger than `above`; a smaller number changes nothing. Committed."""
+        """Make every later ticket of the table larger than `above`, whatever increment it is drawn with; a number that
+        has been passed changes none. Committed. Raises SequenceMissing.
+
+        `above` is at most the ceiling. A table that repeats its ceiling goes on doing so.
+        """
 
     async def raise_all_above(self, floors: Mapping[str, int]) -> None:
-        """The same for many tables: make every later ticket of each sequence larger than its floor. Committed."""
+        """The same for many tables: make every later ticket of each sequence larger than its floor. Committed. Where it
+        raises SequenceMissing, some of the others may have been raised."""
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
         """The marks of this increment that this database keeps for the others: all, or those that changed in so many
@@ -242,15 +262,19 @@ class TicketDatabase(Protocol):
         """Keep these marks: a row with the same token (or none yet) takes the larger `mark` and `issued`; a row with
         another token stays as it is. Returns the rows as they stand after the commit, by sequence and offset.
 
-        Raises RingChanged, and keeps nothing, unless the ring record has the number `ring`.
+        Raises RingChanged, and keeps nothing, unless the ring record has the number `ring`. With nothing to keep it may
+        ask nothing.
         """
 
     async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
-        """Replace `old` by `new` if the row still has old's token and its mark is not above old's; commit. Returns the
-        row as it stands after. Raises RingChanged as `reserve` does."""
+        """Replace `old` by `new` if the row still has old's token and its mark is not above old's; commit. `issued`
+        only rises. Returns the row as it stands after.
+
+        Raises RingChanged as `reserve` does, and TicketDatabaseUnavailable where the row is gone.
+        """
 
     async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
-        """The same for many rows, each old and new, in few commits; none is read back."""
+        """The same for many rows, each old and new, in few commits; none is read back. One that is gone is left out."""
 
     def forget_connections(self) -> None:
         """Use new connections from the next look on, if any can be had; something was wrong on those there are."""

@@ -85,6 +85,7 @@ class RingRecords:
         for member in looks:
             reason = contradiction_of_marks(kept[member], increment, [member.database.offset], listed)
             if reason is not None:
+                _use(looks, max(increment, listed))
                 if await self._never_drawn(looks):
                     return await self._form(looks, increment)
                 raise RingContradiction(f"{member.name}: {reason}")

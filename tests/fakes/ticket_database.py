@@ -22,6 +22,7 @@ from app.common.errors import (
     RingChanged,
     SequenceMissing,
     SequenceUnavailable,
+    SequenceWentBack,
     TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseHung,
@@ -29,13 +30,15 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.sequences import Width, ceiling_of
-from app.databases.protocol import ROOM, Draw, Drawn, Look, Mark, Position, RingRecord, Table
+from app.databases.protocol import ROOM, Draw, Drawn, Look, Mark, Position, RingRecord, Table, check_settings
 from tests.fakes.virtual_time import VirtualLoop
 
 T = TypeVar("T")
 
 TIMEOUT = 0.5
 ROWS_PER_STATEMENT = 64
+LARGEST_STEP = 65_535
+"""As far as one draw moves a counter at the most."""
 
 
 @dataclass(slots=True)
@@ -61,22 +64,23 @@ class FakeTable:
     def repeats_ceiling(self) -> bool:
         return self.column_end == self.ceiling
 
-    def draw(self, count: int, offset: int, increment: int) -> Draw:
+    def draw(self, count: int, offset: int, increment: int, after: int = 0) -> Draw:
         """What REPLACE does, for a row a ticket; a larger count is a block and the id above it, which looks at the
-        first id before it moves the counter."""
+        first id before it moves the counter. A counter at the end stays there, and gives its id again and again."""
         first = self.counter + (offset - self.counter) % increment
         last = first + (count - 1) * increment
         if first > self.column_end:
-            if count == 1 and self.column_end % increment == offset % increment:
-                return Draw(self.column_end, increment, 1)  # again and again, without an error
             raise ColumnExhausted("cannot draw a further id")
+        if count > ROWS_PER_STATEMENT and first <= after:
+            self.raise_above(first)
+            raise SequenceWentBack(f"gave id {first} after {after} had been issued")
         if count > ROWS_PER_STATEMENT and first > self.ceiling - ROOM * count * increment:
             self.raise_above(first)
             raise ColumnExhausted("stands too close to its end")
         if last > self.column_end:
             self.counter = self.column_end  # fails whole, and uses up what is left
             raise ColumnExhausted("cannot draw a further id")
-        self.counter = last + increment
+        self.counter = min(last + increment, self.column_end)
         self.largest = last
         return Draw(first, increment, count)
 
@@ -141,9 +145,11 @@ class FakeServer:
     """One database server, and what is wrong with it at the moment.
 
     `down`: refuses every connection. `read_only`: reads succeed. `ledger_fails`: the ledger's table alone cannot be
-    used. `misconfigured`: what a new connection finds wrong. `draws_as`: the offset and increment that draws really
-    have, whatever a look says. `deadlocks`: how many of the next statements that write fail so. `loses_replies`: how
-    many of the next statements are committed and never answered. `life`: how often it has gone back in time.
+    used. `has_settings`: whether it is configured with an increment and an offset, as a server is, and a file is not;
+    where it is, nobody draws with others. `misconfigured`: what a new connection finds wrong. `draws_as`: the offset
+    and increment that draws really have, whatever a look says. `deadlocks`: how many of the next statements that write
+    fail so. `loses_replies`: how many of the next statements are committed and never answered. `life`: how often it has
+    gone back in time.
     """
 
     _numbers = itertools.count(1)
@@ -165,6 +171,7 @@ class FakeServer:
         self.down = False
         self.read_only = False
         self.ledger_fails = False
+        self.has_settings = True
         self.misconfigured: str | None = None
         self.draws_as: tuple[int, int] | None = None
         self.deadlocks = 0
@@ -211,16 +218,16 @@ class FakeServer:
 
     # --- statements ------------------------------------------------------------------------------------------------
 
-    def draw(self, sequence: str, count: int, offset: int = 0, increment: int = 0) -> Draw:
+    def draw(self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0) -> Draw:
         """`offset`, `increment`: what the session has been told, where it has been told any."""
         offset, increment = self.draws_as or (offset or self.offset, increment or self.increment)
-        drawn = self.table(sequence).draw(count, offset, increment)
+        drawn = self.table(sequence).draw(count, offset, increment, after)
         self.draws.append((sequence, drawn, self.life))
         return drawn
 
-    def make(self, sequence: str, width: Width, start: int) -> None:
+    def make(self, sequence: str, width: Width, start: int, *, unsigned: bool = True) -> None:
         if sequence not in self.state.tables:
-            made = FakeTable(width, created=f"t{next(self._numbers)}", counter=start)
+            made = FakeTable(width, created=f"t{next(self._numbers)}", unsigned=unsigned, counter=start)
             self.state.tables[sequence] = made
 
     def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
@@ -429,7 +436,7 @@ class FakeTicketDatabase:
         self.offset = offset or server.offset
         self.increment = increment or server.increment
         self.user = user
-        self.largest_block = largest_block
+        self._largest_block = largest_block
         self.cut = False
         self.closed = False
         self._timeout = timeout
@@ -444,7 +451,16 @@ class FakeTicketDatabase:
         return f"<FakeTicketDatabase {self.name}>"
 
     @property
+    def largest_block(self) -> int:
+        return min(self._largest_block, LARGEST_STEP // self.increment)
+
+    @property
     def connections(self) -> int:
+        return int(not self.closed and self in self.server.connected)
+
+    @property
+    def in_flight(self) -> int:
+        """How many statements have not been answered and not been given up."""
         return self._in_flight
 
     async def _statement(
@@ -459,7 +475,7 @@ class FakeTicketDatabase:
         """Its time may be over though the answer has come: the timer and the answer are seen in one iteration."""
 
         def executed() -> T:
-            self._refuse_if_broken(incarnation, writes=writes, ledger=ledger, anybody=anybody)
+            self._refuse_if_broken(incarnation, increment, writes=writes, ledger=ledger, anybody=anybody)
             self.server.connected[self] = None
             return execute()
 
@@ -468,7 +484,7 @@ class FakeTicketDatabase:
             async with asyncio.timeout(self._timeout):
                 if self._connects():
                     await self._answer(lambda: None, None)
-                incarnation = self._incarnation
+                incarnation, increment = self._incarnation, self.increment
                 return await self._answer(executed, table)
         except TimeoutError as error:
             raise self._hung(table) from error
@@ -503,8 +519,12 @@ class FakeTicketDatabase:
             return SequenceUnavailable("did not answer for this sequence in time")
         return TicketDatabaseHung("did not answer in time")
 
-    def _refuse_if_broken(self, incarnation: str | None, *, writes: bool, ledger: bool, anybody: bool) -> None:
+    def _refuse_if_broken(
+        self, incarnation: str | None, increment: int, *, writes: bool, ledger: bool, anybody: bool
+    ) -> None:
         server = self.server
+        if not anybody and server.has_settings:
+            check_settings(server, increment, self.offset)
         if not anybody and server.incarnation != incarnation:
             raise TicketDatabaseUnavailable("was restarted or replaced")
         if ledger and server.ledger_fails:
@@ -529,8 +549,8 @@ class FakeTicketDatabase:
                 "fake",
                 now=server.clock(),
                 latency=0.001,
-                increment=server.increment,
-                offset=server.offset,
+                increment=server.increment if server.has_settings else None,
+                offset=server.offset if server.has_settings else None,
                 record=server.state.ring,
             )
 
@@ -542,24 +562,24 @@ class FakeTicketDatabase:
         """See TicketDatabase.draw."""
         assert 1 <= count <= self.largest_block
         increment = self.increment
-        return await self._statement(lambda: self._drawn(table, count, increment), table=table.sequence)
+        return await self._statement(lambda: self._drawn(table, count, after, increment), table=table.sequence)
 
-    def _drawn(self, table: Table, count: int, increment: int) -> Draw:
+    def _drawn(self, table: Table, count: int, after: int, increment: int) -> Draw:
         """`increment`: that of the session, when the statement was sent."""
-        drawn = self.server.draw(table.sequence, count, self.offset, increment)
+        drawn = self.server.draw(table.sequence, count, self.offset, increment, after)
         self._on_draw(table.sequence, drawn)
         return drawn
 
     def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
         """See TicketDatabase.draw_at_once. An answer that has come is taken, however late it is seen."""
-        if self.closed or not self._draws_at_once():
+        if self.closed or count > table.rows_per_statement or not self._draws_at_once():
             return False
         loop = asyncio.get_running_loop()
         incarnation, increment, waits = self._incarnation, self.increment, True
 
         def executed() -> Draw:
-            self._refuse_if_broken(incarnation, writes=True, ledger=False, anybody=False)
-            return self._drawn(table, count, increment)
+            self._refuse_if_broken(incarnation, increment, writes=True, ledger=False, anybody=False)
+            return self._drawn(table, count, after, increment)
 
         def answered(answer: object) -> None:
             nonlocal waits
@@ -650,8 +670,9 @@ class FakeTicketDatabase:
         """See TicketDatabase.raise_all_above."""
 
         def lift() -> None:
-            for name, floor in floors.items():
-                self.server.table(name).raise_above(floor)
+            tables = [(self.server.table(name), floor) for name, floor in floors.items()]
+            for table, floor in tables:
+                table.raise_above(floor)
 
         await self._statement(lift)
 
@@ -690,8 +711,10 @@ class FakeTicketDatabase:
         wanted = list(renewals)
 
         def renew() -> None:
+            self.server.check_ring(ring)
             for old, new in wanted:
-                self.server.renew(old, new, ring)
+                if (old.sequence, old.offset, old.increment) in self.server.state.marks:
+                    self.server.renew(old, new, ring)
 
         await self._statement(renew, ledger=True)
 

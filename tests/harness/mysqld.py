@@ -270,11 +270,12 @@ class TicketMySQL:
         """A ticket table as Flickr published it; there on MyISAM."""
         self.execute(flickrs_table(name, engine), database=database)
 
-    def make_schema(self, schema: str) -> None:
+    def make_schema(self, schema: str, *, tables: bool = True) -> None:
         """Another schema, with the same privileges for the ticket server's user, and the tables of mysql_init/."""
         self.execute(f"CREATE DATABASE `{schema}`", database=None)
         self.execute(f"GRANT {LEAST_PRIVILEGES} ON `{schema}`.* TO '{USER}'@'127.0.0.1'", database=None)
-        self.make_tables(schema)
+        if tables:
+            self.make_tables(schema)
 
     @contextlib.contextmanager
     def locked(self, *tables: str, database: str = SCHEMA) -> Iterator[None]:

@@ -189,7 +189,10 @@ def test_without_it_a_schedule_goes_wrong(
 
 
 def wakes_during_a_growth(seed: int) -> None:
-    """A ticket server was frozen when its connections were ended; it wakes while the sequences are raised."""
+    """A ticket server was frozen when its connections were ended; it wakes while the sequences are raised.
+
+    The databases have no increment of their own that would keep it from drawing, as files have none.
+    """
     world = World(2, 1, seed, spare=True)
     operator = Operator(world)
     (host,) = world.hosts
@@ -201,6 +204,7 @@ def wakes_during_a_growth(seed: int) -> None:
             world.pass_time(0.1)
         host.freeze()
         for offset, server in enumerate(world.servers, start=1):
+            server.has_settings = False
             server.set_global(offset, 3)
         growing = operator.begin_to_grow(world.servers, 3)
         world.size, world.increment = 3, 3

@@ -123,9 +123,9 @@ class MySQLLedger:
         raise TicketDatabaseBusy
 
 
-def number_of(rows: Rows) -> int:
-    """The number of the ring record; 0 where there is none."""
-    return whole(rows[0][0], 1) if rows else 0
+def number_of(rows: Rows) -> int | None:
+    """The number of the ring record; None where there is none."""
+    return whole(rows[0][0], 1) if rows else None
 
 
 def marks_of(rows: Rows) -> list[Mark]:

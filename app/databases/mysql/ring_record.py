@@ -19,11 +19,7 @@ class MySQLRing:
 
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
         """See TicketDatabase.record_ring."""
-        values = (new.number, new.increment, new.since, offsets_text(new.offsets), new.own, str(new.state))
-        if old is None:
-            statement = sql.first_ring(values)
-        else:
-            statement = sql.next_ring((old.number, old.increment, offsets_text(old.offsets), str(old.state)), values)
+        statement = sql.first_ring(row_of(new)) if old is None else sql.next_ring(row_of(old), row_of(new))
         async with self._pool.question(anybody=True) as connection:
             await connection.execute(statement)
             record = await connection.ask(sql.RING, record_of)
@@ -65,9 +61,10 @@ class MySQLRing:
         ]
 
 
-def offsets_text(offsets: tuple[int, ...]) -> str:
-    """The offsets as the record holds them."""
-    return ",".join(map(str, offsets))
+def row_of(record: RingRecord) -> sql.RingRow:
+    """The record as the table holds it."""
+    offsets = ",".join(map(str, record.offsets))
+    return record.number, record.increment, record.since, offsets, record.own, str(record.state)
 
 
 def record_of(rows: Rows) -> RingRecord | None:

@@ -296,15 +296,21 @@ def first_ring(new: RingRow) -> str:
     )
 
 
-def next_ring(old: tuple[int, int, str, str], new: RingRow) -> str:
+def next_ring(old: RingRow, new: RingRow) -> str:
     """Records the ring, unless somebody has recorded another one than `old` meanwhile."""
-    number, increment, since, offsets, own, state = new
-    return (
-        f"UPDATE _ring SET number = {number}, increment_of = {increment}, since = {since}, "  # noqa: S608
-        f"offsets = '{offsets}', own_offset = {own}, state = '{state}' "
-        f"WHERE id = 1 AND number = {old[0]} AND increment_of = {old[1]} AND offsets = '{old[2]}' "
-        f"AND state = '{old[3]}'"
-    )
+    return f"UPDATE _ring SET {', '.join(_ring_columns(new))} WHERE id = 1 AND {' AND '.join(_ring_columns(old))}"  # noqa: S608
+
+
+def _ring_columns(row: RingRow) -> list[str]:
+    number, increment, since, offsets, own, state = row
+    return [
+        f"number = {number}",
+        f"increment_of = {increment}",
+        f"since = {since}",
+        f"offsets = '{offsets}'",
+        f"own_offset = {own}",
+        f"state = '{state}'",
+    ]
 
 
 # --- looking without touching: what the doctor asks ----------------------------------------------------------------

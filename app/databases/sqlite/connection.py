@@ -155,7 +155,7 @@ class FileConnection:
                     (uuid.uuid4().hex, self._offset, self.increment),
                 )
                 for name, width in FIRST_SEQUENCES.items():
-                    row = (name, int(width), last_below(1, self._offset, self.increment), uuid.uuid4().hex[:12])
+                    row = (name, int(width), 0, uuid.uuid4().hex[:12])
                     connection.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row)
                 connection.execute(f"PRAGMA user_version = {LAYOUT_VERSION}")
                 connection.execute("COMMIT")
@@ -198,8 +198,3 @@ class FileConnection:
         """Leave the file as one that was closed cleanly."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
         self._thread.shutdown(wait=False)
-
-
-def last_below(number: int, offset: int, increment: int) -> int:
-    """The largest id of this offset's residue below `number`."""
-    return number - 1 - (number - 1 - offset) % increment

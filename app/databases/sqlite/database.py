@@ -22,7 +22,7 @@ from app.common.errors import (
 )
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import LARGEST_INCREMENT, Draw, Drawn, Look, Mark, Position, RingRecord, RingState, Table
-from app.databases.sqlite.connection import FileConnection, last_below
+from app.databases.sqlite.connection import FileConnection
 
 T = TypeVar("T")
 
@@ -239,32 +239,26 @@ class SQLiteDatabase:
             if name in wanted
         }
 
-    def _last_below(self, number: int) -> int:
-        """The largest id of this database's residue below `number`."""
-        return last_below(number, self.offset, self.increment)
-
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
-        last = self._last_below(start)
-        await self._file.run(
-            lambda c: c.execute(
-                "INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)",
-                (sequence, int(width), last, uuid.uuid4().hex[:12]),
-            )
-        )
+        row = (sequence, int(width), start - 1, uuid.uuid4().hex[:12])
+        await self._file.run(lambda c: c.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row))
 
     async def raise_above(self, table: Table, above: int) -> None:
         """See TicketDatabase.raise_above."""
-        last = self._last_below(above + 1)
-        await self._file.run(
-            lambda c: c.execute("UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?", (last, table.sequence))
-        )
+        await self.raise_all_above({table.sequence: above})
 
     async def raise_all_above(self, floors: Mapping[str, int]) -> None:
         """See TicketDatabase.raise_all_above."""
-        rows = [(self._last_below(floor + 1), name) for name, floor in floors.items()]
-        statement = "UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?"
-        await self._file.run(lambda c: c.executemany(statement, rows))
+        rows = [(floor, name) for name, floor in floors.items()]
+
+        def write(connection: sqlite3.Connection) -> None:
+            statement = "UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?"
+            if connection.executemany(statement, rows).rowcount < len(rows):
+                raise SequenceMissing("has no such sequence")
+
+        if rows:
+            await self._file.run(write)
 
     # --- the ledger ------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.common.errors import ColumnExhausted, TicketDatabaseUnavailable
+from app.common.errors import ColumnExhausted
 from app.databases.protocol import RingRecord, RingState
 from app.databases.sqlite.database import SQLiteDatabase
 from app.tickets.ring_changes import change_ring
@@ -91,12 +91,3 @@ async def test_a_sequence_off_its_residue_ends_with_the_last_id_that_there_is(
         await odd.draw(table, 1, 0)
     with pytest.raises(ColumnExhausted):
         await odd.draw(table, 3, 0)
-
-
-async def test_a_record_that_is_gone_meanwhile_is_not_taken_for_written(
-    database: Callable[[int, int], SQLiteDatabase],
-) -> None:
-    odd = database(1, 2)
-    with pytest.raises(TicketDatabaseUnavailable, match="lost its ring record"):
-        await odd.record_ring(RING, GROWN)
-    assert (await odd.look()).record is None

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from app.common.errors import (
-    ColumnExhausted,
     SequenceMissing,
     SequenceUnavailable,
     TicketDatabaseBusy,
@@ -13,7 +12,6 @@ from app.common.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
-from app.common.sequences import TICKET_LIMIT, Width
 from app.databases.protocol import Draw, Mark, Position, RingRecord, Table, TicketDatabase
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import virtual_time
@@ -48,106 +46,7 @@ async def test_ids_are_of_the_offset_in_steps_of_the_increment() -> None:
     assert (await database.draw(table, 1, 0)).first == 23 + 3 * 10_000
 
 
-@virtual_time
-async def test_the_position_is_the_live_counter_and_the_largest_row() -> None:
-    database, table = await connected(FakeServer(offset=1))
-    assert await database.position(table) == Position(1, 0, table.created)
-    drawn = await database.draw(table, 5, 0)
-    position = await database.position(table)
-    assert (position.largest, position.next_id) == (drawn.last, drawn.last + 2)
-
-
-@virtual_time
-async def test_raising_goes_up_and_never_down() -> None:
-    server = FakeServer(offset=2)
-    database, table = await connected(server)
-    await database.raise_above(table, 1000)
-    assert (await database.draw(table, 1, 0)).first == 1002
-    await database.raise_above(table, 10)
-    assert (await database.draw(table, 1, 0)).first == 1004
-
-
-@virtual_time
-async def test_a_table_made_begins_at_its_start_and_is_not_made_twice() -> None:
-    database, _ = await connected(FakeServer(offset=2))
-    await database.make("songs", Width.INT, 101)
-    await database.make("songs", Width.BIGINT, 9)
-    table = (await database.tables(["songs"]))["songs"]
-    assert (table.width, table.ceiling, table.repeats_ceiling) == (Width.INT, TOP_OF_INT, True)
-    assert (await database.draw(table, 1, 0)).first == 102
-
-
-@virtual_time
-async def test_the_odd_side_of_an_int_repeats_its_last_id_without_an_error() -> None:
-    server = FakeServer(1, sequences={"photos": Width.INT})
-    database, table = await connected(server)
-    server.use_up("photos", left=3)
-    ids = [(await database.draw(table, 1, 0)).first for _ in range(4)]
-    assert ids == [TOP_OF_INT - 2, TOP_OF_INT, TOP_OF_INT, TOP_OF_INT]
-
-
-@virtual_time
-async def test_the_even_side_of_an_int_ends_with_an_error() -> None:
-    server = FakeServer(2, sequences={"photos": Width.INT})
-    database, table = await connected(server)
-    server.use_up("photos", left=2)
-    assert (await database.draw(table, 1, 0)).first == TOP_OF_INT - 1
-    with pytest.raises(ColumnExhausted):
-        await database.draw(table, 1, 0)
-
-
-@virtual_time
-async def test_several_that_straddle_the_end_fail_whole_and_use_up_what_is_left() -> None:
-    server = FakeServer(2, sequences={"photos": Width.INT})
-    database, table = await connected(server)
-    server.use_up("photos", left=20)
-    for count in (11, 1):
-        with pytest.raises(ColumnExhausted):
-            await database.draw(table, count, 0)
-
-
-@virtual_time
-async def test_a_block_is_not_drawn_close_to_the_end_and_costs_one_id() -> None:
-    server = FakeServer(2, sequences={"photos": Width.INT})
-    database, table = await connected(server)
-    server.use_up("photos", left=5_000)
-    with pytest.raises(ColumnExhausted):
-        await database.draw(table, 1000, 0)
-    assert (await database.draw(table, 100, 0)).first == TOP_OF_INT - 5_000 + 3
-
-
-@virtual_time
-async def test_a_bigint_goes_on_above_the_largest_ticket() -> None:
-    server = FakeServer(1)
-    database, table = await connected(server)
-    await database.raise_above(table, TICKET_LIMIT)
-    assert table.ceiling == TICKET_LIMIT
-    assert not table.repeats_ceiling
-    assert (await database.draw(table, 1, 0)).first > TICKET_LIMIT
-
-
 # --- the ledger ------------------------------------------------------------------------------------------------------
-
-
-@virtual_time
-async def test_a_reservation_takes_the_larger_mark_under_the_same_token_only() -> None:
-    database, _ = await connected(FakeServer(1))
-    await database.reserve([mark(10, issued=7)], 1)
-    await database.reserve([mark(30, issued=5)], 1)
-    assert await database.marks() == [mark(30, issued=7)]
-    refused = await database.reserve([mark(99, "other:2")], 1)
-    assert refused == {("photos", 2): mark(30, issued=7)}
-    assert await database.marks() == [mark(30, issued=7)]
-
-
-@virtual_time
-async def test_a_renewal_needs_the_token_and_no_mark_above_the_old_one() -> None:
-    database, _ = await connected(FakeServer(1))
-    await database.reserve([mark(10)], 1)
-    assert await database.renew(mark(10, "other:1"), mark(20, "new:2"), 1) == mark(10)
-    assert await database.renew(mark(9), mark(20, "new:2"), 1) == mark(10)
-    assert await database.renew(mark(10), mark(20, "new:2"), 1) == mark(20, "new:2")
-    assert await database.renew(mark(10), mark(50, "late:3"), 1) == mark(20, "new:2")
 
 
 @virtual_time
@@ -161,13 +60,6 @@ async def test_marks_can_be_asked_for_by_when_they_changed() -> None:
     assert await database.marks(5) == []
     await database.reserve([mark(11)], 1)
     assert await database.marks(5) == [mark(11)]
-
-
-@virtual_time
-async def test_a_row_that_is_gone_cannot_be_renewed() -> None:
-    database, _ = await connected(FakeServer(1))
-    with pytest.raises(TicketDatabaseUnavailable):
-        await database.renew(mark(1), mark(2), 1)
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
@@ -358,16 +250,6 @@ async def test_an_empty_one_in_its_place_is_another_server_without_tables() -> N
     assert after.incarnation != before.incarnation
     assert await database.names() == {}
     assert await database.marks() == []
-
-
-@virtual_time
-async def test_two_ticket_servers_share_one_fake_server() -> None:
-    server = FakeServer(1)
-    one, table = await connected(server)
-    other, _ = await connected(server)
-    assert [(await one.draw(table, 1, 0)).first, (await other.draw(table, 1, 0)).first] == [1, 3]
-    await one.reserve([mark(5)], 1)
-    assert await other.marks() == [mark(5)]
 
 
 def test_a_wait_that_nothing_can_end_is_an_error_in_virtual_time() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from app.common.errors import InvalidRequest, NoTicketDatabase, OutOfTime, SequenceExhausted, UnknownSequence
 from app.tickets.waiters import Tickets
-from tests.fakes.ticket_database import TIMEOUT
+from tests.fakes.ticket_database import TIMEOUT, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 
@@ -260,4 +260,6 @@ async def test_thousands_of_requests_that_come_and_go_leave_nothing_behind() -> 
         assert outcomes["gone"] > 50
         assert len(every) == len(set(every))
         assert not any(lane.waiting for lane in server.catalog.lanes.values())
-        assert all(database.connections == 0 for database in server.databases)
+        for database in server.databases:
+            assert isinstance(database, FakeTicketDatabase)
+            assert database.in_flight == 0

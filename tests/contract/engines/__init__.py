@@ -1,0 +1,1 @@
+"""What `TicketDatabase` promises, asked of every storage engine alike."""

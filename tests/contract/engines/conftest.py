@@ -1,0 +1,41 @@
+"""The fixtures that give each engine's databases in turn."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.engines.storages import INCREMENT, FakeStorage, MySQLStorage, SQLiteStorage, Storage
+from tests.harness.engine import Engine
+from tests.harness.pair import MySQLPair
+
+ONCE = pytest.mark.any_engine
+ENGINES = ["mysql", pytest.param("sqlite", marks=ONCE), pytest.param("fake", marks=ONCE)]
+
+
+def _storage(request: pytest.FixtureRequest, folder: Path, pair: str, *, alone: bool) -> Storage:
+    """Asks for servers only where this engine has some."""
+    if request.param == "mysql":
+        return MySQLStorage(request.getfixturevalue(pair), alone=alone)
+    return SQLiteStorage(folder) if request.param == "sqlite" else FakeStorage()
+
+
+@pytest.fixture(params=ENGINES)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """Ticket databases of each engine, new for this test."""
+    return _storage(request, tmp_path, "mysql_pair", alone=False)
+
+
+@pytest.fixture(params=ENGINES)
+def own_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+    """The same without the database of offset 2; its server may be restarted and configured."""
+    own = _storage(request, tmp_path, "server_of_ones_own", alone=True)
+    yield own
+    own.configure(INCREMENT)
+
+
+@pytest.fixture(scope="module")
+def server_of_ones_own(engine: Engine) -> Iterator[MySQLPair]:
+    """The server of offset 1 alone, for the tests of one module."""
+    with MySQLPair(engine, n=1, increment=INCREMENT, tables=False) as pair:
+        yield pair

@@ -1,0 +1,306 @@
+"""One ticket database of each storage engine, as the contract tests handle it: fresh, with as many clients as wanted.
+
+A `Storage` is the database. Its clients are the `TicketDatabase`s under test: each is what one ticket server would
+have, with connections of its own. What engines may differ in has a name here, and the tests go by that.
+"""
+
+import abc
+import asyncio
+import contextlib
+import itertools
+import random
+import sqlite3
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from app.common.sequences import TICKET_LIMIT, Width
+from app.databases.mysql.database import MySQLDatabase
+from app.databases.mysql.url import DatabaseURL
+from app.databases.protocol import Table, TicketDatabase
+from app.databases.sqlite.database import SQLiteDatabase
+from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
+from tests.fakes.virtual_time import run as run_in_virtual_time
+from tests.harness.pair import MySQLPair
+from tests.harness.schema import USER
+
+INCREMENT = 2
+TIMEOUT = 20.0
+"""Of every statement: long enough for a machine that is busy with something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A kind of id column: `end` is the largest number that it holds."""
+
+    width: Width
+    end: int
+
+    @property
+    def unsigned(self) -> bool:
+        return self.end > 1 << (int(self.width) - 1)
+
+
+UNSIGNED_INT, SIGNED_INT = Column(Width.INT, 2**32 - 1), Column(Width.INT, 2**31 - 1)
+UNSIGNED_BIGINT, SIGNED_BIGINT = Column(Width.BIGINT, 2**64 - 1), Column(Width.BIGINT, 2**63 - 1)
+
+
+class Storage(abc.ABC):
+    """The ticket databases of offset 1 and 2, new and without a sequence of the tests'.
+
+    `columns`: the kinds of columns there can be, those that `make` makes first. `has_settings`: whether the server is
+    configured with an increment and an offset of its own. `uses_up_the_rest`: whether a draw that runs past the end of
+    the column leaves nothing of it. `repeats_the_end`: whether a column gives the largest number that it holds again
+    and again. `leaves_the_last`: whether a column whose end is of another residue may end before the last id below it.
+    `renames_itself`: whether its identity is another one after a restart.
+    """
+
+    columns: tuple[Column, ...] = (UNSIGNED_INT, UNSIGNED_BIGINT, SIGNED_INT, SIGNED_BIGINT)
+    has_settings = True
+    uses_up_the_rest = True
+    repeats_the_end = True
+    leaves_the_last = False
+    renames_itself = False
+
+    def __init__(self) -> None:
+        self._clients: list[TicketDatabase] = []
+
+    def run(self, scenario: Coroutine[Any, Any, None]) -> None:
+        """Run a test on an event loop that this engine works on; close every client that it leaves open."""
+        asyncio.run(self._and_close(scenario))
+
+    async def _and_close(self, scenario: Coroutine[Any, Any, None]) -> None:
+        try:
+            await scenario
+        finally:
+            await asyncio.gather(*(client.close() for client in self._clients))
+            self._clients.clear()
+
+    async def client(self, offset: int = 1, *, increment: int = INCREMENT, look: bool = True) -> TicketDatabase:
+        """A further client of the database of this offset, that has looked at it unless told not to."""
+        client = self._open(offset, increment)
+        self._clients.append(client)
+        if look:
+            await client.look()
+        return client
+
+    async def close(self, client: TicketDatabase) -> None:
+        """Close a client before the test ends."""
+        self._clients.remove(client)
+        await client.close()
+
+    @abc.abstractmethod
+    def _open(self, offset: int, increment: int) -> TicketDatabase: ...
+
+    @abc.abstractmethod
+    async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
+        """A sequence's table, in the database of offset 1, with such a column."""
+
+    @abc.abstractmethod
+    def make_foreign_tables(self) -> Sequence[str]:
+        """Make tables in the database of offset 1 that are no sequence's; their names."""
+
+    @abc.abstractmethod
+    def drop(self, sequence: str) -> None:
+        """Somebody drops a sequence's table in the database of offset 1."""
+
+    @abc.abstractmethod
+    def sessions(self) -> frozenset[object]:
+        """What the server of offset 1 calls its connections for these databases; nothing where it has none."""
+
+    @abc.abstractmethod
+    async def begin_another_life(self) -> None:
+        """Have the database of offset 1 restart, or what else may hide that it has gone back; the data stay."""
+
+    @abc.abstractmethod
+    def configure(self, increment: int) -> None:
+        """Have the server of offset 1, where it has such a setting, say that this is its increment."""
+
+
+def on_each_engine(test: Callable[[Storage], Coroutine[Any, Any, None]]) -> Callable[[Storage], None]:
+    """An asynchronous test of a `storage`, on the event loop that its engine works on."""
+
+    @wraps(test)
+    def on_its_loop(storage: Storage) -> None:
+        storage.run(test(storage))
+
+    return on_its_loop
+
+
+async def made(client: TicketDatabase, sequence: str = "photos", width: Width = Width.BIGINT, start: int = 1) -> Table:
+    """The table of a sequence that is made where it is missing."""
+    await client.make(sequence, width, start)
+    return (await client.tables([sequence]))[sequence]
+
+
+async def remade(storage: Storage, client: TicketDatabase, table: Table) -> Table:
+    """The table, dropped and made anew; a server that dates its tables to the second has the next second begin."""
+    async with asyncio.timeout(20):
+        while True:
+            storage.drop(table.sequence)
+            anew = await made(client, table.sequence, table.width)
+            if anew.created != table.created:
+                return anew
+            await asyncio.sleep(0.1)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for what a server does by itself a moment later, and tells nobody."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.02)
+
+
+# --- MySQL and MariaDB ---------------------------------------------------------------------------------------------
+
+
+class MySQLStorage(Storage):
+    """A schema of its own on two running servers, or on one of which `alone` says that no other test has it."""
+
+    renames_itself = True
+    _numbers = itertools.count(1)
+
+    def __init__(self, pair: MySQLPair, *, alone: bool = False) -> None:
+        super().__init__()
+        self.repeats_the_end = self.leaves_the_last = not pair.odd.engine.is_mariadb
+        self._pair = pair
+        self._alone = alone
+        self._schema = f"engines_{next(self._numbers)}"
+        self._made: set[int] = set()
+
+    def _open(self, offset: int, increment: int) -> TicketDatabase:
+        server = self._pair[offset - 1]
+        if offset not in self._made:
+            self._made.add(offset)
+            server.make_schema(self._schema, tables=False)
+        url = DatabaseURL.parse(server.url_of(self._schema, query="?ssl-mode=DISABLED"))
+        return MySQLDatabase(url, offset, increment, TIMEOUT)
+
+    async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
+        sign = "UNSIGNED" if column.unsigned else ""
+        self._execute(
+            f"CREATE TABLE `{sequence}` (id {column.width.name} {sign} NOT NULL AUTO_INCREMENT, "
+            "stub CHAR(1) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, PRIMARY KEY (stub), KEY (id))"
+        )
+        return (await client.tables([sequence]))[sequence]
+
+    def make_foreign_tables(self) -> Sequence[str]:
+        self._execute("CREATE TABLE no_id (stub CHAR(1) NOT NULL PRIMARY KEY)")
+        self._execute("CREATE TABLE no_stub (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY)")
+        self._execute("CREATE TABLE small (id SMALLINT NOT NULL AUTO_INCREMENT UNIQUE, stub CHAR(1) PRIMARY KEY)")
+        return ["no_id", "no_stub", "small", "_probe"]
+
+    def drop(self, sequence: str) -> None:
+        self._execute(f"DROP TABLE `{sequence}`")
+
+    def sessions(self) -> frozenset[object]:
+        sql = "SELECT id FROM information_schema.processlist WHERE user = %s AND db = %s"
+        rows = self._pair.odd.execute(sql, [USER, self._schema], database=None)
+        return frozenset(number for (number,) in rows)
+
+    async def begin_another_life(self) -> None:
+        assert self._alone
+        await until(lambda: self._uptime() >= 2)  # a server's lives differ by the second in which they began
+        await asyncio.to_thread(self._pair.odd.restart)
+
+    def _uptime(self) -> int:
+        return int(self._pair.odd.execute("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
+
+    def configure(self, increment: int) -> None:
+        assert self._alone
+        self._execute(f"SET GLOBAL auto_increment_increment = {increment}")
+        self._pair.odd.end_connections()
+
+    def _execute(self, sql: str) -> None:
+        self._pair.odd.execute(sql, database=self._schema)
+
+
+# --- SQLite --------------------------------------------------------------------------------------------------------
+
+
+class SQLiteStorage(Storage):
+    """Two files; every client of one has it open by itself."""
+
+    columns = (UNSIGNED_INT, Column(Width.BIGINT, TICKET_LIMIT))
+    has_settings = False
+    uses_up_the_rest = False
+    repeats_the_end = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def _path(self, offset: int) -> Path:
+        return self._folder / f"{offset}.sqlite3"
+
+    def _open(self, offset: int, increment: int) -> TicketDatabase:
+        return SQLiteDatabase(self._path(offset), offset, increment, TIMEOUT)
+
+    async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
+        return await made(client, sequence, column.width)
+
+    def make_foreign_tables(self) -> Sequence[str]:
+        self._execute("CREATE TABLE words (id INTEGER PRIMARY KEY, stub TEXT UNIQUE)")
+        return ["words", "_sequences"]
+
+    def drop(self, sequence: str) -> None:
+        self._execute(f"DELETE FROM _sequences WHERE name = '{sequence}'")
+
+    def sessions(self) -> frozenset[object]:
+        return frozenset()
+
+    async def begin_another_life(self) -> None:
+        self._path(1).with_name("1.sqlite3-life").unlink()
+
+    def configure(self, increment: int) -> None:
+        """A file has no such setting."""
+
+    def _execute(self, sql: str) -> None:
+        with contextlib.closing(sqlite3.connect(self._path(1))) as connection, connection:
+            connection.execute(sql)
+
+
+# --- the fake ------------------------------------------------------------------------------------------------------
+
+
+class FakeStorage(Storage):
+    """Two servers in memory; every client's statements take other times on their way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._servers = [FakeServer(offset, INCREMENT, (), _loop_time) for offset in (1, 2)]
+        self._latencies = random.Random(1)
+
+    def run(self, scenario: Coroutine[Any, Any, None]) -> None:
+        run_in_virtual_time(self._and_close(scenario))
+
+    def _open(self, offset: int, increment: int) -> TicketDatabase:
+        return FakeTicketDatabase(self._servers[offset - 1], increment=increment, latency=self._latency)
+
+    def _latency(self) -> tuple[float, float]:
+        return self._latencies.uniform(0, 0.02), self._latencies.uniform(0, 0.02)
+
+    async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
+        self._servers[0].make(sequence, column.width, 1, unsigned=column.unsigned)
+        return (await client.tables([sequence]))[sequence]
+
+    def make_foreign_tables(self) -> Sequence[str]:
+        return []
+
+    def drop(self, sequence: str) -> None:
+        self._servers[0].drop(sequence)
+
+    def sessions(self) -> frozenset[object]:
+        return frozenset()
+
+    async def begin_another_life(self) -> None:
+        self._servers[0].restart()
+
+    def configure(self, increment: int) -> None:
+        self._servers[0].set_global(1, increment)
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
