@@ -102,10 +102,11 @@ class RingRecords:
         _use(looks, record.increment)
         refused: dict[Member, str] = {}
         raised: list[Member] = []
+        misplaced: list[str] = []
         everywhere = False
         for member, look in looks.items():
             offset, found = member.database.offset, look.record
-            if found is not None and found.own == offset:
+            if found is not None and _is_in_its_place(member, look):
                 if found.since != record.since or offset not in record.offsets:
                     raised.append(member)
                     everywhere |= found.state is RingState.FORMING and await ring_changes.holds_tickets(member.database)
@@ -113,6 +114,7 @@ class RingRecords:
             kept = await _kept_by(member.database)
             if found is not None:
                 if await ring_changes.holds_anything(member.database):
+                    misplaced.append(member.name)
                     refused[member] = (
                         f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
                         "back in the order that they had"
@@ -124,6 +126,10 @@ class RingRecords:
             elif not kept or record.since > 1 or offset not in record.offsets:
                 raised.append(member)
                 everywhere |= not kept and await ring_changes.holds_tickets(member.database)
+        if misplaced:  # an empty one would draw the ids of one of them, from the beginning
+            reason = f"holds no ticket, and its place is in doubt while {' and '.join(misplaced)} had another one"
+            strangers = (member for member in raised if not _is_in_its_place(member, looks[member]))
+            refused |= dict.fromkeys(strangers, reason)
         if record.since > 1:
             refused |= self._newcomers(record, looks, refused)
         joining = {member: look for member, look in looks.items() if member not in refused}
@@ -218,6 +224,11 @@ def _use(looks: Iterable[Member], increment: int) -> None:
     """Ask the databases over connections for this increment: those for another one find them misconfigured."""
     for member in looks:
         member.database.use_increment(increment)
+
+
+def _is_in_its_place(member: Member, look: Look) -> bool:
+    """Whether the database records that it is drawn at the offset at which it is listed."""
+    return look.record is not None and look.record.own == member.database.offset
 
 
 def _formed_apart(record: RingRecord, records: Iterable[RingRecord]) -> bool:

@@ -92,3 +92,29 @@ async def test_a_ring_begun_on_an_empty_database_does_not_outrank_the_one_that_w
         else:
             assert statuses(ticket_server) == [Status.UP] * 3
             assert sorted(await take(ticket_server, 9)) == list(range(1, 10))
+
+
+@pytest.mark.parametrize("databases", [2, 3])
+@virtual_time
+async def test_an_empty_database_takes_no_place_while_the_order_of_the_others_is_wrong(databases: int) -> None:
+    """The URLs have changed places, and the first database came back empty: it would draw what the second has drawn."""
+    async with Site(databases) as site:
+        server = await site.ticket_server()
+        before = await take(server, 4 * databases)
+        await server.stop()
+        first, second = site.servers[:2]
+        first.replace_by_empty()
+        for each, offset in ((first, 2), (second, 1)):
+            each.configure(offset, databases)
+        site.servers[:2] = [second, first]
+        server = await site.ticket_server()
+        assert statuses(server)[:2] == [Status.QUARANTINED] * 2
+        assert "put the URLs back" in str(server.ring.members[0].last_error)
+        assert "its place is in doubt" in str(server.ring.members[1].last_error)
+        await server.stop()
+        for each, offset in ((first, 1), (second, 2)):
+            each.configure(offset, databases)
+        site.servers[:2] = [first, second]
+        server = await site.ticket_server()
+        assert statuses(server) == [Status.UP] * databases
+        assert not set(before) & set(await take(server, 4 * databases))
