@@ -119,6 +119,11 @@ class RingRecords:
                         f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
                         "back in the order that they had"
                     )
+                elif set(looks) != set(self._ring.members):  # those that cannot be asked may have drawn its ids
+                    refused[member] = (
+                        f"is recorded at offset {found.own}, holds no ticket, and is listed at {offset}: it takes "
+                        "another place only where every database answers"
+                    )
                 else:
                     raised.append(member)
             elif reason := contradiction_of_marks(_of_this_ring(kept, record), record.increment, [offset], 0):

@@ -118,3 +118,28 @@ async def test_an_empty_database_takes_no_place_while_the_order_of_the_others_is
         server = await site.ticket_server()
         assert statuses(server) == [Status.UP] * databases
         assert not set(before) & set(await take(server, 4 * databases))
+
+
+@virtual_time
+async def test_an_empty_database_moves_to_another_place_only_where_all_can_be_asked() -> None:
+    """It went back to before its first ticket, and is listed at the place of another one, which is away."""
+    async with Site(3) as site:
+        empty = site.servers[0].snapshot()
+        server = await site.ticket_server()
+        before = await take(server, 12)
+        await server.stop()
+        first, second, third = site.servers
+        first.restore(empty)
+        third.down = True
+        first.configure(3, 3)
+        site.servers[:] = [third, second, first]
+        server = await site.ticket_server()
+        assert statuses(server) == [Status.DOWN, Status.UP, Status.QUARANTINED]
+        assert "only where every database answers" in str(server.ring.members[2].last_error)
+        await server.stop()
+        third.down = False
+        first.configure(1, 3)
+        site.servers[:] = [first, second, third]
+        server = await site.ticket_server()
+        assert statuses(server) == [Status.UP] * 3
+        assert not set(before) & set(await take(server, 12))
