@@ -62,6 +62,11 @@ class RingSteps:
         recorded = all(server.state.ring is not None for server in servers)
         return recorded and all(table is not None and table.counter > 1 for table in tables)
 
+    def _one_looks_new(self) -> bool:
+        """Whether a database that went back has no ring record: see `world`."""
+        returning = self._world.returning
+        return returning is not None and returning.state.ring is None
+
     def _an_increment(self) -> int | None:
         return self._chance.choice([None, None, self._world.increment, self._chance.randint(1, LARGEST_INCREMENT)])
 
@@ -141,6 +146,8 @@ class RingSteps:
 
     def _grow_by_mistake(self) -> None:
         """While ticket servers run, or stand still, or with another list and increment than anybody has set."""
+        if self._one_looks_new():
+            return
         world = self._world
         listed, increment = self._chance.choice([(world.ring, world.increment), self._another_ring()])
         if not self.operator.may_grow(listed):
@@ -166,6 +173,8 @@ class RingSteps:
         host.increment = self._chance.choice([None, self._world.increment])
 
     def _set_a_host_wrong(self) -> None:
+        if self._one_looks_new():
+            return
         host = self._chance.choice(self._world.hosts)
         host.listed, host.increment = tuple(self._a_list()), self._an_increment()
         host.restart()
@@ -181,6 +190,8 @@ class RingSteps:
 
     def _configure_wrong(self) -> None:
         """One database or all of them, with another increment; or two that take each other's offset."""
+        if self._one_looks_new():
+            return
         world = self._world
         servers = [*self._chance.choice([world.ring, [self._chance.choice(world.ring)]])]
         increment = self._chance.choice([world.increment, self._chance.randint(1, LARGEST_INCREMENT)])
@@ -197,6 +208,8 @@ class RingSteps:
 
     def _change_without_grow(self) -> None:
         """Databases and ticket servers get the settings of another ring, in some order, by restarts alone."""
+        if self._one_looks_new():
+            return
         world = self._world
         listed, increment = self._another_ring()
         if self._chance.random() < 0.3 and self._all_drawn(listed):

@@ -6,7 +6,8 @@ still does so between any two iterations of its loop, while the databases and th
 one stops for good; nothing that it was about to hand out counts.
 
 A database may go back in time whenever it likes, as long as no other one is about to: `returning` is the one that does
-until all is well again. What that may lead to is in `record`.
+until all is well again. What that may lead to is in `record`. One that has lost its ring record as well looks new, and
+only the others can tell: while one does, nobody sets anything wrong, and while anything is wrong none comes to.
 """
 
 import asyncio
@@ -215,8 +216,10 @@ class World:
         assert self.may_go_back(server), f"{self.returning} has not been moved up yet"
         self.returning = server
         self.lost_a_table = True
-        before = server.life
+        before, record = server.life, server.state.ring
         how()
+        if not self.settings_right:
+            server.state.ring = server.state.ring or record
         server.life += server.life == before
         self.record.went_back(server)
         self.well_since[server] = self.clock.now
