@@ -80,6 +80,13 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
         try:
             # one at a time: the probe loop of another database may look at this one too, on the same connection
             async with patience(self._timeout), self._looking:
+                known = self._probe
+                try:
+                    return await self._look()
+                except TicketDatabaseUnavailable:
+                    if known is None or self._probe is not known:
+                        raise
+                    self._drop_probe()  # a connection that was cut says nothing about the database
                 return await self._look()
         except TimeoutError as error:
             self._drop_probe()

@@ -156,6 +156,24 @@ async def test_anything_else_may_mean_that_the_old_one_leads_elsewhere(server: S
     assert found._probe is None
 
 
+async def test_a_probe_whose_connection_was_cut_looks_on_a_new_one(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cut connection says nothing about the database, which answers the next one."""
+    found = await database(server)
+    cut, looked_on = found._probe, list[MySQLConnection | None]()
+
+    async def look() -> str:
+        looked_on.append(found._probe)
+        if found._probe is cut:
+            raise TicketDatabaseUnavailable("lost the connection")
+        return "what it says"
+
+    monkeypatch.setattr(found, "_look", look)
+    assert str(await found.look()) == "what it says"
+    assert looked_on == [cut, None]
+
+
 async def test_a_probe_that_has_lost_its_connection_uses_an_idle_one(server: Server) -> None:
     found = await database(server)
     found._drop_probe()
