@@ -63,7 +63,7 @@ What holds, and what does not:
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from dataclasses import replace
 
 from app.common.errors import (
@@ -232,13 +232,20 @@ class Ledger:
             lane.guard.lift(max(issued, position.next_id - 1))
         if member.incarnation != incarnation:
             raise TicketDatabaseUnavailable("was restarted or replaced")
-        if self._ring.number != ring:
-            raise RingChanged
+        self._raise_if_overtaken(member, ring, rows, verified=verified)
         lane.ring = ring
         lane.unverified = "" if verified else absent
         (self._unverified.discard if verified else self._unverified.add)(lane)
         lane.must_rise = False
         lane.read_at = read_at
+
+    def _raise_if_overtaken(self, member: Member, ring: int, asked: Container[Member], *, verified: bool) -> None:
+        """The ring has changed while a lane was opened; or a database came up that an unverified lane has not asked:
+        only the lanes that were open by then have been closed for it."""
+        if self._ring.number != ring:
+            raise RingChanged
+        if not verified and any(other not in asked for other in self._ring.keepers(member)):
+            raise TicketDatabaseBusy("was opened while another database came up, which may know more")
 
     async def _table(self, lane: Lane) -> Table:
         table = (await lane.member.database.tables([lane.sequence])).get(lane.sequence)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from app.common.errors import TicketDatabaseBusy
-from app.databases.protocol import Mark
+from app.databases.protocol import Mark, Position, Table
 from app.tickets.lane import Lane
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -100,3 +100,32 @@ async def test_a_lane_is_opened_once_though_two_ask_for_it() -> None:
         server.ledger.open = noted  # type: ignore[method-assign,assignment]
         await asyncio.gather(lane.open(), lane.draw(1), lane.open())
         assert opened == 1
+
+
+@virtual_time
+async def test_a_lane_that_was_opened_while_another_database_came_up_asks_it_too() -> None:
+    """Those that were open then have been closed, to ask it; this one would stay unverified for good."""
+    async with Site(3) as site:
+        server = await site.ticket_server()
+        before = await take(server, 30)
+        first, _, late = server.ring.members
+        server.ring.mark_down(late, "refuses connections")
+        site.servers[0].restart()
+        lane = server.lane("photos", 1)
+        lane.close()
+        await server.databases[0].look()
+        first.incarnation = site.servers[0].incarnation
+        database = server.databases[0]
+        position = database.position
+
+        async def position_when_it_is_up(table: Table) -> Position:
+            while not late.up:
+                await server.ring.wait_for_change(1.0, expected=True)
+            return await position(table)
+
+        database.position = position_when_it_is_up  # type: ignore[method-assign]
+        with pytest.raises(TicketDatabaseBusy, match="while another database came up"):
+            await lane.open()
+        assert not set(before) & set(await take(server, 9))
+        await asyncio.sleep(3)
+        assert not server.overseer.health()["warnings"]
