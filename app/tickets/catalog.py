@@ -105,16 +105,20 @@ class Catalog:
 
         Raises InvalidRequest, UnknownSequence; NoTicketDatabase where no database could be asked.
         """
-        validated(name)
-        if name not in self.entries:
-            await self._ring.wait_for_first_look(seconds)
-            await self._look_up(name)
-        entry = self.entries.get(name)
+        entry = await self._known(name, seconds)
         if entry is None:
             if not self._ring.any_up:
                 raise NoTicketDatabase("no ticket database can be asked for the sequence now")
             raise UnknownSequence(f"there is no sequence {name}; PUT /sequence/{name} makes it")
         return entry
+
+    async def _known(self, name: str, seconds: float) -> Entry | None:
+        """The sequence of that name, looked up if it is not known yet; None where nobody has found it."""
+        validated(name)
+        if name not in self.entries:
+            await self._ring.wait_for_first_look(seconds)
+            await self._look_up(name)
+        return self.entries.get(name)
 
     async def _look_up(self, name: str) -> None:
         """Ask all databases for the name, together with the names that others ask for meanwhile."""
@@ -213,11 +217,7 @@ class Catalog:
 
         Raises SequenceConflict, AboveCeiling, NoTicketDatabase, InvalidRequest.
         """
-        validated(name)
-        if name not in self.entries:
-            await self._ring.wait_for_first_look(FIRST_LOOK_SECONDS)
-            await self._look_up(name)
-        entry = self.entries.get(name)
+        entry = await self._known(name, FIRST_LOOK_SECONDS)
         if entry is None:
             clash = next((other for other in self.entries if other.lower() == name.lower()), None)
             if clash is not None:
