@@ -54,7 +54,7 @@ class Chores:
 
     async def done(self) -> None:
         """Wait for those that are under way."""
-        await asyncio.wait([*self._tasks.values(), asyncio.create_task(asyncio.sleep(0))])
+        await asyncio.gather(*self._tasks.values())
 
     async def stop(self) -> None:
         """End those that are under way."""
