@@ -232,20 +232,22 @@ class Ledger:
             lane.guard.lift(max(issued, position.next_id - 1))
         if member.incarnation != incarnation:
             raise TicketDatabaseUnavailable("was restarted or replaced")
-        self._raise_if_overtaken(member, ring, rows, verified=verified)
+        if self._ring.number != ring:
+            raise RingChanged
+        self._add_unverified(lane, rows, "" if verified else absent)
         lane.ring = ring
-        lane.unverified = "" if verified else absent
-        (self._unverified.discard if verified else self._unverified.add)(lane)
         lane.must_rise = False
         lane.read_at = read_at
 
-    def _raise_if_overtaken(self, member: Member, ring: int, asked: Container[Member], *, verified: bool) -> None:
-        """The ring has changed while a lane was opened; or a database came up that an unverified lane has not asked:
-        only the lanes that were open by then have been closed for it."""
-        if self._ring.number != ring:
-            raise RingChanged
-        if not verified and any(other not in asked for other in self._ring.keepers(member)):
+    def _add_unverified(self, lane: Lane, asked: Container[Member], absent: str) -> None:
+        """Remember whom a lane that opens could not ask, for `reopen_unverified`; empty where it has asked them all.
+
+        Raises TicketDatabaseBusy where another database has come up meanwhile: the lanes that ask it were chosen then.
+        """
+        if any(other not in asked for other in self._ring.keepers(lane.member)):
             raise TicketDatabaseBusy("was opened while another database came up, which may know more")
+        lane.unverified = absent
+        (self._unverified.add if absent else self._unverified.discard)(lane)
 
     async def _table(self, lane: Lane) -> Table:
         table = (await lane.member.database.tables([lane.sequence])).get(lane.sequence)
