@@ -66,6 +66,28 @@ async def test_a_reservation_that_was_answered_in_the_ring_before_is_not_remembe
 
 
 @virtual_time
+async def test_a_renewal_that_was_answered_in_the_ring_before_is_not_remembered() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await take(server, 2)
+        holder = server.databases[1]
+        renew = holder.renew
+
+        async def across_a_change(old: Mark, new: Mark, ring: int) -> Mark:
+            found = await renew(old, new, ring)
+            another_ring(server)
+            return found
+
+        holder.renew = across_a_change  # type: ignore[method-assign]
+        lane = server.lane("photos", 1)
+        lane.close()
+        lane.must_rise = True
+        with pytest.raises(RingChanged):
+            await lane.open()
+        assert server.ledger.known_mark("photos", server.ring.members[0]) == 0
+
+
+@virtual_time
 async def test_tables_that_were_listed_in_the_ring_before_are_listed_again() -> None:
     async with Site(2, ["photos", "accounts"]) as site:
         server = await site.ticket_server()
