@@ -9,7 +9,7 @@ from app.tickets.lane import Lane
 from app.tickets.waiters import Tickets, Waiter
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer
-from tests.model.process import LARGEST_BLOCK, Process, Surroundings
+from tests.model.process import Process, Surroundings
 
 
 class HostSurroundings(Surroundings, Protocol):
@@ -121,13 +121,10 @@ class Host(Process):
     def connect(self, server: FakeServer, offset: int, increment: int) -> FakeTicketDatabase:
         """A side of the database that needs new connections now and then, and tells what it drew."""
         world = self._world
-        client = FakeTicketDatabase(
+        client: FakeTicketDatabase = self._client(
             server,
-            offset=offset,
-            increment=increment,
-            user=self.name,
-            largest_block=LARGEST_BLOCK,
-            latency=lambda: world.latency(slow=server in self.slow),
+            offset,
+            increment,
             draws_at_once=world.toss_a_coin,
             connects=lambda: world.toss_a_coin(0.1),
             on_draw=lambda sequence, draw: None if client.closed else self._drew(server, sequence, draw),

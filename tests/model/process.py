@@ -57,6 +57,9 @@ class Process:
 
     def connect(self, server: FakeServer, offset: int, increment: int) -> FakeTicketDatabase:
         """Its side of a database."""
+        return self._client(server, offset, increment)
+
+    def _client(self, server: FakeServer, offset: int, increment: int, **more: Any) -> FakeTicketDatabase:
         surroundings = self._surroundings
         return FakeTicketDatabase(
             server,
@@ -65,6 +68,7 @@ class Process:
             user=self.name,
             largest_block=LARGEST_BLOCK,
             latency=lambda: surroundings.latency(slow=server in self.slow),
+            **more,
         )
 
     def stop(self) -> None:

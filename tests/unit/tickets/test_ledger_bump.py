@@ -94,11 +94,16 @@ async def test_while_a_database_is_away_there_is_no_bump() -> None:
             await server.overseer.bump("photos", 1_000, force=False)
 
 
-async def with_its_end_near(site: Site, *left: int) -> FakeTicketServer:
+def make_small(site: Site, *left: int) -> None:
     """A 32-bit sequence `small` that has so many numbers left on the first database, on the second, and so on."""
     for database, numbers in zip(site.servers, left, strict=True):
         database.make("small", Width.INT, 1)
         database.use_up("small", numbers)
+
+
+async def with_its_end_near(site: Site, *left: int) -> FakeTicketServer:
+    """A ticket server on databases with such a sequence."""
+    make_small(site, *left)
     return await site.ticket_server()
 
 
@@ -169,10 +174,7 @@ async def test_a_bump_is_kept_for_a_database_at_its_end_for_when_an_older_copy_c
 @virtual_time
 async def test_an_int_column_gives_each_id_once_to_the_very_end_on_both_sides() -> None:
     async with Site(2, []) as site:
-        for database in site.servers:
-            database.make("small", Width.INT, 1)
-            database.use_up("small", 40)
-        server = await site.ticket_server()
+        server = await with_its_end_near(site, 40, 40)
         given: list[int] = []
         with pytest.raises(SequenceExhausted):
             await take_all(server, "small", given)
@@ -184,10 +186,7 @@ async def test_an_int_column_gives_each_id_once_to_the_very_end_on_both_sides() 
 async def test_a_database_restored_from_before_its_end_is_moved_to_the_end_at_once() -> None:
     """The marks that say so may be lost later, with the database that keeps them."""
     async with Site(2, []) as site:
-        for database in site.servers:
-            database.make("small", Width.INT, 1)
-            database.use_up("small", 100)
-        server = await site.ticket_server()
+        server = await with_its_end_near(site, 100, 100)
         copy = site.servers[1].snapshot()
         given: list[int] = []
         with pytest.raises(SequenceExhausted):
@@ -208,9 +207,7 @@ async def test_a_database_restored_from_before_its_end_is_moved_to_the_end_at_on
 @virtual_time
 async def test_the_ceiling_of_an_int_column_is_never_handed_out_twice() -> None:
     async with Site(2, []) as site:
-        for database in site.servers:
-            database.make("small", Width.INT, 1)
-            database.use_up("small", 4)
+        make_small(site, 4, 4)
         one, other = await site.ticket_server(), await site.ticket_server()
         given: list[int] = []
         for server in (one, other, one, other):
@@ -223,9 +220,7 @@ async def test_the_ceiling_of_an_int_column_is_never_handed_out_twice() -> None:
 async def test_a_list_of_a_server_that_has_not_heard_of_the_others_does_not_run_into_the_end() -> None:
     """It would fail whole and use up what is left."""
     async with Site(2, []) as site:
-        for database in site.servers:
-            database.make("small", Width.INT, 1)
-            database.use_up("small", 200)
+        make_small(site, 200, 200)
         one, other = [await site.ticket_server(probe_interval=30) for _ in range(2)]
         given = [*await one.issuer.issue("small", 2), *await other.issuer.issue("small", 2)]
         for _ in range(4):

@@ -199,17 +199,22 @@ async def test_the_order_of_the_list_changed(*, globals_too: bool) -> None:
 # --- with grow -------------------------------------------------------------------------------------------------------
 
 
+async def half_way(rings: Rings, *, drifted: int, statements: int) -> "asyncio.Task[object]":
+    """Growth from two databases to three, one of them far ahead, that has made so many statements."""
+    server = await rings.start(1, 2)
+    rings.drift(drifted)
+    await rings.take(server, 10)
+    await rings.stop(server)
+    rings.configure(3, 1, 2)
+    return await rings.begin_to_grow(statements)
+
+
 @virtual_time
 async def test_growth_stopped_at_any_moment_leaves_nobody_drawing_until_it_is_done() -> None:
     """Cancelled after each number of statements; servers with old and new lists then look at what is left."""
     for statements in itertools.count(1):
         async with Rings(2, 2, 3) as rings:
-            server = await rings.start(1, 2)
-            rings.drift(1)
-            await rings.take(server, 10)
-            await rings.stop(server)
-            rings.configure(3, 1, 2)
-            task = await rings.begin_to_grow(statements)
+            task = await half_way(rings, drifted=1, statements=statements)
             done = task.done()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -232,12 +237,7 @@ async def test_growth_stopped_at_any_moment_leaves_nobody_drawing_until_it_is_do
 async def test_growth_with_a_database_that_fails_at_any_moment_says_so_and_may_be_run_again() -> None:
     for statements in itertools.count(1):
         async with Rings(2, 2, 3) as rings:
-            server = await rings.start(1, 2)
-            rings.drift(2)
-            await rings.take(server, 10)
-            await rings.stop(server)
-            rings.configure(3, 1, 2)
-            task = await rings.begin_to_grow(statements)
+            task = await half_way(rings, drifted=2, statements=statements)
             rings.servers[statements % 3].down = True
             await asyncio.wait([task])
             failure = task.exception()
