@@ -23,7 +23,7 @@ wait for more than that (a lane that opens, a mark, a connection, an error, a co
 
 A lane opens before its first draw under an incarnation of its database: it reads the table's position, compares it
 with the marks that the other databases keep, and where the database may have gone back it is moved above them, one
-draw is checked and dropped, and the marks' token is renewed. How that holds is written in `ledger`.
+draw is checked and dropped, and the marks' token is superseded. How that holds is written in `ledger`.
 
 The states of a database
 ========================

@@ -70,7 +70,7 @@ class _Uvicorn(uvicorn.Server):
 
 async def serve(settings: Settings) -> None:
     """Run the ticket server until a signal ends it. Raises OSError where it cannot listen."""
-    traces = Tracing() if tracing.wanted(os.environ) else None
+    traces = Tracing() if tracing.is_configured(os.environ) else None
     service = Service(settings, traces)
     protocol: Any = LimitedProtocol
     if traces is None and not settings.access_log:  # these have to see every request

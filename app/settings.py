@@ -22,9 +22,9 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 SECONDS = "seconds, above 0 and at most 3600"
 
 
-def _field(default: Any, wanted: str, meaning: str, **more: Any) -> Any:
-    """A setting: what is wanted, for errors, and what it means, for --help."""
-    return Field(default, description=meaning, json_schema_extra={"wanted": wanted}, **more)
+def _field(default: Any, expected: str, meaning: str, **more: Any) -> Any:
+    """A setting: what is required, for errors, and what it means, for --help."""
+    return Field(default, description=meaning, json_schema_extra={"expected": expected}, **more)
 
 
 _SECONDS = ("request_timeout", "database_timeout", "probe_interval", "drain_seconds")
@@ -174,7 +174,7 @@ SECRETS = frozenset({"databases", "database_password", "tokens", "admin_tokens"}
 def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None) -> Settings:
     """The settings from this environment; a flag wins over the environment.
 
-    Raises SettingsError: one line that names the variable, what was given (never a secret) and what is wanted.
+    Raises SettingsError: one line that names the variable, what was given (never a secret) and what is required.
     """
     given: dict[str, str] = {}
     named: dict[str, str] = {}
@@ -196,15 +196,15 @@ def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
         settings = Settings.model_validate(given)
         _ = [url.ssl_context() for url in settings.urls]
     except SettingsError as error:
-        raise SettingsError(f"{named['databases']}: {error}; wanted {_wanted('databases')}") from None
+        raise SettingsError(f"{named['databases']}: {error}; expected {_expected('databases')}") from None
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         shown = "a secret" if name in SECRETS else repr(given.get(name, ""))
         hint = "; a Kubernetes Service called tickets sets it: enableServiceLinks: false" if "tcp://" in shown else ""
-        raise SettingsError(f"{named[name]}: {shown} cannot be used; wanted {_wanted(name)}{hint}") from None
+        raise SettingsError(f"{named[name]}: {shown} cannot be used; expected {_expected(name)}{hint}") from None
     if settings.unverified == "refuse" and len(settings.databases) == 1:
         raise SettingsError(
-            f"{named['unverified']}: 'refuse' needs another database to ask; wanted two databases or serve"
+            f"{named['unverified']}: 'refuse' needs another database to ask; expected two databases or serve"
         )
     return settings
 
@@ -216,9 +216,9 @@ def unknown_names(environment: Mapping[str, str]) -> list[str]:
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 
-def _wanted(name: str) -> str:
+def _expected(name: str) -> str:
     extra = Settings.model_fields[name].json_schema_extra
-    return str(extra["wanted"]) if isinstance(extra, dict) else ""
+    return str(extra["expected"]) if isinstance(extra, dict) else ""
 
 
 def _contents(variable: str, path: str) -> str:
@@ -227,8 +227,8 @@ def _contents(variable: str, path: str) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise SettingsError(
-            f"{variable}: the file {path} cannot be read ({reason}); wanted a file with the value"
+            f"{variable}: the file {path} cannot be read ({reason}); expected a file with the value"
         ) from error
     if not text.strip():
-        raise SettingsError(f"{variable}: the file {path} is empty; wanted a file with the value")
+        raise SettingsError(f"{variable}: the file {path} is empty; expected a file with the value")
     return text

@@ -37,9 +37,9 @@ class TicketClient:
         except ValueError:
             host = parts = None
         if parts is None or not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
-            raise SettingsError(f"--url: {url!r} cannot be used; wanted a URL like {DEFAULT_URL}")
+            raise SettingsError(f"--url: {url!r} cannot be used; expected a URL like {DEFAULT_URL}")
         if parts.username is not None:
-            raise SettingsError("--url: a user or password cannot be used; wanted --token-file FILE")
+            raise SettingsError("--url: a user or password cannot be used; expected --token-file FILE")
         self._url = url.rstrip("/")
         self._token = token
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]

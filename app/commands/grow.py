@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketError
-from app.databases.protocol import Look, RingRecord, RingState, TicketDatabase, check_settings
+from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
 from app.tickets.ring_changes import DatabaseFailed, change_ring, holds_anything
 from app.tickets.ring_record import begun
 
@@ -50,9 +50,9 @@ def _refuse(left: list[str]) -> None:
         raise GrowthRefused(left)
 
 
-async def _look_at_all(databases: list[TicketDatabase]) -> dict[TicketDatabase, Look]:
-    answers = await asyncio.gather(*(database.look() for database in databases), return_exceptions=True)
-    looks: dict[TicketDatabase, Look] = {}
+async def _look_at_all(databases: list[TicketDatabase]) -> dict[TicketDatabase, ProbeResult]:
+    answers = await asyncio.gather(*(database.probe() for database in databases), return_exceptions=True)
+    looks: dict[TicketDatabase, ProbeResult] = {}
     left = []
     for database, answer in zip(databases, answers, strict=True):
         if isinstance(answer, TicketDatabaseError):
@@ -68,7 +68,7 @@ async def _look_at_all(databases: list[TicketDatabase]) -> dict[TicketDatabase, 
     return looks
 
 
-async def _contradictions(looks: Mapping[TicketDatabase, Look], increment: int) -> list[str]:
+async def _contradictions(looks: Mapping[TicketDatabase, ProbeResult], increment: int) -> list[str]:
     """What stands in the way of this ring on these databases, whatever is done to their positions."""
     left = []
     for database, look in looks.items():
@@ -97,7 +97,7 @@ async def _alive(databases: list[TicketDatabase], watched: float) -> list[str]:
     ]
 
 
-def _change_to(looks: Mapping[TicketDatabase, Look], increment: int) -> RingRecord:
+def _change_to(looks: Mapping[TicketDatabase, ProbeResult], increment: int) -> RingRecord:
     """The record that begins the change, under a number above every recorded one."""
     records = [look.record for look in looks.values() if look.record is not None]
     number = max((record.number for record in records), default=0)

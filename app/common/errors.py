@@ -35,7 +35,7 @@ class AboveCeiling(TicketError):
     """The number is at or above the end of the sequence."""
 
 
-class ForceWanted(TicketError):
+class ForceRequired(TicketError):
     """The bump would use up more than 90 % of the sequence and was not forced."""
 
 

@@ -28,8 +28,8 @@ class Inspection:
 
     `trouble`: why it could not be looked at (then nothing after `advice` is known), and what to do about it.
     `note`: a word for the operator about a database with which nothing is wrong. `offset` and `increment` are the ones
-    wanted, `set_offset` and `set_increment` the ones found. `denied`: for each missing privilege the tables that want
-    it. `made_for`: it keeps the offset and increment that it was made for, and no server could be told others.
+    expected, `set_offset` and `set_increment` the ones found. `denied`: for each missing privilege the tables that
+    require it. `made_for`: it keeps the offset and increment that it was made for, and no server could be told others.
     `clock_off`: seconds that its clock is at least away from this machine's. `unread`: for each sequence that
     could not be looked at, why. `record` is the ring that it records, None where it records none.
     """
@@ -70,7 +70,7 @@ class Inspector(Protocol):
 
     inspection: Inspection
 
-    async def look(self) -> None:
+    async def inspect(self) -> None:
         """Everything but the positions."""
 
     async def read_positions(self) -> None:

@@ -69,7 +69,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProbeResult:
     """What a probe found: a committed write, and who the database is.
 
     `incarnation` changes whenever the database may have gone back in time: with a restart, with another server in its
@@ -94,9 +94,9 @@ class Look:
 def check_settings(found: "Settings", increment: int, offset: int) -> None:
     """Raise TicketDatabaseMisconfigured unless a server's increment and offset, where it has any, are these."""
     if found.increment is not None and found.increment != increment:
-        raise TicketDatabaseMisconfigured(f"has auto_increment_increment={found.increment}, wanted {increment}")
+        raise TicketDatabaseMisconfigured(f"has auto_increment_increment={found.increment}, expected {increment}")
     if found.offset is not None and found.offset != offset:
-        raise TicketDatabaseMisconfigured(f"has auto_increment_offset={found.offset}, wanted {offset}")
+        raise TicketDatabaseMisconfigured(f"has auto_increment_offset={found.offset}, expected {offset}")
 
 
 class Settings(Protocol):
@@ -143,8 +143,8 @@ class Mark:
     """One row of the high-water ledger: what the database of `offset` and `increment` may have issued in `sequence`.
 
     No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token`
-    is `<life>:<nonce>`, a life being the incarnation of that database and of its table: whoever moves the sequence up
-    after a rewind renews it, and a reservation under an older token is refused.
+    is `<epoch>:<nonce>`, a life being the incarnation of that database and of its table: whoever moves the sequence up
+    after a rewind supersedes it, and a reservation under an older token is refused.
     """
 
     sequence: str
@@ -177,7 +177,7 @@ class TicketDatabase(Protocol):
     def connections(self) -> int:
         """How many connections are open."""
 
-    async def look(self) -> Look:
+    async def probe(self) -> ProbeResult:
         """Connect if need be, write and commit a row of the server's own, read the settings and the ring record.
 
         Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where an operator has to act. Draws after it
@@ -240,14 +240,14 @@ class TicketDatabase(Protocol):
         """Make the sequence's table where it is missing, so that its first ticket is at least `start`, which lies
         between 1 and the ceiling; committed. One that is there stays as it is."""
 
-    async def raise_above(self, table: Table, above: int) -> None:
+    async def advance(self, table: Table, above: int) -> None:
         """Make every later ticket of the table larger than `above`, whatever increment it is drawn with; a number that
         has been passed changes none. Committed. Raises SequenceMissing.
 
         `above` is at most the ceiling. A table that repeats its ceiling goes on doing so.
         """
 
-    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
+    async def advance_all(self, floors: Mapping[str, int]) -> None:
         """The same for many tables: make every later ticket of each sequence larger than its floor. Committed. Where it
         raises SequenceMissing, some of the others may have been raised."""
 
@@ -266,14 +266,14 @@ class TicketDatabase(Protocol):
         ask nothing.
         """
 
-    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
+    async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
         """Replace `old` by `new` if the row still has old's token and its mark is not above old's; commit. `issued`
         only rises. Returns the row as it stands after.
 
         Raises RingChanged as `reserve` does, and TicketDatabaseUnavailable where the row is gone.
         """
 
-    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+    async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
         """The same for many rows, each old and new, in few commits; none is read back. One that is gone is left out."""
 
     def forget_connections(self) -> None:

@@ -72,12 +72,12 @@ def wrong_increment(case: Case) -> Iterator[Finding]:
     if found.made_for:
         if found.record is None:
             yield Finding(
-                f"was made for increment {found.set_increment}, wanted {found.increment}",
+                f"was made for increment {found.set_increment}, expected {found.increment}",
                 f"set TICKETS_INCREMENT={found.set_increment}",
             )
     else:
         yield Finding(
-            f"has auto_increment_increment={found.set_increment}, wanted {found.increment}",
+            f"has auto_increment_increment={found.set_increment}, expected {found.increment}",
             f"set auto_increment_increment = {found.increment} in its configuration and restart it "
             "(or say the one that all of them have in TICKETS_INCREMENT)",
         )
@@ -91,12 +91,12 @@ def wrong_offset(case: Case) -> Iterator[Finding]:
     beside = f", which {shared[0]} has too: both would issue the same ids" if shared else ""
     if found.made_for:
         yield Finding(
-            f"was made for offset {found.set_offset}, wanted {found.offset}{beside}",
+            f"was made for offset {found.set_offset}, expected {found.offset}{beside}",
             "give the files back the names they had: odd.sqlite3 has offset 1, even.sqlite3 offset 2",
         )
         return
     yield Finding(
-        f"has auto_increment_offset={found.set_offset}, wanted {found.offset}{beside}",
+        f"has auto_increment_offset={found.set_offset}, expected {found.offset}{beside}",
         f"set auto_increment_offset = {found.offset} in its configuration and restart it, "
         "or put the URLs into offset order",
     )
@@ -176,8 +176,8 @@ def keys_that_deadlock(case: Case) -> Iterator[Finding]:
 def missing_sequence(case: Case) -> Iterator[Finding]:
     for other in case.others:
         for name in other.tables:
-            holder = next(each.name for each in case.others if name in each.tables)
-            if name not in case.database.tables and holder == other.name:
+            witness = next(each.name for each in case.others if name in each.tables)
+            if name not in case.database.tables and witness == other.name:
                 yield Finding(
                     f"{name}: has no table for it, and {other.name} has one",
                     "start a ticket server while both are up: it makes the table, above what the other has issued",
@@ -204,10 +204,10 @@ def below_its_mark(case: Case) -> Iterator[Finding]:
             for mark in other.marks
             if (mark.sequence, mark.offset, mark.increment) == (name, found.offset, found.increment)
         ]
-        issued, holder = max(known, default=(0, ""))
+        issued, witness = max(known, default=(0, ""))
         if position.next_id <= issued:
             yield Finding(
-                f"{name}: is below its high-water mark: the next id would be {position.next_id}, and {holder} "
+                f"{name}: is below its high-water mark: the next id would be {position.next_id}, and {witness} "
                 f"knows that {issued} has been issued",
                 "leave it to the ticket servers, which move it up before it draws; let nothing else draw from it",
             )

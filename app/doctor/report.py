@@ -23,7 +23,7 @@ def make_inspectors(settings: Settings) -> list[Inspector]:
 async def inspect(inspectors: Iterable[Inspector]) -> list[Inspection]:
     """Look at all of them at once: first everything but the positions, then those."""
     inspectors = list(inspectors)
-    await asyncio.gather(*(inspector.look() for inspector in inspectors))
+    await asyncio.gather(*(inspector.inspect() for inspector in inspectors))
     await asyncio.gather(*(inspector.read_positions() for inspector in inspectors))
     await asyncio.gather(*(inspector.close() for inspector in inspectors))
     return [inspector.inspection for inspector in inspectors]

@@ -87,4 +87,4 @@ def _unknown(authorization: bytes | None, *, ask_browser: bool = False) -> Probl
     ways = f"{BEARER}, {BASIC}" if ask_browser else BEARER
     if _bearer(authorization):
         return Problem(401, "this token is not known", (("www-authenticate", f'{BEARER}, error="invalid_token"'),))
-    return Problem(401, "a bearer token is wanted: Authorization: Bearer …", (("www-authenticate", ways),))
+    return Problem(401, "a bearer token is required: Authorization: Bearer …", (("www-authenticate", ways),))

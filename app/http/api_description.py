@@ -53,7 +53,7 @@ class Bump(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"above": 1000000}]})
     above: Annotated[Above, Field(description="every later ticket is larger than this")]
-    force: Annotated[bool, Field(description="wanted where it uses up more than 90 % of the sequence")] = False
+    force: Annotated[bool, Field(description="required where it uses up more than 90 % of the sequence")] = False
 
 
 # --- what is answered ----------------------------------------------------------------------------------------------
@@ -170,13 +170,13 @@ class ProblemDetails(BaseModel):
 # --- answers by status ---------------------------------------------------------------------------------------------
 
 _PROBLEMS = {
-    401: ("Unauthorized", "A token is wanted, or this one is not known.", "a bearer token is wanted: Authorization: …"),
+    401: ("Unauthorized", "A token is missing or not known.", "a bearer token is required: Authorization: …"),
     403: ("Forbidden", "This token may not.", "this token may draw tickets, but not make or bump a sequence"),
     404: ("Not Found", "There is no such sequence.", "there is no sequence photo; PUT /sequence/photo makes it"),
     409: ("Conflict", "It is at odds with what is there.", "the sequence photos exists with 64 bits"),
     410: ("Gone", "The sequence is exhausted on every ticket database.", "photos is exhausted: every id has been used"),
     413: ("Content Too Large", "The body is too large.", "the body is larger than 65536 bytes"),
-    422: ("Unprocessable Content", "The request is malformed; the detail says what is wanted.",
+    422: ("Unprocessable Content", "The request is malformed; the detail says what is required.",
           "a sequence's name is 1 to 64 letters, digits and underscores, a letter first"),
     503: ("Service Unavailable", "It cannot be done now; try again.", "no ticket database can draw for photos now"),
 }  # fmt: skip

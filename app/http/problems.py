@@ -18,7 +18,7 @@ STATUS: dict[type[errors.TicketError], int] = {
     errors.UnknownSequence: 404,
     errors.SequenceConflict: 409,
     errors.AboveCeiling: 409,
-    errors.ForceWanted: 409,
+    errors.ForceRequired: 409,
     errors.SequenceExhausted: 410,
     errors.Unavailable: 503,
 }

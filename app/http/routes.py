@@ -99,13 +99,13 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
         **tags,
     )
     async def make_sequence(
-        request: Request, sequence: Name, wanted: Annotated[NewSequence | None, Body()] = None
+        request: Request, sequence: Name, requested: Annotated[NewSequence | None, Body()] = None
     ) -> Response:
         validated(sequence)
-        wanted = wanted or NewSequence()
-        _audited(request, bits=wanted.bits, start=wanted.start)
-        width = Width(wanted.bits) if wanted.bits is not None else None
-        made, found = await overseer.make(sequence, width, wanted.start)
+        requested = requested or NewSequence()
+        _audited(request, bits=requested.bits, start=requested.start)
+        width = Width(requested.bits) if requested.bits is not None else None
+        made, found = await overseer.make(sequence, width, requested.start)
         return JSONResponse(found, 201 if made else 200)
 
     @api.post(
@@ -119,10 +119,10 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
         },
         **tags,
     )
-    async def bump_sequence(request: Request, sequence: Name, wanted: Bump) -> dict[str, Any]:
+    async def bump_sequence(request: Request, sequence: Name, requested: Bump) -> dict[str, Any]:
         validated(sequence)
-        _audited(request, above=wanted.above, force=wanted.force)
-        return await overseer.bump(sequence, wanted.above, force=wanted.force)
+        _audited(request, above=requested.above, force=requested.force)
+        return await overseer.bump(sequence, requested.above, force=requested.force)
 
 
 def _add_operation(api: FastAPI, overseer: Overseer) -> None:
@@ -328,7 +328,7 @@ def _add_error_handlers(api: FastAPI) -> None:
             case 405:
                 return _answer(method_not_allowed(*_allowed(api, request)))
             case 400:
-                return _answer(Problem(422, "the body cannot be read: JSON is wanted"))
+                return _answer(Problem(422, "the body cannot be read: JSON is required"))
             case status:
                 return _answer(Problem(status, str(error.detail), tuple((error.headers or {}).items())))
 

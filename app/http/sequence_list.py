@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
         return urlencode({key: value for key, value in asked.items() if value})
 
 
-def wanted_by(query: bytes) -> Wanted:
+def parameters_of(query: bytes) -> Wanted:
     """What the query asks for. Raises InvalidRequest."""
     limit = number_in(query, "limit", LARGEST_PAGE)
     after, search = text_in(query, "after"), text_in(query, "search")
@@ -58,15 +58,15 @@ def text_in(query: bytes, name: str) -> str | None:
 
 async def answer(overseer: Overseer, query: bytes) -> Response:
     """The page that the query asks for. Raises InvalidRequest."""
-    wanted = wanted_by(query)
-    names = overseer.names(wanted.search)
-    start = bisect_right(names, wanted.after)
-    page = names[start : start + (wanted.limit or LARGEST_PAGE)]
+    asked = parameters_of(query)
+    names = overseer.names(asked.search)
+    start = bisect_right(names, asked.after)
+    page = names[start : start + (asked.limit or LARGEST_PAGE)]
     onward = page[-1] if start + len(page) < len(names) else None
     listed = [_json(overseer.described(part))[1:-1] async for part in in_slices(page)]
     rest = _json({"next": onward, "total": len(names)})
     body = f'{{"sequences":[{",".join(filter(None, listed))}],{rest[1:]}'
-    headers = {} if onward is None else {"link": f'</sequence?{wanted.onward(onward)}>; rel="next"'}
+    headers = {} if onward is None else {"link": f'</sequence?{asked.onward(onward)}>; rel="next"'}
     return Response(body, headers=headers, media_type="application/json")
 
 

@@ -157,7 +157,7 @@ class TicketEndpoint:
         largest = self._issuer.largest_block
         size = number_in(query, "size", largest)
         if size is None:
-            raise InvalidRequest(f"size is wanted: a whole number from 1 to {largest}")
+            raise InvalidRequest(f"size is required: a whole number from 1 to {largest}")
         if self.draining_is_over:
             raise Draining
         ids = await self._issuer.issue(name, size, whole=True)
@@ -201,15 +201,15 @@ def number_in(query: bytes, name: str, largest: int) -> int | None:
 @lru_cache(maxsize=256)
 def prefers_text(accept: bytes) -> bool:
     """Whether an Accept header names text/plain and wants JSON less; of two that it wants alike, the first counts."""
-    wanted: dict[str, tuple[float, int]] = {}
+    qualities: dict[str, tuple[float, int]] = {}
     for place, part in enumerate(accept.decode("latin-1").lower().split(",")):
         kind, *parameters = (piece.strip() for piece in part.split(";"))
         quality = next((_quality(text[2:]) for text in parameters if text.startswith("q=")), 1.0)
-        wanted.setdefault(kind, (quality, -place))
-    text = wanted.get("text/plain", (0.0, 0))
-    json_ = wanted.get("application/json")
+        qualities.setdefault(kind, (quality, -place))
+    text = qualities.get("text/plain", (0.0, 0))
+    json_ = qualities.get("application/json")
     if json_ is None:
-        json_ = wanted.get("application/*", wanted.get("*/*", (0.0, 0)))[0], -len(wanted)
+        json_ = qualities.get("application/*", qualities.get("*/*", (0.0, 0)))[0], -len(qualities)
     return text[0] > 0 and text > json_
 
 

@@ -11,7 +11,7 @@ from prometheus_client.core import Metric
 
 from app.common.errors import (
     AboveCeiling,
-    ForceWanted,
+    ForceRequired,
     MarkRefused,
     NoTicketDatabase,
     TicketDatabaseError,
@@ -84,7 +84,7 @@ class Overseer:
                 yield _warning(None, member, f"unprotected: {reason}")
             if member.marks_trouble is not None:
                 yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
-            for reason in member.look.warnings if member.look is not None else ():
+            for reason in member.probe_result.warnings if member.probe_result is not None else ():
                 yield _warning(None, member, reason)
 
     async def look_over(self) -> None:
@@ -207,13 +207,13 @@ class Overseer:
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
         """Move the sequence above a number on every database.
 
-        Raises UnknownSequence, AboveCeiling, ForceWanted; NoTicketDatabase while a database is not up or fails.
+        Raises UnknownSequence, AboveCeiling, ForceRequired; NoTicketDatabase while a database is not up or fails.
         """
         entry = await self._catalog.find(name)
         if above >= entry.ceiling:
             raise AboveCeiling(f"above has to be below {entry.ceiling}, the end of {name}")
         if above > FORCE_SHARE * entry.ceiling and not force:
-            raise ForceWanted(f'that uses up more than {FORCE_SHARE:.0%} of {name}; say "force": true if it is meant')
+            raise ForceRequired(f'that uses up more than {FORCE_SHARE:.0%} of {name}; say "force": true if it is meant')
         for member in self._ring.members:
             if not member.up or member not in entry.tables:
                 raise NoTicketDatabase(f"every ticket database has to be up for a bump, and {member.name} is not")
@@ -307,7 +307,7 @@ def _database(member: Member) -> dict[str, Any]:
         "offset": member.database.offset,
         "status": str(member.status),
         "since": since.replace("+00:00", "Z"),
-        "latency_ms": round(member.look.latency * 1000, 3) if member.look is not None else None,
+        "latency_ms": round(member.probe_result.latency * 1000, 3) if member.probe_result is not None else None,
         "last_error": member.last_error,
     }
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.common.errors import SettingsError
 from app.common.version import VERSION
 from app.databases.protocol import Draw
-from app.tickets.lane import Lane, LaneKeeper
+from app.tickets.lane import Lane, LaneLedger
 from app.tickets.observer import Observer
 from app.tickets.ring import Member, Ring
 from app.tickets.waiters import Waiter
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
-def wanted(environment: Mapping[str, str]) -> bool:
+def is_configured(environment: Mapping[str, str]) -> bool:
     """Whether the environment asks for traces: a collector is named, and neither the SDK nor the exporter is off."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
@@ -43,7 +43,7 @@ class Tracing:
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError as error:
-            raise SettingsError("OTEL_* asks for traces: wanted the extra ticket-server[tracing] installed") from error
+            raise SettingsError("OTEL_* asks for traces: install the extra ticket-server[tracing]") from error
         named = Resource({SERVICE_NAME: "ticket-server", SERVICE_VERSION: VERSION}).merge(
             OTELResourceDetector().detect()
         )
@@ -89,9 +89,9 @@ class TracedLane(Lane):
     """A lane whose draws are spans, each linked to the requests that it draws for."""
 
     def __init__(
-        self, sequence: str, member: Member, ring: Ring, keeper: LaneKeeper, observer: Observer, *, tracing: Tracing
+        self, sequence: str, member: Member, ring: Ring, ledger: LaneLedger, observer: Observer, *, tracing: Tracing
     ) -> None:
-        super().__init__(sequence, member, ring, keeper, observer)
+        super().__init__(sequence, member, ring, ledger, observer)
         self._tracer = tracing.tracer
         self._contexts: WeakKeyDictionary[Waiter, SpanContext] = WeakKeyDictionary()
 

@@ -182,7 +182,7 @@ class Catalog:
         known.update({name: next_id for name, (next_id, _) in found.items()})
         for name, before in highest.items():
             if name in found and known[name] <= before:
-                lanes[name].suspend(f"stands at {known[name]} after {before} had been issued", must_rise=True)
+                lanes[name].suspend(f"stands at {known[name]} after {before} had been issued", must_advance=True)
 
     def _enter(self, member: Member, table: Table) -> Entry:
         name = table.sequence
@@ -265,7 +265,7 @@ class Catalog:
                     if start is not None:
                         event(log, logging.INFO, "making it", sequence=entry.name, database=member.name, start=start)
                         await self._make_on(member, entry.name, entry.width, start)
-                        entry.lane_on(member).must_rise = True
+                        entry.lane_on(member).must_advance = True
 
     async def _start_above_others(self, entry: Entry, member: Member) -> int | None:
         """Above all that is known of it: where it was made to begin, where the databases that are up stand, drawn from

@@ -104,14 +104,14 @@ class Chores:
         for start in range(0, len(names), COUNTERS_AT_ONCE):
             found = await member.database.counters(names[start : start + COUNTERS_AT_ONCE])
             for pair in list(due):
-                holder, _ = pair
-                if not holder.up or holder.marks_trouble is not None:
+                witness, _ = pair
+                if not witness.up or witness.marks_trouble is not None:
                     del due[pair]  # its turn comes when it can keep marks again
                     continue
                 try:
-                    await self._ledger.account_for(holder, member, found, self._catalog.lanes)
+                    await self._ledger.account_for(witness, member, found, self._catalog.lanes)
                 except TicketDatabaseError as error:
-                    event(log, logging.WARNING, "could not keep marks", database=holder.name, reason=error)
+                    event(log, logging.WARNING, "could not keep marks", database=witness.name, reason=error)
                     return
         for pair, since in due.items():
             if self._ring.unaccounted.get(pair) == since:  # else one of them came up once more, maybe as an empty one
@@ -128,7 +128,7 @@ class Chores:
         return [
             lane
             for lane in lanes
-            if lane.member is member and lane.state is LaneState.CLOSED and self._ledger.is_of_another_life(lane)
+            if lane.member is member and lane.state is LaneState.CLOSED and self._ledger.is_of_another_epoch(lane)
         ]
 
     async def _recover(self, lane: Lane, at_once: asyncio.Semaphore) -> None:

@@ -56,7 +56,7 @@ class LaneState(StrEnum):
     EXHAUSTED = "exhausted"
 
 
-class LaneKeeper(Protocol):
+class LaneLedger(Protocol):
     """The ledger, as far as a lane needs it."""
 
     async def open(self, lane: "Lane") -> None: ...
@@ -84,16 +84,16 @@ class _Sent(NamedTuple):
 class Lane:
     """One sequence on one database: queue, statement under way, check on ids, and what the ledger holds for it.
 
-    `token`, `mark`, `read_at` and the steps belong to the ledger. `must_rise`: the database may have gone back in this
-    sequence, whatever its incarnation says. `listed`: the table as the catalog saw it last, `table`: as it was when
-    the lane opened. `reason`: why the lane is suspended, in words. `missing`: because the
+    `token`, `mark`, `read_at` and the steps belong to the ledger. `must_advance`: the database may have gone back in
+    this sequence, whatever its incarnation says. `listed`: the table as the catalog saw it last, `table`: as it was
+    when the lane opened. `reason`: why the lane is suspended, in words. `missing`: because the
     database has no table for it. `tried`: whether a suspended lane has been tried again since; requests wait for that.
     `largest_whole`, `largest_list`: close to the end, the largest block and list that may still be there. `ring`: the
     number of the ring record that it was opened under. `unverified`: the databases that could not be asked for its
     marks when it opened.
     """
 
-    def __init__(self, sequence: str, member: Member, ring: Ring, keeper: LaneKeeper, observer: Observer) -> None:
+    def __init__(self, sequence: str, member: Member, ring: Ring, ledger: LaneLedger, observer: Observer) -> None:
         self.sequence = sequence
         self.member = member
         self.state = LaneState.CLOSED
@@ -106,7 +106,7 @@ class Lane:
         self.reserve_at = 0
         self.step = 0
         self.stepped_at = 0.0
-        self.must_rise = False
+        self.must_advance = False
         self.missing = False
         self.tried = False
         self.read_at = 0.0
@@ -115,7 +115,7 @@ class Lane:
         self.issued = 0
         self.largest_whole = self.largest_list = member.database.largest_block
         self._ring = ring
-        self._keeper = keeper
+        self._ledger = ledger
         self._observer = observer
         self._queue: deque[Waiter] = deque()
         self._under_way: Sequence[Waiter] = ()
@@ -197,7 +197,7 @@ class Lane:
     def _draws_at_once(self, batch: Sequence[Waiter], total: int) -> bool:
         """Send the statement now, if nothing is to be done before."""
         try:
-            self._keeper.check(self)
+            self._ledger.check(self)
         except TicketDatabaseError:
             return False
         table, highest = self.table, self.guard.highest
@@ -218,7 +218,7 @@ class Lane:
                 self._see_to(self._reserved(drawn, sent))
                 return
             if drawn.last > self.reserve_at:
-                self._keeper.reserve_soon(self)
+                self._ledger.reserve_soon(self)
             self._hand_out(batch, drawn)
         except TicketDatabaseError as error:
             self._see_to(_failed(error))
@@ -281,7 +281,7 @@ class Lane:
 
         Raises TicketDatabaseError; what was drawn then is dropped.
         """
-        self._keeper.check(self)
+        self._ledger.check(self)
         if self.state is LaneState.SUSPENDED:
             raise SequenceUnavailable(self.reason)
         if self.state is not LaneState.OPEN:
@@ -296,14 +296,14 @@ class Lane:
         return await self._reserved(drawn, sent)
 
     def _sent(self, tickets: int) -> _Sent:
-        protected = self._ring.has_keeper(self.member)
+        protected = self._ring.has_witness(self.member)
         return _Sent(self.guard.highest, self.token, time.perf_counter(), tickets, protected)
 
     def _take_in(self, drawn: Draw, sent: _Sent) -> None:
         """Check what came back, and that the lane is still what it was when the statement was sent."""
         self._observer.statement(self.member, time.perf_counter() - sent.at, sent.tickets)
         self.guard.check(drawn, sent.highest)
-        self.guard.lift(drawn.last)
+        self.guard.advance(drawn.last)
         if self.token != sent.token or self.state is LaneState.CLOSED:
             raise MarkRefused("was closed while it drew")
 
@@ -311,9 +311,9 @@ class Lane:
         """The same, once a mark above it is committed."""
         last = drawn.last
         if last > self.mark:
-            await self._keeper.reserve(self, last, protected=sent.protected)
+            await self._ledger.reserve(self, last, protected=sent.protected)
         elif last > self.reserve_at:
-            self._keeper.reserve_soon(self)
+            self._ledger.reserve_soon(self)
         return drawn
 
     def _hand_out(self, batch: Iterable[Waiter], drawn: Draw) -> None:
@@ -331,7 +331,7 @@ class Lane:
         """Raise ColumnExhausted unless so many tickets in one statement end before the column does, whatever others
         draw between this look and the statement."""
         if self.guard.headroom() >= count:
-            self.guard.lift((await self.member.database.position(table)).next_id - 1)
+            self.guard.advance((await self.member.database.position(table)).next_id - 1)
         if self.guard.headroom() < ROOM * count:
             raise ColumnExhausted("may hold fewer further ids than were asked for")
 
@@ -379,7 +379,7 @@ class Lane:
         async with self._opening:  # two at a time would take the marks from each other, and move it up twice
             if self.state is LaneState.OPEN:
                 return
-            await self._keeper.open(self)
+            await self._ledger.open(self)
             self.largest_whole = self.largest_list = self.member.database.largest_block  # a column may be wider now
             self.state = LaneState.OPEN
 
@@ -401,7 +401,7 @@ class Lane:
             if isinstance(error, SequenceWentBack):
                 self._observer.violation(member, "order")
             self.missing = isinstance(error, SequenceMissing)
-            self.suspend(str(error), must_rise=isinstance(error, SequenceMissing | SequenceWentBack))
+            self.suspend(str(error), must_advance=isinstance(error, SequenceMissing | SequenceWentBack))
         elif isinstance(error, TicketDatabaseBusy):
             self._observer.retry(member, str(error))
         elif isinstance(error, WrongResidue):
@@ -423,9 +423,9 @@ class Lane:
         self._ring.lanes_changed()
         self.send_on()
 
-    def suspend(self, reason: str, *, must_rise: bool = False) -> None:
+    def suspend(self, reason: str, *, must_advance: bool = False) -> None:
         """Take no requests until `recover` succeeds."""
-        self.must_rise |= must_rise
+        self.must_advance |= must_advance
         if self.state is not LaneState.SUSPENDED:
             event(log, logging.WARNING, "suspended", sequence=self.sequence, database=self.member.name, reason=reason)
             self.tried = False
@@ -457,13 +457,13 @@ class Lane:
         async with self._opening:
             if self.state is not LaneState.SUSPENDED:
                 return
-            await self._keeper.open(self)
+            await self._ledger.open(self)
             table = self.table
             assert table is not None
             highest = self.guard.highest
             drawn = await self.member.database.draw(table, 1, highest)
             self.guard.check(drawn, highest)
-            self.guard.lift(drawn.last)
+            self.guard.advance(drawn.last)
             self._observer.gap(self.member, "checked", 1)
             self.state, self.reason = LaneState.OPEN, None
         event(log, logging.INFO, "takes requests again", sequence=self.sequence, database=self.member.name)
@@ -478,7 +478,7 @@ class Lane:
             self.report(error)
             return
         self.missing = isinstance(error, SequenceMissing)
-        self.must_rise |= isinstance(error, SequenceMissing | SequenceWentBack)
+        self.must_advance |= isinstance(error, SequenceMissing | SequenceWentBack)
         self.reason = str(error)
 
 

@@ -22,7 +22,7 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.log import event
-from app.databases.protocol import Look, RingRecord, check_settings
+from app.databases.protocol import ProbeResult, RingRecord, check_settings
 from app.tickets.catalog import Catalog
 from app.tickets.chores import Chores
 from app.tickets.id_guard import WrongResidue
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 LAST_PROBE_SECONDS = 1.0
 """How long the end waits for a probe under way: a connection that is cancelled cannot say good-bye."""
 HURRY_SECONDS = 0.25
-"""Seconds between looks while no database is up."""
+"""Seconds between probes while no database is up."""
 
 
 class Prober:
@@ -107,19 +107,19 @@ class Prober:
                 pass
 
     async def _probe(self, member: Member) -> None:
-        known = member.look
-        look = await self._look(member)  # first, and without the lock: one that hangs holds up nobody's way in
-        if look is None:
+        known = member.probe_result
+        result = await self._look(member)  # first, and without the lock: one that hangs holds up nobody's way in
+        if result is None:
             return
-        if member.up and member.look is not known:
-            look = member.look  # meanwhile another one came up, and what this one has recorded since is newer
-            assert look is not None
-        if member.up and look.incarnation != member.incarnation:
+        if member.up and member.probe_result is not known:
+            result = member.probe_result  # meanwhile another one came up, and what this one has recorded since is newer
+            assert result is not None
+        if member.up and result.incarnation != member.incarnation:
             self._ring.mark_down(member, "was restarted or replaced")
-        elif member.up and not same_ring(look.record, self._ring.record):
+        elif member.up and not same_ring(result.record, self._ring.record):
             self._ring.mark_down(member, "had its ring record changed")
         if member.up:
-            member.look = look
+            member.probe_result = result
             self._ring.settle(member)
         else:
             await self._take_in(member)
@@ -128,15 +128,15 @@ class Prober:
         if member.up:
             self._chores.do(member)
 
-    async def _look(self, member: Member) -> Look | None:
+    async def _look(self, member: Member) -> ProbeResult | None:
         """What the database says; None where it is down or not what it should be, which the ring then knows."""
         try:
-            look = await member.database.look()
-            if look.record is not None and same_ring(look.record, self._ring.record):  # else they are yet to agree
-                check_settings(look, look.record.increment, member.database.offset)
+            result = await member.database.probe()
+            if result.record is not None and same_ring(result.record, self._ring.record):  # else they are yet to agree
+                check_settings(result, result.record.increment, member.database.offset)
             if member.residue_of is not None:
-                look = await self._check_residue(member, member.residue_of)
-            self._check_identity(member, look)
+                result = await self._check_residue(member, member.residue_of)
+            self._check_identity(member, result)
         except TicketDatabaseMisconfigured as error:
             member.database.forget_connections()
             self._ring.quarantine(member, str(error))
@@ -144,34 +144,34 @@ class Prober:
         except TicketDatabaseError as error:
             self._ring.unreachable(member, str(error))
             return None
-        return look
+        return result
 
-    def _check_identity(self, member: Member, look: Look) -> None:
+    def _check_identity(self, member: Member, result: ProbeResult) -> None:
         for other in self._ring.members:
             if other is member:
                 return
-            if other.look is not None and other.look.identity == look.identity:
+            if other.probe_result is not None and other.probe_result.identity == result.identity:
                 raise TicketDatabaseMisconfigured(f"is the same server as {other.name}")
 
-    async def _check_residue(self, member: Member, sequence: str) -> Look:
+    async def _check_residue(self, member: Member, sequence: str) -> ProbeResult:
         """Draw once where the last id had a wrong residue, on a new connection, and drop it.
 
         A sequence that is at its end, or whose table is locked, cannot tell any more: then the database is taken back,
         and every id is checked as ever.
         """
         member.database.forget_connections()
-        look = await member.database.look()
+        result = await member.database.probe()
         table = (await member.database.tables([sequence])).get(sequence)
         lane = self._catalog.lanes.get((sequence, member.database.offset))
         if table is None or lane is None:
-            return look
+            return result
         try:
             lane.guard.check(await member.database.draw(table, 1, 0), 0)
         except WrongResidue as error:
             raise WrongResidue(f"{error} (sequence {sequence})") from error
         except (ColumnExhausted, SequenceUnavailable) as error:
             event(log, logging.DEBUG, "the residue is not wrong", database=member.name, reason=error)
-        return look
+        return result
 
     # --- into the ring ---------------------------------------------------------------------------------------------
 
@@ -184,16 +184,16 @@ class Prober:
             if member.up:
                 return
             absent = [other for other in self._ring.members if not other.up]
-            found: dict[Member, Look] = {}
-            for other, look in zip(absent, await asyncio.gather(*map(self._look, absent)), strict=True):
-                twin = next((each for each, seen in found.items() if look and seen.identity == look.identity), None)
+            found: dict[Member, ProbeResult] = {}
+            for other, result in zip(absent, await asyncio.gather(*map(self._look, absent)), strict=True):
+                twin = next((each for each, seen in found.items() if result and seen.identity == result.identity), None)
                 if twin is not None:
                     self._ring.quarantine(other, f"is the same server as {twin.name}")
-                elif look is not None and not other.up:
-                    found[other] = look
+                elif result is not None and not other.up:
+                    found[other] = result
             await self._admit(found)
 
-    async def _admit(self, coming: dict[Member, Look]) -> None:
+    async def _admit(self, coming: dict[Member, ProbeResult]) -> None:
         """Agree on the ring, bring the ledgers up to date, then take all of them in at once.
 
         In this order: marks count for one ring alone. The ledgers of those that come are brought up to date before
@@ -203,8 +203,8 @@ class Prober:
         await self._agree_on_ring(coming)
         if not coming:
             return
-        for member, look in coming.items():
-            member.incarnation = look.incarnation
+        for member, result in coming.items():
+            member.incarnation = result.incarnation
             self._close_lanes(member)
         up = [member for member in self._ring.members if member.up and member.marks_trouble is None]
         for member in self._ring.members:
@@ -218,10 +218,10 @@ class Prober:
                 self._ring.mark_down(member, "could not keep the marks of those that came up")
         self._take_up(coming)
 
-    def _take_up(self, coming: dict[Member, Look]) -> None:
-        for member, look in coming.items():
+    def _take_up(self, coming: dict[Member, ProbeResult]) -> None:
+        for member, result in coming.items():
             self._chores.came_up(member)
-            self._ring.mark_up(member, look)
+            self._ring.mark_up(member, result)
         for lane in self._catalog.lanes.values():
             lane.mark = lane.reserve_at = 0  # every lane reserves anew, on those that have come too
         self._ledger.reopen_unverified()
@@ -230,10 +230,14 @@ class Prober:
                 self._ring.unaccounted[one, other] = self._ring.generation
                 other.wake.set()
 
-    async def _agree_on_ring(self, coming: dict[Member, Look]) -> None:
+    async def _agree_on_ring(self, coming: dict[Member, ProbeResult]) -> None:
         """Take out of `coming` those that may not draw; the others have recorded the ring that this server draws in."""
         while coming:
-            up = {member: member.look for member in self._ring.members if member.up and member.look is not None}
+            up = {
+                member: member.probe_result
+                for member in self._ring.members
+                if member.up and member.probe_result is not None
+            }
             try:
                 record, refused = await self._records.agree(up | coming)
             except DatabaseFailed as failed:
@@ -252,9 +256,9 @@ class Prober:
             if record is None or not coming:
                 coming.clear()
                 return
-            for member, look in (up | coming).items():
-                recorded = replace(look, record=replace(record, own=member.database.offset))
-                member.look = recorded
+            for member, result in (up | coming).items():
+                recorded = replace(result, record=replace(record, own=member.database.offset))
+                member.probe_result = recorded
                 if member in coming:
                     coming[member] = recorded
             if not self._adopt(record):
@@ -319,8 +323,8 @@ class Prober:
         try:
             if member.marks_trouble is not None:
                 member.database.forget_connections()
-                look = await member.database.look()
-                if look.incarnation != member.incarnation:  # from now on draws would be made on another one
+                result = await member.database.probe()
+                if result.incarnation != member.incarnation:  # from now on draws would be made on another one
                     self._ring.mark_down(member, "was restarted or replaced")
                     return
                 async with self._admission:

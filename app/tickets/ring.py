@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
-from app.databases.protocol import Look, RingRecord, TicketDatabase
+from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase
 
 NEVER = "not looked at yet"
 
@@ -37,7 +37,7 @@ class Member:
     since: float
     status: Status = Status.DOWN
     last_error: str | None = NEVER
-    look: Look | None = None
+    probe_result: ProbeResult | None = None
     incarnation: str = ""
     settled: bool = False
     residue_of: str | None = None
@@ -107,11 +107,11 @@ class Ring:
         rotation.turn = turn = (rotation.turn + 1) % len(orders)
         return orders[turn - 1]
 
-    def keepers(self, member: Member) -> list[Member]:
+    def witnesses(self, member: Member) -> list[Member]:
         """Every other database that is up and keeps marks for `member`."""
         return [m for m in self.members if m is not member and m.status is Status.UP and m.marks_trouble is None]
 
-    def has_keeper(self, member: Member) -> bool:
+    def has_witness(self, member: Member) -> bool:
         """Whether any other database is up and keeps marks for `member`."""
         for other in self.members:
             if other is not member and other.status is Status.UP and other.marks_trouble is None:
@@ -150,8 +150,8 @@ class Ring:
         self.generation += 1
         self._wake_waiters()
 
-    def mark_up(self, member: Member, look: Look) -> None:
-        member.look, member.incarnation, member.residue_of = look, look.incarnation, None
+    def mark_up(self, member: Member, result: ProbeResult) -> None:
+        member.probe_result, member.incarnation, member.residue_of = result, result.incarnation, None
         if member.last_error == NEVER:
             member.last_error = None
         self._set(member, Status.UP, None)

@@ -30,7 +30,7 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.sequences import Width, ceiling_of
-from app.databases.protocol import ROOM, Draw, Drawn, Look, Mark, Position, RingRecord, Table, check_settings
+from app.databases.protocol import ROOM, Draw, Drawn, Mark, Position, ProbeResult, RingRecord, Table, check_settings
 from tests.fakes.virtual_time import VirtualLoop
 
 T = TypeVar("T")
@@ -72,10 +72,10 @@ class FakeTable:
         if first > self.column_end:
             raise ColumnExhausted("cannot draw a further id")
         if count > ROWS_PER_STATEMENT and first <= after:
-            self.raise_above(first)
+            self.advance(first)
             raise SequenceWentBack(f"gave id {first} after {after} had been issued")
         if count > ROWS_PER_STATEMENT and first > self.ceiling - ROOM * count * increment:
-            self.raise_above(first)
+            self.advance(first)
             raise ColumnExhausted("stands too close to its end")
         if last > self.column_end:
             self.counter = self.column_end  # fails whole, and uses up what is left
@@ -84,7 +84,7 @@ class FakeTable:
         self.largest = last
         return Draw(first, increment, count)
 
-    def raise_above(self, above: int) -> None:
+    def advance(self, above: int) -> None:
         self.largest = max(self.largest, above)
         self.counter = max(self.counter, min(above + 1, self.column_end))
 
@@ -254,7 +254,7 @@ class FakeServer:
             found[mark.sequence, mark.offset] = row
         return found
 
-    def renew(self, old: Mark, new: Mark, ring: int | None = None) -> Mark:
+    def supersede(self, old: Mark, new: Mark, ring: int | None = None) -> Mark:
         self.check_ring(ring)
         key = (old.sequence, old.offset, old.increment)
         row = self.state.marks.get(key)
@@ -381,7 +381,7 @@ class FakeServer:
     def use_up(self, sequence: str, left: int) -> None:
         """Leave only `left` numbers up to the column's end, for all databases together."""
         table = self.table(sequence)
-        table.raise_above(table.column_end - left)
+        table.advance(table.column_end - left)
 
     @property
     def well(self) -> bool:
@@ -535,15 +535,15 @@ class FakeTicketDatabase:
             server.deadlocks -= 1
             raise TicketDatabaseBusy("deadlocked again and again")
 
-    async def look(self) -> Look:
-        """See TicketDatabase.look."""
+    async def probe(self) -> ProbeResult:
+        """See TicketDatabase.probe."""
 
-        def found() -> Look:
+        def found() -> ProbeResult:
             if self.server.misconfigured:
                 raise TicketDatabaseMisconfigured(self.server.misconfigured)
             server = self.server
             server.looks += 1
-            return Look(
+            return ProbeResult(
                 server.incarnation,
                 server.identity,
                 "fake",
@@ -626,23 +626,23 @@ class FakeTicketDatabase:
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
-        wanted = set(names)
+        requested = set(names)
 
         def found() -> dict[str, tuple[int, str]]:
             tables = self.server.state.tables
-            return {name: (table.counter, table.created) for name, table in tables.items() if name in wanted}
+            return {name: (table.counter, table.created) for name, table in tables.items() if name in requested}
 
         return await self._statement(found, writes=False)
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
-        wanted = set(names)
+        requested = set(names)
 
         def found() -> dict[str, Table]:
             return {
                 name: Table(name, table.width, table.ceiling, ROWS_PER_STATEMENT, table.created, table.repeats_ceiling)
                 for name, table in self.server.state.tables.items()
-                if name in wanted
+                if name in requested
             }
 
         return await self._statement(found, writes=False)
@@ -666,23 +666,23 @@ class FakeTicketDatabase:
 
         return await self._statement(found, writes=False)
 
-    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
-        """See TicketDatabase.raise_all_above."""
+    async def advance_all(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.advance_all."""
 
-        def lift() -> None:
+        def advance() -> None:
             tables = [(self.server.table(name), floor) for name, floor in floors.items()]
             for table, floor in tables:
-                table.raise_above(floor)
+                table.advance(floor)
 
-        await self._statement(lift)
+        await self._statement(advance)
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
         await self._statement(lambda: self.server.make(sequence, width, start))
 
-    async def raise_above(self, table: Table, above: int) -> None:
-        """See TicketDatabase.raise_above."""
-        await self._statement(lambda: self.server.table(table.sequence).raise_above(above), table=table.sequence)
+    async def advance(self, table: Table, above: int) -> None:
+        """See TicketDatabase.advance."""
+        await self._statement(lambda: self.server.table(table.sequence).advance(above), table=table.sequence)
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
         """See TicketDatabase.marks."""
@@ -699,24 +699,24 @@ class FakeTicketDatabase:
 
     async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
-        wanted = list(marks)
-        return await self._statement(lambda: self.server.reserve(wanted, ring), ledger=True)
+        requested = list(marks)
+        return await self._statement(lambda: self.server.reserve(requested, ring), ledger=True)
 
-    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
-        """See TicketDatabase.renew."""
-        return await self._statement(lambda: self.server.renew(old, new, ring), ledger=True)
+    async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
+        """See TicketDatabase.supersede."""
+        return await self._statement(lambda: self.server.supersede(old, new, ring), ledger=True)
 
-    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
-        """See TicketDatabase.renew_all."""
-        wanted = list(renewals)
+    async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+        """See TicketDatabase.supersede_all."""
+        requested = list(replacements)
 
-        def renew() -> None:
+        def supersede() -> None:
             self.server.check_ring(ring)
-            for old, new in wanted:
+            for old, new in requested:
                 if (old.sequence, old.offset, old.increment) in self.server.state.marks:
-                    self.server.renew(old, new, ring)
+                    self.server.supersede(old, new, ring)
 
-        await self._statement(renew, ledger=True)
+        await self._statement(supersede, ledger=True)
 
     def forget_connections(self) -> None:
         """See TicketDatabase.forget_connections."""

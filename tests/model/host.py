@@ -169,16 +169,16 @@ class Host(Process):
 
     # --- what it knew and what it said -----------------------------------------------------------------------------
 
-    def keepers(self, server: FakeServer) -> list[FakeServer]:
+    def up_witnesses(self, server: FakeServer) -> list[FakeServer]:
         """The databases that it knows to keep marks about this one now."""
         ring = self.server.ring
         listed = [client.server for client in self.clients]
         member = ring.members[listed.index(server)]
-        return [listed[other.database.offset - 1] for other in ring.keepers(member)]
+        return [listed[other.database.offset - 1] for other in ring.witnesses(member)]
 
     def _drew(self, server: FakeServer, sequence: str, draw: Draw) -> None:
-        keepers = self.keepers(server)
-        witnesses = tuple((other, other.incarnation) for other in keepers if other.well and self.reaches(other))
+        up = self.up_witnesses(server)
+        witnesses = tuple((other, other.incarnation) for other in up if other.well and self.reaches(other))
         self.drawn.setdefault((sequence, server), []).append(Drawn(draw, self._world.clock.now, witnesses))
 
     def witnesses(self, sequence: str, server: FakeServer, ticket: int) -> list[FakeServer]:

@@ -213,7 +213,7 @@ class World:
 
     def go_back(self, server: FakeServer, how: Callable[[], None]) -> None:
         """Send a database back in time; what it keeps about the others is old or gone, too."""
-        assert self.may_go_back(server), f"{self.returning} has not been moved up yet"
+        assert self.may_go_back(server), f"{self.returning} has not been advanced yet"
         self.returning = server
         self.lost_a_table = True
         before, record = server.life, server.state.ring
@@ -263,19 +263,19 @@ class World:
         all_well = len(well) == self.size
         if not well:
             return
-        wanted = 2 * self.size
+        requested = 2 * self.size
         for host, sequence in itertools.product(ready, ("photos", "accounts")):
             if not all_well and (host.refuses or not set(well) & set(held[sequence])):
                 continue  # a table that is gone is made again above what the others can say of it
             before = host.answers
-            for _ in range(wanted):
+            for _ in range(requested):
                 self.request(host, sequence, 1, whole=False)
             self.pass_time_until_answered(ready)
             served = host.answers - before
-            assert served == wanted, f"{host.name} served {served} of {wanted} in {sequence}: {self.report(host)}"
+            assert served == requested, f"{host.name} served {served} of {requested} in {sequence}: {self.report(host)}"
         if all_well and ready and len(ready) == len(self.running):
             for host in ready:
-                for _ in range(wanted):
+                for _ in range(requested):
                     self.request(host, "small", 1, whole=False)
             self.pass_time_until_answered(ready)
             self.pass_time(PROBED)

@@ -223,8 +223,8 @@ class OlderServer:
 @pytest.mark.parametrize(
     ("version", "named"),
     [
-        (b"5.7.44-log", "is MySQL 5.7, wanted 8.0 or later"),
-        (b"5.5.5-10.5.23-MariaDB-log", "is MariaDB 10.5, wanted 10.6 or later"),
+        (b"5.7.44-log", "is MySQL 5.7, expected 8.0 or later"),
+        (b"5.5.5-10.5.23-MariaDB-log", "is MariaDB 10.5, expected 10.6 or later"),
     ],
 )
 def test_version_too_old(schema: Schema, version: bytes, named: str) -> None:
@@ -286,22 +286,24 @@ def test_durability_off(schema: Schema) -> None:
 def test_wrong_increment(schema: Schema) -> None:
     with set_global(schema.pair.even, "auto_increment_increment", "3"):
         line = the_one_line(schema.urls)
-    assert line.startswith(f"{schema.pair.even.name}: has auto_increment_increment=3, wanted 2. To mend it: set auto_")
+    assert line.startswith(
+        f"{schema.pair.even.name}: has auto_increment_increment=3, expected 2. To mend it: set auto_"
+    )
 
 
 def test_offset_shared_by_two(schema: Schema) -> None:
     with set_global(schema.pair.even, "auto_increment_offset", "1"):
         line = the_one_line(schema.urls)
     assert line.startswith(
-        f"{schema.pair.even.name}: has auto_increment_offset=1, wanted 2, which {schema.pair.odd.name} has too"
+        f"{schema.pair.even.name}: has auto_increment_offset=1, expected 2, which {schema.pair.odd.name} has too"
     )
 
 
 def test_urls_in_the_wrong_order(schema: Schema) -> None:
     lines = wrong(doctor(" ".join(reversed(schema.urls.split()))))
-    assert lines[0].startswith(f"{schema.pair.even.name}: has auto_increment_offset=2, wanted 1. To mend it: ")
+    assert lines[0].startswith(f"{schema.pair.even.name}: has auto_increment_offset=2, expected 1. To mend it: ")
     assert lines[0].endswith("or put the URLs into offset order")
-    assert lines[1].startswith(f"{schema.pair.odd.name}: has auto_increment_offset=1, wanted 2. To mend it: ")
+    assert lines[1].startswith(f"{schema.pair.odd.name}: has auto_increment_offset=1, expected 2. To mend it: ")
     assert len(lines) == 2
 
 
@@ -309,7 +311,7 @@ def test_two_urls_that_are_one_server(schema: Schema) -> None:
     url = schema.pair.odd.url_of(schema.name)
     lines = wrong(doctor(f"{url} {url}"))
     assert lines[0].startswith(f"{schema.pair.odd.name}: is the same server as {schema.pair.odd.name}")
-    assert "wanted 2" in lines[1]
+    assert "expected 2" in lines[1]
 
 
 def test_read_only(schema: Schema) -> None:
@@ -470,4 +472,4 @@ def test_embedded_files_for_another_increment_and_one_file_twice(folder: Path) -
     (folder / "even.sqlite3").hardlink_to(folder / "odd.sqlite3")
     found = wrong(doctor(None, data_dir=folder))
     assert found[0].startswith("even.sqlite3: is the same file as odd.sqlite3")
-    assert found[1].startswith("even.sqlite3: was made for offset 1, wanted 2, which odd.sqlite3 has too")
+    assert found[1].startswith("even.sqlite3: was made for offset 1, expected 2, which odd.sqlite3 has too")

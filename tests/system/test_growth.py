@@ -194,11 +194,11 @@ def test_what_stands_in_the_way_is_said_a_line_each(rings: Rings, issued: Issued
         return left_to_do(ran.lines)
 
     for found, line in zip((2, 2, 4), refused(rings.urls(1, 2, 3)), strict=True):
-        assert f"has auto_increment_increment={found}, wanted 3: set it in its configuration" in line
+        assert f"has auto_increment_increment={found}, expected 3: set it in its configuration" in line
     rings.configure(3, 1, 2)
     rings.set_globals(3, 3, 2)
     (wrong_offset,) = refused(rings.urls(1, 2, 3))
-    assert wrong_offset.startswith(f"{rings.name(3)} has auto_increment_offset=2, wanted 3")
+    assert wrong_offset.startswith(f"{rings.name(3)} has auto_increment_offset=2, expected 3")
     rings.configure(3, 3)
     assert len(refused(rings.urls(2, 1, 3))) == 4  # their offsets, and where they were drawn
     rings.set_globals(1, 3, 2)

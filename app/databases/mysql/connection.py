@@ -383,10 +383,10 @@ def _durability(variables: dict[str, str]) -> list[str]:
     found = []
     flush = variables.get("innodb_flush_log_at_trx_commit", "1")
     if flush != "1":
-        found.append(f"innodb_flush_log_at_trx_commit={flush} loses tickets in a crash, wanted 1")
+        found.append(f"innodb_flush_log_at_trx_commit={flush} loses tickets in a crash, expected 1")
     if variables.get("log_bin", "OFF") == "ON" and variables.get("sync_binlog") != "1":
         found.append(
-            f"sync_binlog={variables.get('sync_binlog')} with the binary log on loses tickets in a crash, wanted 1"
+            f"sync_binlog={variables.get('sync_binlog')} with the binary log on loses tickets in a crash, expected 1"
         )
     return found
 
@@ -400,7 +400,7 @@ def _check_version(version: str, *, mariadb: bool) -> None:
     if number < oldest:
         engine = "MariaDB" if mariadb else "MySQL"
         raise TicketDatabaseMisconfigured(
-            f"is {engine} {number[0]}.{number[1]}, wanted {oldest[0]}.{oldest[1]} or later: "
+            f"is {engine} {number[0]}.{number[1]}, expected {oldest[0]}.{oldest[1]} or later: "
             "an older one forgets its counters in a crash"
         )
 

@@ -15,7 +15,7 @@ from app.databases.mysql.ring_record import MySQLRing, record_of
 from app.databases.mysql.rows import layout_of
 from app.databases.mysql.tables import MySQLTables
 from app.databases.mysql.url import DatabaseURL
-from app.databases.protocol import LARGEST_INCREMENT, Draw, Drawn, Look, Table
+from app.databases.protocol import LARGEST_INCREMENT, Draw, Drawn, ProbeResult, Table
 
 PROBE_CONNECTION_SECONDS = 10.0
 """A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
@@ -75,8 +75,8 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
         """See TicketDatabase.draw_at_once."""
         return self._draws.draw_at_once(table, count, after, done)
 
-    async def look(self) -> Look:
-        """See TicketDatabase.look."""
+    async def probe(self) -> ProbeResult:
+        """See TicketDatabase.probe."""
         try:
             # one at a time: the probe loop of another database may look at this one too, on the same connection
             async with patience(self._timeout), self._looking:
@@ -133,7 +133,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
                 return fresh, fresh.facts
         return self._probe, await self._probe.check()
 
-    async def _look(self) -> Look:
+    async def _look(self) -> ProbeResult:
         probe, facts = await self._probe_connection()
         began = time.monotonic()
         await probe.execute(sql.PROBE)
@@ -144,10 +144,10 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
         if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
             self._pool.incarnation = facts.incarnation
             self._pool.drop_idle()
-        if self._pool.last_of_all:  # then draws have it too, and the next look takes its turn
+        if self._pool.last_of_all:  # then draws have it too, and the next probe takes its turn
             self._probe = None
             self._pool.give_back(probe)
-        return Look(
+        return ProbeResult(
             incarnation=facts.incarnation,
             identity=facts.identity,
             version=facts.version,
@@ -181,7 +181,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
             self._probe = None
 
     def forget_connections(self) -> None:
-        """See TicketDatabase.forget_connections: the old ones are dropped when the next look has a new one."""
+        """See TicketDatabase.forget_connections: the old ones are dropped when the next probe has a new one."""
         self._renew_at = 0.0
         self._forget = True
 

@@ -69,7 +69,7 @@ class MySQLInspector:
         self._connect_seconds = max(timeout, CONNECT_SECONDS)
         self._connection = MySQLConnection(url, increment, offset, url.ssl_context())
 
-    async def look(self) -> None:
+    async def inspect(self) -> None:
         """See Inspector.look."""
         found = self.inspection
         try:

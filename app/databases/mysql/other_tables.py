@@ -11,7 +11,7 @@ from app.databases.mysql import statements as sql
 from app.databases.mysql.connection import MySQLConnection, code_of
 from app.databases.mysql.url import DatabaseURL
 
-WANTED = "mysql://user:password@host:port/database/table.column"
+EXPECTED = "mysql://user:password@host:port/database/table.column"
 PATIENCE_SECONDS = 120.0
 """MAX() of a column without an index reads the whole table."""
 
@@ -38,15 +38,15 @@ class Column(NamedTuple):
         try:
             parts = urlsplit(text)
         except ValueError:
-            raise SettingsError(f"the URL cannot be read; wanted {WANTED}") from None
+            raise SettingsError(f"the URL cannot be read; expected {EXPECTED}") from None
         path, _, last = parts.path.rpartition("/")
         table, dot, column = last.rpartition(".")
         if not path.strip("/") or not dot or not table or not column:
-            raise SettingsError(f"the URL does not end in a database, a table and a column; wanted {WANTED}")
+            raise SettingsError(f"the URL does not end in a database, a table and a column; expected {EXPECTED}")
         try:
             url = DatabaseURL.parse(urlunsplit(parts._replace(path=path)))
         except SettingsError as error:
-            raise SettingsError(f"{error}; wanted {WANTED}") from None
+            raise SettingsError(f"{error}; expected {EXPECTED}") from None
         if password is not None:
             url = replace(url, password=password)
         return cls(url, unquote(table), unquote(column))

@@ -74,16 +74,16 @@ class MySQLTables:
         async with self._pool.question(times=MAKING) as connection:
             await connection.execute(sql.make(sequence, width, start))
 
-    async def raise_above(self, table: Table, above: int) -> None:
-        """See TicketDatabase.raise_above."""
+    async def advance(self, table: Table, above: int) -> None:
+        """See TicketDatabase.advance."""
         if above > 0:  # an explicit 0 would draw an id
             async with self._pool.question() as connection:
-                await connection.execute(sql.raise_above(table.sequence, above))
+                await connection.execute(sql.advance(table.sequence, above))
 
-    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
-        """See TicketDatabase.raise_all_above."""
+    async def advance_all(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.advance_all."""
         for part in _parts((name for name, floor in floors.items() if floor > 0), 50):
-            statements = ["BEGIN", *(sql.raise_above(name, floors[name]) for name in part), "COMMIT"]
+            statements = ["BEGIN", *(sql.advance(name, floors[name]) for name in part), "COMMIT"]
             async with self._pool.question(times=MAKING) as connection:
                 try:
                     await connection.start(";".join(statements))
@@ -162,8 +162,8 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
 
 def _parts(names: Iterable[str], size: int) -> list[list[str]]:
     """The names in parts, so that each question is answered in time however many there are."""
-    wanted = sorted(names)
-    return [wanted[start : start + size] for start in range(0, len(wanted), size)]
+    requested = sorted(names)
+    return [requested[start : start + size] for start in range(0, len(requested), size)]
 
 
 def _stubs(length: object, collation: object) -> int:

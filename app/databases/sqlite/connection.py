@@ -162,7 +162,7 @@ class FileConnection:
             connection.execute(_RING_SCHEMA)
             (made_for,) = connection.execute("SELECT offset FROM _database").fetchone()
             if made_for != self._offset:
-                raise TicketDatabaseMisconfigured(f"was made for offset {made_for}, wanted {self._offset}")
+                raise TicketDatabaseMisconfigured(f"was made for offset {made_for}, expected {self._offset}")
         except BaseException:
             connection.close()
             raise

@@ -21,7 +21,17 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.sequences import Width, ceiling_of
-from app.databases.protocol import LARGEST_INCREMENT, Draw, Drawn, Look, Mark, Position, RingRecord, RingState, Table
+from app.databases.protocol import (
+    LARGEST_INCREMENT,
+    Draw,
+    Drawn,
+    Mark,
+    Position,
+    ProbeResult,
+    RingRecord,
+    RingState,
+    Table,
+)
 from app.databases.sqlite.connection import FileConnection
 
 T = TypeVar("T")
@@ -61,13 +71,13 @@ class SQLiteDatabase:
 
     # --- probes and draws ------------------------------------------------------------------------------------------
 
-    async def look(self) -> Look:
-        """See TicketDatabase.look. The incarnation is the file's own name for its life, its inode, and its
+    async def probe(self) -> ProbeResult:
+        """See TicketDatabase.probe. The incarnation is the file's own name for its life, its inode, and its
         life as the file beside it has it."""
         began = time.monotonic()
         incarnation, record = await self._file.run(self._probe)
         self._incarnation = incarnation  # nobody draws from another one before the caller knows
-        return Look(
+        return ProbeResult(
             incarnation=incarnation,
             increment=None,
             offset=None,
@@ -99,9 +109,9 @@ class SQLiteDatabase:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                wanted = [(table, count, incarnation) for table, count, incarnation, _ in batch]
+                requested = [(table, count, incarnation) for table, count, incarnation, _ in batch]
                 try:
-                    drawn = await self._file.run(lambda c, w=wanted: self._draw_all(c, w))  # type: ignore[misc]
+                    drawn = await self._file.run(lambda c, w=requested: self._draw_all(c, w))  # type: ignore[misc]
                 except TicketDatabaseError as error:
                     drawn = [error] * len(batch)
                 for (*_, future), result in zip(batch, drawn, strict=True):
@@ -115,12 +125,12 @@ class SQLiteDatabase:
             self._working = None
 
     def _draw_all(
-        self, connection: sqlite3.Connection, wanted: list[tuple[Table, int, str]]
+        self, connection: sqlite3.Connection, requested: list[tuple[Table, int, str]]
     ) -> list[Draw | TicketDatabaseError]:
         current = self._file.incarnation_of(connection)
-        if any(incarnation != current for *_, incarnation in wanted):  # it was opened again since the last look
+        if any(incarnation != current for *_, incarnation in requested):  # it was opened again since the last probe
             raise TicketDatabaseUnavailable("is another file than before")
-        return [self._draw_one(connection, table, count) for table, count, _ in wanted]
+        return [self._draw_one(connection, table, count) for table, count, _ in requested]
 
     def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int) -> Draw | TicketDatabaseError:
         """From the first id of its own residue above the position, whoever put that where it is: the increment may have
@@ -190,18 +200,18 @@ class SQLiteDatabase:
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
-        wanted = set(names)
+        requested = set(names)
         query = "SELECT name, last, created FROM _sequences"
         rows = await self._file.run(lambda c: c.execute(query).fetchall())
-        return {name: (max(1, last + 1), created) for name, last, created in rows if name in wanted}
+        return {name: (max(1, last + 1), created) for name, last, created in rows if name in requested}
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
-        wanted = set(names)
+        requested = set(names)
 
         def read(connection: sqlite3.Connection) -> dict[str, Table]:
             rows = connection.execute("SELECT name, bits, created FROM _sequences").fetchall()
-            return {name: self._table(name, Width(bits), created) for name, bits, created in rows if name in wanted}
+            return {name: self._table(name, Width(bits), created) for name, bits, created in rows if name in requested}
 
         return await self._file.run(read)
 
@@ -230,13 +240,13 @@ class SQLiteDatabase:
 
     async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
         """See TicketDatabase.positions."""
-        wanted = {table.sequence for table in tables}
+        requested = {table.sequence for table in tables}
         query = "SELECT name, last, created FROM _sequences"
         rows = await self._file.run(lambda c: c.execute(query).fetchall())
         return {
             name: Position(next_id=max(1, last + 1), largest=max(0, last), created=created)
             for name, last, created in rows
-            if name in wanted
+            if name in requested
         }
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
@@ -244,12 +254,12 @@ class SQLiteDatabase:
         row = (sequence, int(width), start - 1, uuid.uuid4().hex[:12])
         await self._file.run(lambda c: c.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row))
 
-    async def raise_above(self, table: Table, above: int) -> None:
-        """See TicketDatabase.raise_above."""
-        await self.raise_all_above({table.sequence: above})
+    async def advance(self, table: Table, above: int) -> None:
+        """See TicketDatabase.advance."""
+        await self.advance_all({table.sequence: above})
 
-    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
-        """See TicketDatabase.raise_all_above."""
+    async def advance_all(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.advance_all."""
         rows = [(floor, name) for name, floor in floors.items()]
 
         def write(connection: sqlite3.Connection) -> None:
@@ -278,43 +288,43 @@ class SQLiteDatabase:
 
     async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
-        wanted = list(marks)
+        requested = list(marks)
 
         def write(connection: sqlite3.Connection) -> dict[tuple[str, int], Mark]:
             self._refuse_another_ring(connection, ring)
-            for m in wanted:
+            for m in requested:
                 connection.execute(
                     "INSERT INTO _high_water VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                     "mark = MAX(mark, excluded.mark), issued = MAX(issued, excluded.issued) "
                     "WHERE token = excluded.token",
                     (m.sequence, m.offset, m.increment, m.mark, m.issued, m.token),
                 )
-            return {(m.sequence, m.offset): self._mark(connection, m) for m in wanted}
+            return {(m.sequence, m.offset): self._mark(connection, m) for m in requested}
 
         return await self._file.run(write)
 
-    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
-        """See TicketDatabase.renew."""
+    async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
+        """See TicketDatabase.supersede."""
 
         def write(connection: sqlite3.Connection) -> Mark:
-            self._renew(connection, [(old, new)], ring)
+            self._supersede(connection, [(old, new)], ring)
             return self._mark(connection, old)
 
         return await self._file.run(write)
 
-    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
-        """See TicketDatabase.renew_all."""
-        wanted = list(renewals)
-        await self._file.run(lambda c: self._renew(c, wanted, ring))
+    async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+        """See TicketDatabase.supersede_all."""
+        requested = list(replacements)
+        await self._file.run(lambda c: self._supersede(c, requested, ring))
 
-    def _renew(self, connection: sqlite3.Connection, renewals: list[tuple[Mark, Mark]], ring: int) -> None:
+    def _supersede(self, connection: sqlite3.Connection, replacements: list[tuple[Mark, Mark]], ring: int) -> None:
         self._refuse_another_ring(connection, ring)
         connection.executemany(
             "UPDATE _high_water SET token = ?, mark = ?, issued = MAX(issued, ?) "
             "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
             [
                 (new.token, new.mark, new.issued, old.sequence, old.offset, old.increment, old.token, old.mark)
-                for old, new in renewals
+                for old, new in replacements
             ],
         )
 

@@ -132,11 +132,11 @@ async def test_one_of_several_that_fails_does_not_fail_the_others(storage: Stora
 @on_each_engine
 async def test_nothing_is_drawn_before_the_first_look(storage: Storage) -> None:
     table = await made(await storage.client())
-    database = await storage.client(look=False)
+    database = await storage.client(probe=False)
     for count in counts_of(database, table):
         with pytest.raises(TicketDatabaseUnavailable):
             await database.draw(table, count, 0)
-    await database.look()
+    await database.probe()
     assert (await database.draw(table, 1, 0)).first == 1
 
 
@@ -218,8 +218,8 @@ async def test_at_once_the_same_error_comes_as_an_answer(storage: Storage) -> No
 @on_each_engine
 async def test_nothing_goes_at_once_before_the_first_look(storage: Storage) -> None:
     table = await made(await storage.client())
-    database = await storage.client(look=False)
+    database = await storage.client(probe=False)
     drawn = await drawn_at_once(database, table, 1)
     assert drawn is None or isinstance(drawn, TicketDatabaseUnavailable)
-    await database.look()
+    await database.probe()
     assert (await database.draw(table, 1, 0)).first == 1

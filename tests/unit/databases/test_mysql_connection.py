@@ -44,11 +44,11 @@ def test_mariadb_that_is_new_enough(version: str) -> None:
 @pytest.mark.parametrize(
     ("version", "mariadb", "says"),
     [
-        ("5.7.44-log", False, "is MySQL 5.7, wanted 8.0 or later"),
-        ("5.1.73", False, "is MySQL 5.1, wanted 8.0"),
-        ("10.5.23-MariaDB", True, "is MariaDB 10.5, wanted 10.6 or later"),
-        ("5.5.5-10.2.44-MariaDB", True, "is MariaDB 10.2, wanted 10.6"),
-        ("nonsense", False, "is MySQL 0.0, wanted 8.0"),
+        ("5.7.44-log", False, "is MySQL 5.7, expected 8.0 or later"),
+        ("5.1.73", False, "is MySQL 5.1, expected 8.0"),
+        ("10.5.23-MariaDB", True, "is MariaDB 10.5, expected 10.6 or later"),
+        ("5.5.5-10.2.44-MariaDB", True, "is MariaDB 10.2, expected 10.6"),
+        ("nonsense", False, "is MySQL 0.0, expected 8.0"),
     ],
 )
 def test_an_old_one_is_refused_with_a_line_that_says_why(version: str, mariadb: bool, says: str) -> None:
@@ -83,8 +83,8 @@ def facts(**changed: Any) -> ServerFacts:
 @pytest.mark.parametrize(
     ("query", "changed", "says"),
     [
-        ("", {"increment": 1}, "has auto_increment_increment=1, wanted 2"),
-        ("", {"offset": 2}, "has auto_increment_offset=2, wanted 1"),
+        ("", {"increment": 1}, "has auto_increment_increment=1, expected 2"),
+        ("", {"offset": 2}, "has auto_increment_offset=2, expected 1"),
         ("?ssl-mode=REQUIRED", {}, "does not use TLS, which ssl-mode=REQUIRED asks for"),
     ],
 )

@@ -136,7 +136,7 @@ async def database(server: Server) -> MySQLDatabase:
 async def test_a_server_that_has_no_further_connection_to_give_is_well(server: Server, code: int) -> None:
     found = await database(server)
     probe, server.code = found._probe, code
-    look = await found.look()
+    look = await found.probe()
     assert found._probe is probe
     assert [warning for warning in look.warnings if warning.startswith("new connections fail: has ")]
     await found._probe_connection()
@@ -152,7 +152,7 @@ async def test_anything_else_may_mean_that_the_old_one_leads_elsewhere(server: S
     found = await database(server)
     server.code = code
     with pytest.raises(TicketDatabaseUnavailable):
-        await found.look()
+        await found.probe()
     assert found._probe is None
 
 
@@ -170,7 +170,7 @@ async def test_a_probe_whose_connection_was_cut_looks_on_a_new_one(
         return "what it says"
 
     monkeypatch.setattr(found, "_look", look)
-    assert str(await found.look()) == "what it says"
+    assert str(await found.probe()) == "what it says"
     assert looked_on == [cut, None]
 
 
@@ -178,7 +178,7 @@ async def test_a_probe_that_has_lost_its_connection_uses_an_idle_one(server: Ser
     found = await database(server)
     found._drop_probe()
     server.code = TOO_MANY
-    await found.look()
+    await found.probe()
     assert len(server.asked) == 1
     assert found.connections == 1
     assert found._pool.take_idle() is not None  # the only one there is: draws have it between two looks

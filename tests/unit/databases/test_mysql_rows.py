@@ -68,7 +68,7 @@ ours = Mark("photos", 1, 2, 1000, 10, TOKEN)
 CASES: list[tuple[str, Ask, tuple[Rows, ...]]] = [
     *((f"marks {row}", lambda d: d.marks(), ((row,),)) for row in BAD_MARKS),
     *((f"reserve {row}", lambda d: d.reserve([ours], 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
-    *((f"renew {row}", lambda d: d.renew(ours, ours, 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
+    *((f"supersede {row}", lambda d: d.supersede(ours, ours, 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
     *((f"tables {row}", lambda d: d.tables(["photos"]), ((row,),)) for row in BAD_TABLES),
     *((f"position {rows}", lambda d: d.position(TABLE), rows) for rows in BAD_POSITIONS),
     *((f"names {r}", lambda d: d.names(), ((r,),)) for r in ((), ("photos",), ("photos", 1, 2), ("photos", "1'"))),
@@ -95,7 +95,7 @@ async def test_rows_of_a_ledger_that_were_not_asked_for_or_are_missing(rows: Row
         await database.reserve([ours], 1)
     database, _ = database_that_answers((), ((1,),), rows)
     with pytest.raises(TicketDatabaseUnavailable, match="lost a row of its ledger"):
-        await database.renew(ours, ours, 1)
+        await database.supersede(ours, ours, 1)
 
 
 @pytest.mark.parametrize("version", [None, "x", -1, 0, 2**64])

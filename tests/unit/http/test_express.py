@@ -295,10 +295,10 @@ def test_any_series_in_any_pieces_is_answered_as_on_the_ordinary_way() -> None:
             bench.issuer.on_ask = lambda: asyncio.get_running_loop().call_later(
                 chance.choice([0, 0.001, 0.02]), lambda: bench.issuer.answer(empty=chance.random() < 0.25)
             )
-            wanted = await answers_to(bench.connect(plain=True), pieces, chance)
+            expected = await answers_to(bench.connect(plain=True), pieces, chance)
             found = await asyncio.gather(*(answers_to(bench.connect(), pieces, chance) for _ in range(3)))
-            assert [kinds(answers) for answers in found] == [kinds(wanted)] * 3
-            tickets = [id_ for answers in (wanted, *found) for id_ in ids(answers)]
+            assert [kinds(answers) for answers in found] == [kinds(expected)] * 3
+            tickets = [id_ for answers in (expected, *found) for id_ in ids(answers)]
             assert len(tickets) == len(set(tickets))
             assert bench.metrics.in_flight == 0
             went_express += len(bench.issuer.asked)

@@ -38,10 +38,10 @@ AHEAD = {
 
 
 @both_ways
-@pytest.mark.parametrize(("ahead", "rest", "wanted"), AHEAD.values(), ids=AHEAD)
+@pytest.mark.parametrize(("ahead", "rest", "expected"), AHEAD.values(), ids=AHEAD)
 @virtual_time
 async def test_what_is_sent_ahead_is_held_until_the_answer(
-    bench: Bench, ahead: list[bytes], rest: bytes, wanted: list[str], empty: bool
+    bench: Bench, ahead: list[bytes], rest: bytes, expected: list[str], empty: bool
 ) -> None:
     client = await bench.connect_known(PHOTOS, ALBUMS)
     bench.issuer.delay = lambda: 0.1
@@ -57,7 +57,7 @@ async def test_what_is_sent_ahead_is_held_until_the_answer(
     client.send(rest)
     await asyncio.sleep(1)
     answers = client.take()
-    assert re.findall(r'"sequence":"(\w+)"', answers.decode()) == ["photos", *wanted]
+    assert re.findall(r'"sequence":"(\w+)"', answers.decode()) == ["photos", *expected]
     assert ids(answers) == sorted(ids(answers))
     assert bench.metrics.in_flight == 0
 

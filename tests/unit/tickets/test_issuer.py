@@ -215,7 +215,7 @@ async def test_exhausted_on_every_database_is_said_and_the_others_go_on() -> Non
         ceiling = site.servers[0].table("photos").ceiling
         for database in site.servers:
             database.use_up("photos", 0)
-            database.table("photos").raise_above(ceiling - 6)
+            database.table("photos").advance(ceiling - 6)
         given: list[int] = []
         with pytest.raises(SequenceExhausted):
             await take_all(server, "photos", given)
@@ -228,7 +228,7 @@ async def test_exhausted_on_every_database_is_said_and_the_others_go_on() -> Non
 async def test_one_that_is_away_might_still_have_some() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
-        site.servers[0].table("photos").raise_above(site.servers[0].table("photos").ceiling)
+        site.servers[0].table("photos").advance(site.servers[0].table("photos").ceiling)
         await singles(server, 1)
         site.servers[1].down = True
         await asyncio.sleep(1.5)

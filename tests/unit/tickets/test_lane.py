@@ -17,7 +17,7 @@ from app.common.errors import (
     TicketDatabaseHung,
     TicketDatabaseUnavailable,
 )
-from app.databases.protocol import Draw, Drawn, Look, Table
+from app.databases.protocol import Draw, Drawn, ProbeResult, Table
 from app.operations.metrics import Metrics
 from app.tickets.id_guard import WrongResidue
 from app.tickets.lane import Lane, LaneState
@@ -27,7 +27,7 @@ from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import settled, virtual_time
 
 
-class Keeper:
+class Witness:
     """A ledger that allows everything, and notes what it is asked."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Keeper:
         lane.table = tables[lane.sequence]
         lane.guard.set_ceiling(lane.table.ceiling, repeats_ceiling=lane.table.repeats_ceiling)
         position = await lane.member.database.position(lane.table)
-        lane.guard.lift(position.next_id - 1)
+        lane.guard.advance(position.next_id - 1)
         lane.token = f"life:{self.opened}"
         lane.mark = lane.reserve_at = self.step
 
@@ -110,12 +110,12 @@ class Bench:
         self.database = SlowDatabase(self.server)
         self.ring = Ring([self.database, FakeTicketDatabase(FakeServer(2))], now=lambda: 0.0)
         self.member = self.ring.members[0]
-        self.keeper = Keeper()
+        self.witness = Witness()
         self.metrics = Metrics()
-        self.lane = Lane("photos", self.member, self.ring, self.keeper, self.metrics)
+        self.lane = Lane("photos", self.member, self.ring, self.witness, self.metrics)
 
     async def begin(self) -> "Bench":
-        self.ring.mark_up(self.member, await self.database.look())
+        self.ring.mark_up(self.member, await self.database.probe())
         return self
 
     def ask(self, count: int = 1, *, whole: bool = False, within: float = 0.5) -> "asyncio.Future[Tickets | None]":
@@ -261,22 +261,22 @@ async def test_what_comes_after_everybody_has_been_sent_on_is_given_to_nobody() 
 async def test_it_opens_before_its_first_draw_and_again_when_it_was_closed() -> None:
     bench = await Bench().begin()
     await bench.asked(3)
-    assert bench.keeper.opened == 1
+    assert bench.witness.opened == 1
     bench.lane.close()
     await bench.asked(3)
-    assert bench.keeper.opened == 2
+    assert bench.witness.opened == 2
 
 
 @virtual_time
 async def test_the_ledger_is_asked_before_every_draw() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.keeper.refuses = True
+    bench.witness.refuses = True
     assert await bench.ask() is None
     assert bench.database.counts == [1]
-    bench.keeper.refuses, bench.keeper.lost_touch = False, True
+    bench.witness.refuses, bench.witness.lost_touch = False, True
     assert await bench.ask() == range(3, 5, 2)
-    assert bench.keeper.opened == 2
+    assert bench.witness.opened == 2
 
 
 @virtual_time
@@ -293,20 +293,20 @@ async def test_what_was_drawn_while_the_lane_was_closed_is_dropped() -> None:
 @virtual_time
 async def test_no_ticket_above_the_mark_is_handed_out_before_it_is_reserved() -> None:
     bench = await Bench().begin()
-    bench.keeper.step = 100
+    bench.witness.step = 100
     await bench.ask(20)
-    assert bench.keeper.reserved == []
+    assert bench.witness.reserved == []
     await bench.ask(20)
     await bench.ask(20)  # ends at 119
-    assert bench.keeper.reserved == [119]
+    assert bench.witness.reserved == [119]
 
 
 @virtual_time
 async def test_a_refused_mark_drops_what_was_drawn_and_closes_the_lane() -> None:
     bench = await Bench().begin()
-    bench.keeper.step = 1
+    bench.witness.step = 1
     await bench.ask()
-    bench.keeper.fails_with = MarkRefused()
+    bench.witness.fails_with = MarkRefused()
     assert await bench.ask() is None
     assert bench.lane.state is LaneState.CLOSED
     assert bench.member.up
@@ -320,7 +320,7 @@ async def test_the_next_step_is_reserved_ahead_without_anybody_waiting() -> None
     bench.lane.reserve_at = 2
     began = asyncio.get_running_loop().time()
     await bench.ask()
-    assert bench.keeper.soon == 1
+    assert bench.witness.soon == 1
     assert asyncio.get_running_loop().time() - began == pytest.approx(0.01)
 
 
@@ -369,7 +369,7 @@ async def test_an_id_below_the_floor_is_never_handed_out_and_suspends_the_lane()
     bench.server.truncate("photos")
     assert await bench.ask() is None
     assert bench.lane.state is LaneState.SUSPENDED
-    assert bench.lane.must_rise
+    assert bench.lane.must_advance
     assert bench.metrics.violations[bench.member.name, "order"] == 1
     assert bench.member.up
 
@@ -417,7 +417,7 @@ async def test_suspending_sends_everybody_on() -> None:
 
 def near_the_end(left: int) -> Callable[[Bench], None]:
     def use_up(bench: Bench) -> None:
-        bench.server.table("photos").raise_above(bench.server.table("photos").ceiling - left)
+        bench.server.table("photos").advance(bench.server.table("photos").ceiling - left)
 
     return use_up
 
@@ -458,11 +458,11 @@ async def test_a_block_at_the_end_is_whole_or_not_at_all() -> None:
 async def test_an_error_that_nobody_knows_sends_everybody_on_and_the_lane_goes_on() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.keeper.breaks, bench.lane.reserve_at = True, 0
+    bench.witness.breaks, bench.lane.reserve_at = True, 0
     assert await bench.asked(3) == [None] * 3
-    bench.keeper.breaks = False
+    bench.witness.breaks = False
     assert await bench.ask() is not None
-    assert isinstance(bench.member.look, Look)
+    assert isinstance(bench.member.probe_result, ProbeResult)
 
 
 @virtual_time

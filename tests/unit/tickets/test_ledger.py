@@ -7,7 +7,7 @@ import pytest
 
 from app.common.errors import MarkRefused, NoTicketDatabase
 from app.tickets.lane import Lane, LaneState
-from app.tickets.ledger import LARGEST_STEP, SMALLEST_STEP, life_of
+from app.tickets.ledger import LARGEST_STEP, SMALLEST_STEP, epoch_of
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.ledgers import mark_about, of, probed, take
@@ -76,7 +76,7 @@ async def test_a_step_ends_at_the_ceiling_and_is_small_close_to_it() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
         table = site.servers[0].table("photos")
-        table.raise_above(table.ceiling - 320)
+        table.advance(table.ceiling - 320)
         ticket = of(1, await take(server, 2))[0]
         assert ticket <= table.ceiling
         assert mark_about(site, 1, on=2).mark <= ticket + 320 // 16 + 2
@@ -91,7 +91,7 @@ async def test_a_late_reservation_is_refused_and_what_was_drawn_is_dropped() -> 
         await take(other, 2)
         lane = late.lane("photos", 1)
         row = mark_about(site, 1, on=2)
-        site.servers[1].renew(row, replace(row, token="another-life:1", mark=row.mark + 5000))
+        site.servers[1].supersede(row, replace(row, token="another-life:1", mark=row.mark + 5000))
         with pytest.raises(MarkRefused):
             await late.ledger.reserve(lane, lane.mark + 2, protected=True)
         kept = mark_about(site, 1, on=2)
@@ -105,7 +105,7 @@ async def test_no_ticket_of_an_old_token_is_handed_out_above_the_mark() -> None:
         server = await site.ticket_server()
         await take(server, 2)
         row = mark_about(site, 1, on=2)
-        site.servers[1].renew(row, replace(row, token=f"{life_of(row.token)}:another"))
+        site.servers[1].supersede(row, replace(row, token=f"{epoch_of(row.token)}:another"))
         opened = server.lane("photos", 1).token
         tickets = await server.issuer.issue("photos", 30_000, whole=True)
         assert tickets[0] % 2 == 0  # the odd one's were dropped: its reservation was refused
@@ -115,16 +115,16 @@ async def test_no_ticket_of_an_old_token_is_handed_out_above_the_mark() -> None:
 
 
 @virtual_time
-async def test_a_token_that_another_server_renewed_is_seen_by_the_next_probe() -> None:
+async def test_a_token_that_another_server_superseded_is_seen_by_the_next_probe() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
         await take(server, 2)
         row = mark_about(site, 1, on=2)
-        renewed = f"{life_of(row.token)}:another"
-        site.servers[1].renew(row, replace(row, token=renewed))
+        superseded = f"{epoch_of(row.token)}:another"
+        site.servers[1].supersede(row, replace(row, token=superseded))
         await probed()
         await take(server, 4)
-        assert server.lane("photos", 1).token == renewed
+        assert server.lane("photos", 1).token == superseded
         assert server.metrics.violations["fake1:3306", "mark"] == 0
 
 
@@ -239,5 +239,5 @@ async def test_a_table_that_was_made_just_now_loses_no_id_over_a_mark_of_nothing
         lane = server.lane("photos", 2)
         await lane.open()
         lane.close()
-        lane.must_rise = True
+        lane.must_advance = True
         assert sorted(await take(server, 4)) == [1, 2, 3, 4]

@@ -279,7 +279,7 @@ async def test_health_looks_at_every_sequence_once_a_second_at_the_most() -> Non
 async def test_so_many_sequences_have_series_of_their_own_and_all_others_are_one() -> None:
     async with views() as seen:
         seen.issue("s09000", 5)
-        seen.server.lane("s09500", 2).guard.lift(2**62)
+        seen.server.lane("s09500", 2).guard.advance(2**62)
         samples = await seen.samples()
         assert samples['tickets_issued_total{sequence="s09000"}'] == 5
         assert samples[f'tickets_issued_total{{sequence="{OTHER}"}}'] == 0

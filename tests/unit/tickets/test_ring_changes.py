@@ -127,7 +127,7 @@ class Rings:
         return record.increment, record.state
 
     def drift(self, offset: int, above: int = DRIFT) -> None:
-        self.servers[offset - 1].table("photos").raise_above(above)
+        self.servers[offset - 1].table("photos").advance(above)
 
 
 def errors(server: FakeTicketServer) -> list[str]:

@@ -22,8 +22,8 @@ def reserving_anew(server: FakeTicketServer) -> Lane:
 
 @pytest.mark.parametrize("databases", [2, 3])
 @virtual_time
-async def test_a_ticket_whose_reservation_lost_a_keeper_is_dropped(databases: int) -> None:
-    """Although another keeper may have committed the mark: this one may be the one that is asked later."""
+async def test_a_ticket_whose_reservation_lost_a_witness_is_dropped(databases: int) -> None:
+    """Although another witness may have committed the mark: this one may be the one that is asked later."""
     async with Site(databases) as site:
         server = await site.ticket_server()
         await take(server, databases)
@@ -37,8 +37,8 @@ async def test_a_ticket_whose_reservation_lost_a_keeper_is_dropped(databases: in
 
 
 @virtual_time
-async def test_a_ticket_that_was_drawn_while_its_only_keeper_went_down_is_dropped() -> None:
-    """Somebody else found the keeper down: the reservation has nobody left to ask."""
+async def test_a_ticket_that_was_drawn_while_its_only_witness_went_down_is_dropped() -> None:
+    """Somebody else found the witness down: the reservation has nobody left to ask."""
     async with Site(2) as site:
         server = await site.ticket_server()
         await take(server, 2)
@@ -53,7 +53,7 @@ async def test_a_ticket_that_was_drawn_while_its_only_keeper_went_down_is_droppe
 
 
 @virtual_time
-async def test_a_lane_is_not_moved_up_while_a_keeper_is_lost() -> None:
+async def test_a_lane_is_not_moved_up_while_a_witness_is_lost() -> None:
     """Another life of the first database: its lane does not open over marks that nobody has."""
     async with Site(3) as site:
         server = await site.ticket_server()
@@ -61,16 +61,16 @@ async def test_a_lane_is_not_moved_up_while_a_keeper_is_lost() -> None:
         site.servers[0].restart()
         lane = server.lane("photos", 1)
         lane.close()
-        await server.databases[0].look()
+        await server.databases[0].probe()
         server.ring.members[0].incarnation = site.servers[0].incarnation
-        keeper = server.databases[1]
-        renew = keeper.renew
+        witness = server.databases[1]
+        supersede = witness.supersede
 
-        async def renew_on_one_that_hangs(old: Mark, new: Mark, ring: int) -> Mark:
+        async def supersede_on_one_that_hangs(old: Mark, new: Mark, ring: int) -> Mark:
             site.servers[1].hang()
-            return await renew(old, new, ring)
+            return await supersede(old, new, ring)
 
-        keeper.renew = renew_on_one_that_hangs  # type: ignore[method-assign]
+        witness.supersede = supersede_on_one_that_hangs  # type: ignore[method-assign]
         with pytest.raises(TicketDatabaseBusy, match="lost fake2:3306"):
             await lane.open()
         assert not lane.is_open
@@ -85,7 +85,7 @@ async def test_a_lane_is_opened_once_though_two_ask_for_it() -> None:
         server = await site.ticket_server()
         await take(server, 20)
         site.servers[0].restart()
-        await server.databases[0].look()
+        await server.databases[0].probe()
         server.ring.members[0].incarnation = site.servers[0].incarnation
         lane = server.lane("photos", 1)
         lane.close()
@@ -113,7 +113,7 @@ async def test_a_lane_that_was_opened_while_another_database_came_up_asks_it_too
         site.servers[0].restart()
         lane = server.lane("photos", 1)
         lane.close()
-        await server.databases[0].look()
+        await server.databases[0].probe()
         first.incarnation = site.servers[0].incarnation
         database = server.databases[0]
         position = database.position
