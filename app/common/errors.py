@@ -55,6 +55,10 @@ class OutOfTime(Unavailable):
     """The request ran out of time."""
 
 
+class UnknownError(TicketError):
+    """The server met an error that it does not know; its log says more."""
+
+
 class Draining(Unavailable):
     """This server is shutting down."""
 

@@ -21,16 +21,8 @@ STATUS: dict[type[errors.TicketError], int] = {
     errors.ForceRequired: 409,
     errors.SequenceExhausted: 410,
     errors.Unavailable: 503,
+    errors.UnknownError: 500,
 }
-OUTCOME: dict[type[errors.TicketError], str] = {
-    errors.InvalidRequest: "invalid",
-    errors.UnknownSequence: "unknown",
-    errors.SequenceExhausted: "exhausted",
-    errors.OutOfTime: "timeout",
-    errors.Draining: "draining",
-    errors.NoTicketDatabase: "unavailable",
-}
-"""What each counts as in tickets_requests_total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +69,6 @@ def method_not_allowed(*allowed: str) -> Problem:
     """405, and what is allowed."""
     methods = ", ".join(allowed)
     return Problem(405, f"this method is not allowed here; allowed: {methods}", (("allow", methods),))
-
-
-def outcome_of(error: errors.TicketError) -> str:
-    """The word in the metrics for one of our errors."""
-    return next((OUTCOME[kind] for kind in type(error).__mro__ if kind in OUTCOME), "unavailable")
 
 
 async def send_problem(send: Send, problem: Problem, *, head: bool = False) -> None:

@@ -26,7 +26,7 @@ from app.http.sequence_list import LARGEST_PAGE, SEARCH_PATTERN, text_in
 from app.http.status_page import LARGEST_NUMBER, StatusPage
 from app.http.ticket_endpoint import LARGEST_COUNT, number_in
 from app.operations.admin import Overseer
-from app.tickets.issuer import TicketIssuer
+from app.tickets.front_desk import FrontDesk
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ FRESH = {"cache-control": "no-store"}
 Name = Annotated[str, Path(description="the sequence's name")]
 
 
-def make_api(overseer: Overseer, access: Access, status_page: StatusPage, issuer: TicketIssuer) -> ASGIApp:
+def make_api(overseer: Overseer, access: Access, status_page: StatusPage, desk: FrontDesk) -> ASGIApp:
     """The FastAPI application over this server's overseer, behind its gate."""
     api = FastAPI(
         title="Ticket server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
     _add_operation(api, overseer)
     _add_sequences(api, overseer)
-    _add_pages(api, access, status_page, issuer)
+    _add_pages(api, access, status_page, desk)
     _add_error_handlers(api)
     return Gate(api, access)
 
@@ -176,7 +176,7 @@ def _add_operation(api: FastAPI, overseer: Overseer) -> None:
         return Response(await overseer.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
 
 
-def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: TicketIssuer) -> None:
+def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, desk: FrontDesk) -> None:
     tags: Any = {"tags": ["operation"], "response_model": None}
     page = described.text_answer("A page of HTML.", "text/html")
 
@@ -198,7 +198,7 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: Ti
     @api.get("/docs", summary="This, for people", responses={200: page, **problems(401)}, **tags,
              response_class=HTMLResponse)  # fmt: skip
     async def docs(request: Request) -> Response:
-        return _page(render_docs(document(issuer.largest_block), str(request.base_url).rstrip("/")))
+        return _page(render_docs(document(desk.largest_block), str(request.base_url).rstrip("/")))
 
     @api.head("/openapi.json", include_in_schema=False)
     @api.get(
@@ -211,7 +211,7 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: Ti
         **tags,
     )
     async def openapi() -> dict[str, Any]:
-        return document(issuer.largest_block)
+        return document(desk.largest_block)
 
     @lru_cache(maxsize=2)  # the largest block follows from the increment, which the databases tell
     def document(largest_block: int) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: Ti
             changes_are_free=access.changes_are_free,
         )
 
-    document(issuer.largest_block)
+    document(desk.largest_block)
 
 
 def _page(page: Page) -> Response:

@@ -6,6 +6,7 @@ of each metric.
 
 import asyncio
 import copy
+import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,10 @@ from typing import Any, NamedTuple
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from app.databases.protocol import Draw, Drawn
 from app.operations.series import OTHER
+from app.tickets.lane import Lane
+from app.tickets.request import TicketRequest
 from app.tickets.ring import Member
 
 LINES_AT_ONCE = 200
@@ -89,14 +93,22 @@ class Metrics:
         self.violations: Counter[tuple[str, str]] = Counter()
         self.gaps: Counter[tuple[str, str]] = Counter()
 
-    def statement(self, member: Member, seconds: float, tickets: int) -> None:
-        """One draw that succeeded."""
-        name = member.name
+    def request(self, endpoint: str, outcome: str, seconds: float | None) -> None:
+        """See RequestObserver.request."""
+        self.requests[endpoint, outcome] += 1
+        if seconds is not None:
+            self.issue_seconds.add(seconds)
+
+    def statement(self, lane: Lane, requests: Sequence[TicketRequest], sent_at: float, drawn: Drawn) -> None:
+        """See Observer.statement. One that drew nothing has no time of its own: it may have waited for a connection."""
+        if not isinstance(drawn, Draw):
+            return
+        name = lane.member.name
         if name not in self.statement_seconds:
             self.statement_seconds[name] = Histogram(SECONDS)
             self.statement_tickets[name] = Histogram(TICKETS)
-        self.statement_seconds[name].add(seconds)
-        self.statement_tickets[name].add(tickets)
+        self.statement_seconds[name].add(time.perf_counter() - sent_at)
+        self.statement_tickets[name].add(drawn.size)
 
     def gap(self, member: Member, cause: str, tickets: int) -> None:
         """Tickets that were drawn and dropped."""

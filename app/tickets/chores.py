@@ -11,7 +11,8 @@ from collections.abc import Callable
 from app.common.errors import TicketDatabaseError
 from app.common.log import event
 from app.tickets.catalog import Catalog
-from app.tickets.lane import Lane, LaneState
+from app.tickets.lane import Lane
+from app.tickets.lane_state import LaneState
 from app.tickets.ledger import Ledger
 from app.tickets.ring import Member, Ring
 

@@ -78,17 +78,13 @@ from app.common.errors import (
 )
 from app.common.log import event
 from app.databases.protocol import Mark, Position, Table
-from app.tickets.lane import Lane, LaneState
+from app.tickets.lane import Lane
+from app.tickets.lane_state import LaneState
 from app.tickets.ring import Member, Ring
 from app.tickets.witnesses import Witnesses, take_larger
 
 log = logging.getLogger(__name__)
 
-SMALLEST_STEP = 1_000
-LARGEST_STEP = 10_000_000
-"""How far ahead a mark is reserved, in tickets. A step is skipped when a database is restarted."""
-QUICK_SECONDS, SLOW_SECONDS = 2.0, 60.0
-"""A step that lasts less long is doubled, one that lasts longer is halved."""
 EVERYTHING_SECONDS = 30.0
 """How often a whole ledger is read; in between, what has changed."""
 OVERLAP_SECONDS = 3.0
@@ -152,7 +148,7 @@ class Ledger:
         if not self._ring.has_witness(member):
             yield "no other database can keep its high-water marks"
             return
-        if unasked := {each.unverified for each in self._unverified if each.member is member and each.is_open}:
+        if unasked := {each.marks.unverified for each in self._unverified if each.member is member and each.is_open}:
             yield f"{', '.join(sorted(unasked))} could not be asked for its high-water marks"
         for witness, other in self._ring.unaccounted:
             if other is member:
@@ -168,7 +164,7 @@ class Ledger:
         """Before a draw: close a lane that has lost touch; raise TicketDatabaseBusy where it may not draw."""
         if not self.may_draw(lane.member):
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
-        if self._ring.has_witness(lane.member) and self._clock() > lane.read_at + self._forgets_after:
+        if self._ring.has_witness(lane.member) and self._clock() > lane.marks.read_at + self._forgets_after:
             lane.close()
 
     def is_of_another_epoch(self, lane: Lane) -> bool:
@@ -228,16 +224,16 @@ class Ledger:
                 if row.token != best.token:
                     superseded = replace(best, mark=max(best.mark, row.mark), issued=issued)
                     await self._witnesses.supersede(witness, row, superseded, ring)
-            lane.token, lane.mark, lane.reserve_at = best.token, 0, 0
+            lane.marks.adopt(best.token)
             lane.guard.advance(max(issued, position.next_id - 1))
         if member.incarnation != incarnation:
             raise TicketDatabaseUnavailable("was restarted or replaced")
         if self._ring.number != ring:
             raise RingChanged
         self._add_unverified(lane, rows, "" if verified else absent)
-        lane.ring = ring
+        lane.marks.ring = ring
         lane.must_advance = False
-        lane.read_at = read_at
+        lane.marks.read_at = read_at
 
     def _add_unverified(self, lane: Lane, asked: Container[Member], absent: str) -> None:
         """Remember whom a lane that opens could not ask, for `reopen_unverified`; empty where it has asked them all.
@@ -246,7 +242,7 @@ class Ledger:
         """
         if any(other not in asked for other in self._ring.witnesses(lane.member)):
             raise TicketDatabaseBusy("was opened while another database came up, which may know more")
-        lane.unverified = absent
+        lane.marks.unverified = absent
         (self._unverified.add if absent else self._unverified.discard)(lane)
 
     async def _table(self, lane: Lane) -> Table:
@@ -283,8 +279,7 @@ class Ledger:
                 rows = await self._witnesses.on_others(lane.member, proposal, ring)
                 continue
             lane.guard.advance(drawn.last)
-            lane.token = new.token
-            lane.mark = lane.reserve_at = 0  # the next draw reserves, which proves the token on every database
+            lane.marks.adopt(new.token)
             event(log, logging.WARNING, "advanced", sequence=lane.sequence, database=lane.member.name, above=above)
             return
         raise TicketDatabaseBusy("was reserved by others again and again while it was moved up")
@@ -297,20 +292,20 @@ class Ledger:
         `protected`: whether any database kept marks when the draw was sent. Raises MarkRefused where the ledger holds
         another incarnation, RingChanged, TicketDatabaseBusy: what was drawn has to be dropped.
         """
-        token = lane.token
+        token = lane.marks.token
         mark = min(last + self._step(lane, last), max(lane.guard.ceiling, last))
         database = lane.member.database
         proposed = Mark(lane.sequence, database.offset, database.increment, mark, last, token)
-        rows = await self._witnesses.on_others(lane.member, proposed, lane.ring)
+        rows = await self._witnesses.on_others(lane.member, proposed, lane.marks.ring)
         for row in rows.values():
             if row.token != token or row.mark < last:
                 raise MarkRefused("the ledger holds another incarnation of it")
         if not rows:
             if protected or self._refuse:
                 raise TicketDatabaseBusy("lost the database that kept its marks while it drew")
-            await database.check_ring(lane.ring)
-        elif lane.token == token:
-            lane.mark, lane.reserve_at = mark, mark - (mark - last) // 2
+            await database.check_ring(lane.marks.ring)
+        elif lane.marks.token == token:
+            lane.marks.reserved(mark, last)
 
     def reserve_soon(self, lane: Lane) -> None:
         """Reserve the next step in the background, so that no request waits for it."""
@@ -333,18 +328,9 @@ class Ledger:
             self._reserving.discard(lane)
 
     def _step(self, lane: Lane, last: int) -> int:
-        """How far ahead of `last` the next mark is, in ids: more while steps go by quickly, less near the ceiling."""
-        now = self._clock()
-        increment = lane.member.database.increment
-        span = now - lane.stepped_at
-        tickets = lane.step or SMALLEST_STEP
-        if lane.stepped_at and span < QUICK_SECONDS:
-            tickets = min(tickets * 2, LARGEST_STEP)
-        elif span > SLOW_SECONDS:
-            tickets = max(tickets // 2, SMALLEST_STEP)
-        lane.step, lane.stepped_at = tickets, now
+        """How far ahead of `last` the next mark is to be, in ids."""
         left = max(lane.guard.ceiling - last, 0)
-        return max(increment, min(tickets * increment, left // 16))
+        return lane.marks.ids_ahead(self._clock(), lane.member.database.increment, left)
 
     # --- a database comes up ---------------------------------------------------------------------------------------
 
@@ -448,21 +434,21 @@ class Ledger:
             self._witnesses.note(changed)
         stale: list[Mark] = []
         for key, lane in lanes.items():
-            if lane.member is witness or not lane.token:
+            if lane.member is witness or not lane.marks.token:
                 continue
             row = kept.get(key)
             if lane.state is LaneState.OPEN:
-                if key in rows and rows[key].token != lane.token:
+                if key in rows and rows[key].token != lane.marks.token:
                     lane.close()
                 else:
-                    lane.read_at = max(lane.read_at, read_at)
+                    lane.marks.read_at = max(lane.marks.read_at, read_at)
             if row is not None:
                 lane.guard.advance(row.issued)
             highest = lane.guard.highest
-            if (lane.mark or lane.issued) and (row is None or highest > row.issued):
+            if (lane.marks.mark or lane.issued) and (row is None or highest > row.issued):
                 # under the row's own token: what has been issued is to be known, whoever may draw from now on
-                token = lane.token if row is None else row.token
-                mark = max(lane.mark, highest) if token == lane.token else highest
+                token = lane.marks.token if row is None else row.token
+                mark = max(lane.marks.mark, highest) if token == lane.marks.token else highest
                 stale.append(Mark(*key, lane.member.database.increment, mark, highest, token))
         if stale:
             kept.update(await witness.database.reserve(stale, self._ring.number))
@@ -483,8 +469,8 @@ class Ledger:
                 at_end = True
         database, table = lane.member.database, lane.table
         assert table is not None
-        ring = self._ring.number if at_end else lane.ring
-        token = lane.token or _token(f"{lane.member.incarnation}.{table.created}", verified=False)
+        ring = self._ring.number if at_end else lane.marks.ring
+        token = lane.marks.token or _token(f"{lane.member.incarnation}.{table.created}", verified=False)
         proposed = Mark(lane.sequence, database.offset, database.increment, above, above, token)
         rows = await self._witnesses.on_others(lane.member, proposed, ring)
         if at_end:  # nothing is drawn under the token: whose it is does not matter

@@ -223,7 +223,7 @@ class Prober:
             self._chores.came_up(member)
             self._ring.mark_up(member, result)
         for lane in self._catalog.lanes.values():
-            lane.mark = lane.reserve_at = 0  # every lane reserves anew, on those that have come too
+            lane.marks.lapse()  # every lane reserves anew, on those that have come too
         self._ledger.reopen_unverified()
         for one, other in itertools.permutations([member for member in self._ring.members if member.up], 2):
             if one in coming or other in coming:
@@ -345,7 +345,7 @@ class Prober:
         """Every lane reserves on it too, and asks it where it could not; and some of what the others gave meanwhile
         nobody may know but they themselves."""
         for lane in self._catalog.lanes.values():
-            lane.mark = lane.reserve_at = 0
+            lane.marks.lapse()
         self._ledger.reopen_unverified()
         for other in others:
             self._ring.unaccounted[member, other] = self._ring.generation

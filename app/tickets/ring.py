@@ -5,12 +5,16 @@ state (`generation`), not once for each request.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
+from app.common.log import event
 from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase
+
+log = logging.getLogger(__name__)
 
 NEVER = "not looked at yet"
 
@@ -90,7 +94,7 @@ class Ring:
         one of them come up."""
         self.generation = 0
         self._changed = asyncio.Event()
-        self.on_change: Callable[[Member], None] = lambda _: None
+        self._followers: list[Callable[[Member], None]] = []
 
     def __repr__(self) -> str:
         return "<Ring " + ", ".join(f"{m.name} {m.status}" for m in self.members) + ">"
@@ -133,7 +137,7 @@ class Ring:
         """It draws, but cannot keep marks: the others are protected by the rest of the ring, if there is any."""
         if member.marks_trouble is None:
             member.marks_trouble = reason
-            self.on_change(member)
+            self._tell(member)
             member.wake.set()
 
     @property
@@ -211,8 +215,20 @@ class Ring:
             member.status, member.since = status, self._now()
         if changed:
             self.generation += 1
-            self.on_change(member)
+            self._tell(member)
             self._wake_waiters()
+
+    def follow(self, follower: Callable[[Member], None]) -> None:
+        """Have `follower` told of every change of a database's state, at once."""
+        self._followers.append(follower)
+
+    def _tell(self, member: Member) -> None:
+        level = logging.INFO if member.up else logging.WARNING
+        reason = member.marks_trouble if member.up else member.last_error
+        fields = {"reason": reason} if reason else {}
+        event(log, level, f"database {member.status}", None, name=member.name, offset=member.database.offset, **fields)
+        for follower in self._followers:
+            follower(member)
 
     def _wake_waiters(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
