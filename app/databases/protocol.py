@@ -5,6 +5,7 @@ within the database's timeout. What is said here holds for every engine; `tests/
 for it.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -156,18 +157,14 @@ class Mark:
 
 
 class TicketDatabase(Protocol):
-    """One ticket database: odd or even, or one of more."""
+    """One ticket database: odd or even, or one of more. Every engine subclasses it."""
 
-    @property
-    def name(self) -> str:
-        """host:port, or the embedded database's file name; never a secret."""
-
-    @property
-    def offset(self) -> int: ...
-
-    @property
-    def increment(self) -> int:
-        """The increment that it draws with; that of the ring, once the ring is known."""
+    name: str
+    """host:port, or the embedded database's file name; never a secret."""
+    offset: int
+    """Of the ids that it draws."""
+    increment: int
+    """The increment that it draws with; that of the ring, once the ring is known."""
 
     @property
     def largest_block(self) -> int:
@@ -201,24 +198,30 @@ class TicketDatabase(Protocol):
     async def in_use(self, seconds: float) -> list[str]:
         """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
 
-    async def draw(self, table: Table, count: int, after: int) -> Draw:
-        """Draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0 if none.
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+        """Begin to draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0
+        if none.
 
-        All of them or none. Raises SequenceMissing, or ColumnExhausted where so many do not fit any more. More than
+        `done` is called exactly once, later, from the event loop (never before this method has returned), with a Draw
+        or a TicketDatabaseError. It must not raise.
+
+        All of them or none. SequenceMissing, or ColumnExhausted where so many do not fit any more. More than
         `rows_per_statement` are not drawn within ROOM times their number of the end, nor, with SequenceWentBack, where
         the counter stands below `after`; they use up nothing there but a few ids. Fewer may use up what is left where
         they run past the end, so the caller has to know that they fit.
 
-        The caller holds every draw against `after` and the ceiling: a column that is larger than a ticket can be goes
+        The caller checks every draw against `after` and the ceiling: a column that is larger than a ticket can be goes
         on above its ceiling. One whose own end is of another residue may end before the last id below it.
         """
 
-    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
-        """The same for a draw that one statement makes, where it can be sent now; false where it cannot, which is
-        always so on some engines.
-
-        `done` is called once, later, from the event loop. What a lone ticket waits for: no task, no future.
-        """
+    async def draw(self, table: Table, count: int, after: int) -> Draw:
+        """The same for a caller that waits. Where the caller is cancelled, what is drawn becomes a gap."""
+        drawn: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
+        self.start_draw(table, count, after, lambda result: None if drawn.done() else drawn.set_result(result))
+        result = await drawn
+        if isinstance(result, TicketDatabaseError):
+            raise result
+        return result
 
     async def names(self) -> dict[str, str]:
         """The tables that could be sequences by their names, and when each was made; cheap however many there are."""

@@ -125,7 +125,6 @@ class Host(Process):
             server,
             offset,
             increment,
-            draws_at_once=world.toss_a_coin,
             connects=lambda: world.toss_a_coin(0.1),
             on_draw=lambda sequence, draw: None if client.closed else self._drew(server, sequence, draw),
         )

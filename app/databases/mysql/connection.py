@@ -4,7 +4,6 @@ A connection belongs to whoever opened it until it is handed on. Anything that g
 included, drops it; only an error that leaves it as it was (see `errors`) does not.
 """
 
-import asyncio
 import hashlib
 import math
 import re
@@ -255,12 +254,6 @@ class MySQLConnection:
         wire = self._wire
         assert wire is not None
         wire.draw(known_query(statements) if answers == 1 else query(statements), answers, seconds, done)
-
-    async def draw_all(self, statements: str, answers: int, seconds: float) -> Sequence[int] | None:
-        """The same for somebody who waits for it."""
-        drawn: asyncio.Future[Sequence[int] | None] = asyncio.get_running_loop().create_future()
-        self.draw(statements, answers, seconds, lambda ids: None if drawn.done() else drawn.set_result(ids))
-        return await drawn
 
     async def receive(self) -> None:
         """Receive the first result of what `draw` has sent."""

@@ -15,7 +15,7 @@ from app.databases.mysql.ring_record import MySQLRing, record_of
 from app.databases.mysql.rows import layout_of
 from app.databases.mysql.tables import MySQLTables
 from app.databases.mysql.url import DatabaseURL
-from app.databases.protocol import LARGEST_INCREMENT, Draw, Drawn, ProbeResult, Table
+from app.databases.protocol import LARGEST_INCREMENT, Drawn, ProbeResult, Table, TicketDatabase
 
 PROBE_CONNECTION_SECONDS = 10.0
 """A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
@@ -28,7 +28,7 @@ elsewhere by now; with a password that is refused, or settings that do not fit, 
 """
 
 
-class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
+class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
     """One MySQL or MariaDB server as a ticket database; owns all its connections."""
 
     def __init__(
@@ -67,13 +67,9 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
         """How many connections are open."""
         return self._pool.open
 
-    async def draw(self, table: Table, count: int, after: int) -> Draw:
-        """See TicketDatabase.draw."""
-        return await self._draws.draw(table, count, after)
-
-    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
-        """See TicketDatabase.draw_at_once."""
-        return self._draws.draw_at_once(table, count, after, done)
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+        """See TicketDatabase.start_draw."""
+        self._draws.start_draw(table, count, after, done)
 
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""

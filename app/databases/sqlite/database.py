@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,6 +31,7 @@ from app.databases.protocol import (
     RingRecord,
     RingState,
     Table,
+    TicketDatabase,
 )
 from app.databases.sqlite.connection import FileConnection
 
@@ -43,7 +44,7 @@ _NEXT = "last + 1 + ((:offset - last - 1) % :increment + :increment) % :incremen
 """The first id of an offset above the position; beyond 2**63 - 1 it is a real number, and larger still."""
 
 
-class SQLiteDatabase:
+class SQLiteDatabase(TicketDatabase):
     """One file of the embedded pair. Several server processes may use it at once."""
 
     def __init__(self, path: Path, offset: int, increment: int, timeout: float) -> None:
@@ -53,7 +54,7 @@ class SQLiteDatabase:
         self._path = path
         self._file = FileConnection(path, offset, increment, timeout)
         self._incarnation = ""
-        self._waiting: list[tuple[Table, int, str, asyncio.Future[Draw]]] = []
+        self._waiting: list[tuple[Table, int, str, Callable[[Drawn], None]]] = []
         self._working: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -92,17 +93,11 @@ class SQLiteDatabase:
         connection.execute("UPDATE _database SET probed = ?", (time.time(),))
         return self._file.incarnation_of(connection), record_in(connection)
 
-    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
-        """See TicketDatabase.draw_at_once; the file is written by a thread, and never at once."""
-        return False
-
-    async def draw(self, table: Table, count: int, after: int) -> Draw:
-        """See TicketDatabase.draw."""
-        future: asyncio.Future[Draw] = asyncio.get_running_loop().create_future()
-        self._waiting.append((table, count, self._incarnation, future))
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+        """See TicketDatabase.start_draw."""
+        self._waiting.append((table, count, self._incarnation, done))
         if self._working is None:
-            self._working = asyncio.create_task(self._work())
-        return await future
+            self._working = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
         """Draw all that waits in one transaction, again and again until nothing waits."""
@@ -110,29 +105,23 @@ class SQLiteDatabase:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
                 requested = [(table, count, incarnation) for table, count, incarnation, _ in batch]
+                results: Sequence[Drawn]
                 try:
-                    drawn = await self._file.run(lambda c, w=requested: self._draw_all(c, w))  # type: ignore[misc]
+                    results = await self._file.run(lambda c, w=requested: self._draw_all(c, w))  # type: ignore[misc]
                 except TicketDatabaseError as error:
-                    drawn = [error] * len(batch)
-                for (*_, future), result in zip(batch, drawn, strict=True):
-                    if future.done():
-                        continue
-                    if isinstance(result, Draw):
-                        future.set_result(result)
-                    else:
-                        future.set_exception(result)
+                    results = [error] * len(batch)
+                for (*_, done), result in zip(batch, results, strict=True):
+                    done(result)
         finally:
             self._working = None
 
-    def _draw_all(
-        self, connection: sqlite3.Connection, requested: list[tuple[Table, int, str]]
-    ) -> list[Draw | TicketDatabaseError]:
+    def _draw_all(self, connection: sqlite3.Connection, requested: list[tuple[Table, int, str]]) -> list[Drawn]:
         current = self._file.incarnation_of(connection)
         if any(incarnation != current for *_, incarnation in requested):  # it was opened again since the last probe
             raise TicketDatabaseUnavailable("is another file than before")
         return [self._draw_one(connection, table, count) for table, count, _ in requested]
 
-    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int) -> Draw | TicketDatabaseError:
+    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int) -> Drawn:
         """From the first id of its own residue above the position, whoever put that where it is: the increment may have
         changed since, or another process may not know yet that it has."""
         increment = self.increment

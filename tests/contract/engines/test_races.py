@@ -62,19 +62,18 @@ async def test_draws_of_several_clients_give_nothing_twice(storage: Storage) -> 
 
 
 @on_each_engine
-async def test_draws_at_once_and_others_of_several_clients_give_nothing_twice(storage: Storage) -> None:
+async def test_started_draws_and_others_of_several_clients_give_nothing_twice(storage: Storage) -> None:
     clients = await clients_of(storage)
     table = await made(clients[0])
     drawn = [await patiently(client.draw, table, 1, 0) for client in clients]
 
-    async def at_once(client: TicketDatabase) -> Drawn:
+    async def started(client: TicketDatabase) -> Drawn:
         came: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-        if client.draw_at_once(table, 2, 0, came.set_result):
-            return await came
-        return await patiently(client.draw, table, 2, 0)
+        client.start_draw(table, 2, 0, came.set_result)
+        return await came
 
     for _ in range(10):
-        both = [at_once(client) for client in clients] + [patiently(client.draw, table, 1, 0) for client in clients]
+        both = [started(client) for client in clients] + [patiently(client.draw, table, 1, 0) for client in clients]
         for came in await asyncio.gather(*both):
             if isinstance(came, Draw):
                 drawn.append(came)
