@@ -109,8 +109,7 @@ class TicketProtocol(asyncio.Protocol):
 
     # --- the socket ------------------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
         self._surroundings.opened(self)
 

@@ -183,7 +183,9 @@ class Lane:
             self._under_way = batch
             if not batch:
                 self._busy = False
-            elif self._is_ready_for(total):
+                return
+            self._in_company = len(batch) > 1
+            if self._is_ready_for(total):
                 self._send(batch, total)
             else:
                 self._wait_for(batch, self._prepare(total), partial(self._send, batch, total))
@@ -211,7 +213,6 @@ class Lane:
                 continue
             batch.append(request)
             total += request.count
-        self._in_company = len(batch) > 1
         return batch, total
 
     def _is_ready_for(self, total: int) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from app.databases.protocol import Draw
 from app.tickets.lane import Lane
-from app.tickets.waiters import Tickets, Waiter
+from app.tickets.request import AwaitedRequest, Tickets
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer
 from tests.model.process import Process, Surroundings
@@ -41,29 +41,27 @@ class WatchedLane(Lane):
         """Not of its place in memory: sets of lanes have the order that the seed gives."""
         return self._number
 
-    def ask(self, waiter: Waiter) -> None:
-        super().ask(_Watched(waiter, partial(self._host.handed_out, self)))
+
+Note = Callable[[WatchedLane, Tickets], None]
 
 
-class _Watched:
-    """A waiter whose tickets are noted before it gets them."""
+class WatchedRequest(AwaitedRequest):
+    """A request whose tickets are noted at the moment a lane hands them out."""
 
-    __slots__ = ("_note", "_waiter", "count", "until", "whole")
+    __slots__ = ("_note",)
 
-    def __init__(self, waiter: Waiter, note: Callable[[Tickets], None]) -> None:
-        self.count = waiter.count
-        self.whole = waiter.whole
-        self.until = waiter.until
-        self._waiter = waiter
+    def __init__(
+        self, note: Callable[["WatchedLane", Tickets], None], sequence: str, count: int, *, whole: bool
+    ) -> None:
+        super().__init__(sequence, count, whole=whole)
         self._note = note
 
-    def is_gone(self) -> bool:
-        return self._waiter.is_gone()
-
     def answer(self, tickets: Tickets | None) -> None:
+        lane = self.lane
         if tickets is not None:
-            self._note(tickets)
-        self._waiter.answer(tickets)
+            assert isinstance(lane, WatchedLane)
+            self._note(lane, tickets)
+        super().answer(tickets)
 
 
 class Host(Process):

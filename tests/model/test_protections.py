@@ -88,7 +88,7 @@ def without_ledger(patch: pytest.MonkeyPatch) -> None:
     """Tickets are handed out above every mark on the other databases."""
 
     async def reserve(_: Ledger, lane: Lane, last: int, *, protected: bool) -> None:
-        lane.mark = lane.reserve_at = last + 2**40
+        lane.marks.mark = lane.marks.reserve_at = last + 2**40
 
     patch.setattr(Ledger, "reserve", reserve)
 

@@ -15,21 +15,20 @@ import itertools
 import logging
 import math
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from app.common.errors import NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import RingState
 from app.tickets.chores import LISTING_SECONDS
-from app.tickets.issuer import FirstTry
-from app.tickets.waiters import FutureWaiter, Tickets
+from app.tickets.request import Tickets
 from tests.fakes.ticket_database import FakeServer, FakeState, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT
 from tests.fakes.virtual_time import VirtualClock
-from tests.model.host import Host, WatchedLane
+from tests.model.host import Host, WatchedLane, WatchedRequest
 from tests.model.process import Process
 from tests.model.record import Record
 
@@ -178,15 +177,9 @@ class World:
                 self.record.take(host, sequence, count, tickets, floor)
 
     async def _issued(self, host: Host, sequence: str, count: int, *, whole: bool) -> Tickets:
-        """Half of those for one ticket try the express way first, as HTTP does."""
-        issuer, began = host.server.issuer, host.loop.time()
-        if count == 1 and self.toss_a_coin():
-            waiter = FutureWaiter(1, False, began + issuer.first_attempt)
-            lane = issuer.ask_first(sequence, waiter)
-            if lane is not None:
-                tickets = await waiter.future
-                return tickets or await issuer.issue(sequence, 1, first=FirstTry(lane, began, time.perf_counter()))
-        return await issuer.issue(sequence, count, whole=whole)
+        request = WatchedRequest(partial(self.handed_out, host), sequence, count, whole=whole)
+        host.server.desk.accept(request)
+        return await request.future
 
     def handed_out(self, host: Host, lane: WatchedLane, tickets: Tickets) -> None:
         database = lane.member.database

@@ -6,7 +6,7 @@ import pytest
 
 from app.common.errors import NoTicketDatabase, SequenceExhausted
 from app.common.sequences import Width
-from app.tickets.lane import LaneState
+from app.tickets.lane_state import LaneState
 from tests.fakes.ticket_database import FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -71,7 +71,7 @@ async def test_a_bump_while_tickets_are_drawn_gives_none_twice() -> None:
         async def draw() -> None:
             while floor < 50_000 or len(tickets) < 300:
                 asked_above = floor
-                tickets.extend(await server.issuer.issue("photos", 1))
+                tickets.extend(await server.desk.take("photos", 1))
                 assert tickets[-1] > asked_above
 
         drawing = [asyncio.create_task(draw()) for _ in range(4)]
@@ -222,11 +222,11 @@ async def test_a_list_of_a_server_that_has_not_heard_of_the_others_does_not_run_
     async with Site(2, []) as site:
         make_small(site, 200, 200)
         one, other = [await site.ticket_server(probe_interval=30) for _ in range(2)]
-        given = [*await one.issuer.issue("small", 2), *await other.issuer.issue("small", 2)]
+        given = [*await one.desk.take("small", 2), *await other.desk.take("small", 2)]
         for _ in range(4):
-            given += await one.issuer.issue("small", 40)
+            given += await one.desk.take("small", 40)
         with pytest.raises(SequenceExhausted):
-            await other.issuer.issue("small", 40)
+            await other.desk.take("small", 40)
         with pytest.raises(SequenceExhausted):
             await take_all(other, "small", given)
         assert len(given) == len(set(given)) >= 198
@@ -238,8 +238,8 @@ async def test_a_block_that_does_not_fit_leaves_the_rest_to_smaller_ones_and_to_
         server = await with_its_end_near(site, 5_000, 5_000)
         for size in (1_000, 900):
             with pytest.raises(SequenceExhausted):
-                await server.issuer.issue("small", size, whole=True)
-        given = [*await server.issuer.issue("small", 500, whole=True), *await server.issuer.issue("small", 300)]
+                await server.desk.take("small", size, whole=True)
+        given = [*await server.desk.take("small", 500, whole=True), *await server.desk.take("small", 300)]
         with pytest.raises(SequenceExhausted):
             await take_all(server, "small", given)
         assert len(given) == len(set(given)) >= 4_990
@@ -250,6 +250,6 @@ async def test_a_block_that_fits_is_not_refused_because_another_in_its_company_d
     async with Site(1, []) as site:
         server = await with_its_end_near(site, 5_000)
         await take(server, 1, "small")
-        asked = [server.issuer.issue("small", size, whole=True) for size in (10, 2_000, 100, 200)]
+        asked = [server.desk.take("small", size, whole=True) for size in (10, 2_000, 100, 200)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert [isinstance(each, range) for each in found] == [True, False, True, True]

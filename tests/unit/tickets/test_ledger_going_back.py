@@ -194,7 +194,7 @@ async def test_what_was_issued_under_another_token_is_told_as_well() -> None:
         await probed()
         second = await site.ticket_server()
         alone = await take(second, 5)
-        assert second.lane("photos", 2).token != mark_about(site, 2, on=1).token
+        assert second.lane("photos", 2).marks.token != mark_about(site, 2, on=1).token
         site.servers[0].heal()
         await probed()
         await probed()
@@ -293,7 +293,7 @@ async def test_what_was_issued_while_another_came_up_is_told_to_it_without_a_fur
         server = await site.ticket_server()
         tickets = await take(server, 40)
         lane = server.lane("photos", 1)
-        lane.mark = lane.reserve_at = 0  # as when a database has been taken in
+        lane.marks.lapse()  # as when a database has been taken in
         await probed()
         assert mark_about(site, 1, on=2).issued == max(of(1, tickets))
 

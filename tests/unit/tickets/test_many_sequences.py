@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from app.common.errors import ColumnExhausted
 from app.http.access import Access
 from app.http.routes import make_api
 from app.http.sequence_list import LARGEST_PAGE
@@ -19,7 +20,6 @@ from app.operations.admin import LOOK_OVER_SECONDS
 from app.operations.amiss import LISTED
 from app.operations.rates import Rates
 from app.operations.series import OTHER, PLACES
-from app.tickets.lane import LaneState
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.http.asgi import Answer, ask
@@ -36,7 +36,7 @@ class Views:
         self.entries = server.catalog.entries
         self.rates = Rates(self.overseer.progress, asyncio.get_running_loop().time)
         page = StatusPage(self.overseer, self.rates, server.metrics, 8000)
-        self.api = make_api(self.overseer, Access((), ()), page, server.issuer)
+        self.api = make_api(self.overseer, Access((), ()), page, server.desk)
 
     async def get(self, target: str, status: int = 200, method: str = "GET") -> Answer:
         answer = await ask(self.api, target, method=method)
@@ -96,7 +96,7 @@ async def test_nothing_holds_up_the_event_loop_for_as_long_as_a_look_at_every_se
         for number, lane in enumerate(seen.server.catalog.lanes.values()):
             lane.issued = number % 7
             if fault:
-                lane.state, lane.reason = LaneState.SUSPENDED, "its table is locked"
+                lane.suspend("its table is locked")
         gc.collect()
         gc.freeze()  # as a server does once it is ready
         try:
@@ -234,7 +234,7 @@ async def test_a_fault_of_every_sequence_is_a_hundred_warnings_and_their_number(
     async with views() as seen:
         for number, lane in enumerate(seen.server.catalog.lanes.values()):
             if number % 2:
-                lane.state, lane.reason = LaneState.SUSPENDED, "its table is locked"
+                lane.suspend("its table is locked")
         health = (await seen.get("/healthz")).json()
         assert health["status"] == "warn"
         assert len(health["warnings"]) == LISTED + 1
@@ -250,7 +250,7 @@ async def test_old_tables_do_not_hide_a_sequence_at_its_end() -> None:
         for entry in seen.entries.values():
             for member, table in entry.tables.items():
                 entry.tables[member] = replace(table, warnings=("is an old table",))
-        seen.entries["s09999"].rotation.lanes[1].state = LaneState.EXHAUSTED
+        seen.entries["s09999"].rotation.lanes[1].report(ColumnExhausted())
         warnings = (await seen.get("/healthz")).json()["warnings"]
         assert warnings[0]["sequence"] == "s09999"
         assert "exhausted" in warnings[0]["reason"]
@@ -262,13 +262,13 @@ async def test_health_looks_at_every_sequence_once_a_second_at_the_most() -> Non
     async with views() as seen:
         assert (await seen.get("/healthz")).json()["status"] == "pass"
         lane = seen.server.lane("s05000", 1)
-        lane.state = LaneState.EXHAUSTED
+        lane.report(ColumnExhausted())
         assert (await seen.get("/healthz")).json()["status"] == "pass"
         await asyncio.sleep(LOOK_OVER_SECONDS)
         assert (await seen.get("/healthz")).json()["warnings"][0]["sequence"] == "s05000"
     async with views(3) as seen:  # where there are few, it is as of now
         assert (await seen.get("/healthz")).json()["status"] == "pass"
-        seen.server.lane("s00001", 1).state = LaneState.EXHAUSTED
+        seen.server.lane("s00001", 1).report(ColumnExhausted())
         assert (await seen.get("/healthz")).json()["status"] == "warn"
 
 

@@ -11,7 +11,7 @@ from tests.fakes.virtual_time import virtual_time
 
 
 async def take(server: FakeTicketServer, times: int = 1, sequence: str = "photos") -> list[int]:
-    return [(await server.issuer.issue(sequence, 1))[0] for _ in range(times)]
+    return [(await server.desk.take(sequence, 1))[0] for _ in range(times)]
 
 
 def statuses(server: FakeTicketServer) -> list[Status]:
@@ -200,7 +200,7 @@ async def test_a_look_from_before_another_one_came_up_takes_nobody_out_of_the_ri
             return found
 
         first.database.probe = looked_at_before  # type: ignore[method-assign]
-        server.ring.on_change = lambda member: changes.append((member.name, member.status))
+        server.ring.follow(lambda member: changes.append((member.name, member.status)))
         await asyncio.sleep(3 * PROBE_INTERVAL)
         assert second.up
         assert changes == [(second.name, Status.UP)]
@@ -217,7 +217,7 @@ async def test_a_new_incarnation_between_two_looks_takes_it_out_of_the_ring() ->
         site.servers[0].ledger_fails = True
         await asyncio.sleep(PROBE_INTERVAL + 0.2)
         assert server.ring.members[0].marks_trouble is not None
-        before = {ticket for _ in range(2) for ticket in await other.issuer.issue("photos", 1000)}
+        before = {ticket for _ in range(2) for ticket in await other.desk.take("photos", 1000)}
         client = server.databases[0]
         looks = 0
         look, looked_twice = client.probe, asyncio.Event()

@@ -111,7 +111,7 @@ def test_since_changes_with_the_status_and_the_last_error_stays() -> None:
 def test_changes_are_told_once_each() -> None:
     ring = ring_of(2)
     told: list[tuple[str, Status]] = []
-    ring.on_change = lambda member: told.append((member.name, member.status))
+    ring.follow(lambda member: told.append((member.name, member.status)))
     for _ in range(3):
         ring.mark_down(ring.members[0], "refused")
     ring.mark_up(ring.members[0], look())
