@@ -229,7 +229,7 @@ class Overseer:
     async def _bump(self, lane: Lane, above: int) -> None:
         for _ in range(3):
             try:
-                await self._ledger.bump(lane, above)
+                await self._ledger.advance(lane, above)
             except MarkRefused:
                 lane.close()
             except TicketDatabaseError as error:

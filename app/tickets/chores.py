@@ -110,7 +110,7 @@ class Chores:
                     del due[pair]  # its turn comes when it can keep marks again
                     continue
                 try:
-                    await self._ledger.account_for(witness, member, found, self._catalog.lanes)
+                    await self._ledger.exchange.account_for(witness, member, found, self._catalog.lanes)
                 except TicketDatabaseError as error:
                     event(log, logging.WARNING, "could not keep marks", database=witness.name, reason=error)
                     return

@@ -228,6 +228,8 @@ class Lane:
         self._ledger.check(self)
         if self._state is LaneState.SUSPENDED or self._state is LaneState.RETIRED:
             raise SequenceUnavailable(self.reason)
+        if self._state is LaneState.EXHAUSTED:
+            raise ColumnExhausted("holds no further id for it")
         if self._state is not LaneState.OPEN:
             await self.open()
         if total > 1 and self.guard.headroom() < LAST_TICKETS:

@@ -3,7 +3,7 @@
 Every database keeps marks about the others. A mark m(d, s), on a database e that is not d, says: no ticket of d in
 sequence s above m has been issued. It is reserved ahead in steps, so that it costs a write every few thousand tickets,
 and is committed on every other database that is up before a ticket above it is handed out. Its row also says what is
-known *issued*, and carries a token `<epoch of d>:<nonce>`.
+known *issued*, and carries a token `<epoch of d>:<nonce>` (`marks_token`).
 
 A lane (d, s) opens before it draws under an incarnation of d, and again whenever it has lost touch. It reads the rows
 about (d, s) from every database that is up, adds what it has ever read from one that is not, and then reads d's
@@ -62,56 +62,25 @@ What holds, and what does not:
 
 import asyncio
 import logging
-import secrets
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 
-from app.common.errors import (
-    ColumnExhausted,
-    MarkRefused,
-    RingChanged,
-    SequenceMissing,
-    SequenceUnavailable,
-    TicketDatabaseBusy,
-    TicketDatabaseError,
-    TicketDatabaseUnavailable,
-)
-from app.common.log import event
-from app.databases.protocol import Mark, Position, Table
+from app.common.errors import ColumnExhausted, MarkRefused, TicketDatabaseBusy, TicketDatabaseError
+from app.databases.protocol import Mark
 from app.tickets.lane import Lane
+from app.tickets.lane_opening import LaneOpening
 from app.tickets.lane_state import LaneState
+from app.tickets.mark_exchange import MarkExchange
+from app.tickets.marks_token import new_token
 from app.tickets.ring import Member, Ring
-from app.tickets.witnesses import Witnesses, take_larger
+from app.tickets.witnesses import Witnesses
 
 log = logging.getLogger(__name__)
 
-EVERYTHING_SECONDS = 30.0
-"""How often a whole ledger is read; in between, what has changed."""
-OVERLAP_SECONDS = 3.0
-"""How far what is read reaches back behind the last time: a row is seen when it is committed, not when it is dated."""
-UNVERIFIED = "u-"
-SUPERSEDE_ATTEMPTS = 10
-"""How often a move up begins again because somebody reserved meanwhile."""
-
-
-def epoch_of(token: str) -> str:
-    """The epoch (incarnation of the database, and of its table) that a token was made under."""
-    return token.rpartition(":")[0]
-
-
-def _token(epoch: str, *, verified: bool) -> str:
-    """A new token. One that was made while a database of the ring could not be asked for its marks says so: it does not
-    show that its epoch went on from where the one before it ended."""
-    return f"{epoch}:{'' if verified else UNVERIFIED}{secrets.token_hex(4)}"
-
-
-def is_verified(token: str) -> bool:
-    """Whether the token was made by somebody who had asked every database of the ring."""
-    return not token.rpartition(":")[2].startswith(UNVERIFIED)
-
 
 class Ledger:
-    """Reads and writes marks on behalf of the lanes, and brings a database up to date before it comes up.
+    """Opens lanes, reserves marks for them, and says what is not protected. `exchange`: what the databases tell each
+    other outside of any draw.
 
     `patience`: seconds that a lane waits for another database's marks. `forgets_after`: seconds after which what was
     read of the marks counts no more, and the lane opens again.
@@ -129,13 +98,12 @@ class Ledger:
         self._ring = ring
         self._refuse = refuse_unverified
         self._witnesses = Witnesses(ring, patience)
+        self.exchange = MarkExchange(ring, self._witnesses, clock)
         self._forgets_after = forgets_after
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._reserving: set[Lane] = set()
         self._unverified: set[Lane] = set()
-        self._kept: dict[Member, dict[tuple[str, int], Mark]] = {}
-        self._read: dict[Member, tuple[float, float]] = {}
 
     def may_draw(self, member: Member) -> bool:
         """Whether the settings let this database draw now."""
@@ -177,112 +145,35 @@ class Ledger:
         seen = self._witnesses.seen.get((sequence, member.database.offset))
         return 0 if seen is None else seen.mark
 
+    def forget(self) -> None:
+        """Another ring: nothing that was read of the one before counts."""
+        self.exchange.forget()
+        self._unverified.clear()
+        self._witnesses.forget()
+
     # --- opening a lane --------------------------------------------------------------------------------------------
 
     async def open(self, lane: Lane) -> None:
         """Make sure that what the lane draws next was never issued. Raises TicketDatabaseError.
 
-        Marks are read before the position: whoever draws or moves the sequence up in between only takes the position
-        further away from them.
+        Why the steps stand in this order is said in `lane_opening`.
         """
-        member, database = lane.member, lane.member.database
-        incarnation, read_at = member.incarnation, self._clock()
-        ring = self._ring.number
-        table = lane.listed or await self._table(lane)
-        lane.guard.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
-        epoch = f"{incarnation}.{table.created}"
-        absent = self._ring.absent_for(member, self._ring.witnesses(member))
-        token = _token(epoch, verified=not absent)
-        proposal = Mark(lane.sequence, database.offset, database.increment, 0, 0, token)
-        rows = await self._witnesses.on_others(member, proposal, ring)
-        known = [row for row in rows.values() if row.token != proposal.token]
-        seen = self._witnesses.seen.get((lane.sequence, database.offset))
-        if seen is not None:
-            known.append(seen)
-        absent = self._ring.absent_for(member, rows)
-        verified = not absent or any(epoch_of(row.token) == epoch and is_verified(row.token) for row in known)
-        if self._refuse and not (rows and verified):
+        read_at = self._clock()
+        opening = LaneOpening(lane, self._ring, self._witnesses)
+        await opening.read_marks()
+        if self._refuse and not (opening.rows and opening.verified):
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
-        position = await database.position(table)
-        if position.created != table.created:
-            lane.listed = await self._table(lane)
-            raise SequenceUnavailable("had its table made anew meanwhile")
-        issued = max([lane.guard.highest, *(row.issued for row in known)])
-        lane.table = table
-        proposal = replace(proposal, token=_token(epoch, verified=verified))
-        if self._may_have_gone_back(lane, epoch, known, position, issued):
-            known_mark = max([issued, position.largest, *(row.mark for row in known)])
-            await self._advance(lane, proposal, rows, known_mark, ring)
-        elif lane.guard.next_after(position.next_id - 1) > lane.guard.last_allowed:
-            lane.guard.advance(position.next_id - 1)
-            raise ColumnExhausted("stands at the end of its column")
+        await opening.read_position()
+        if opening.may_have_gone_back:
+            await opening.advance(lambda last: self._ids_ahead(lane, last))
         else:
-            own = [row for row in rows.values() if epoch_of(row.token) == epoch]
-            own = [row for row in own if is_verified(row.token) or not verified]
-            best = max(own, key=lambda row: (row.mark, row.token), default=proposal)
-            for witness, row in rows.items():
-                if row.token != best.token:
-                    superseded = replace(best, mark=max(best.mark, row.mark), issued=issued)
-                    await self._witnesses.supersede(witness, row, superseded, ring)
-            lane.marks.adopt(best.token)
-            lane.guard.advance(max(issued, position.next_id - 1))
-        if member.incarnation != incarnation:
-            raise TicketDatabaseUnavailable("was restarted or replaced")
-        if self._ring.number != ring:
-            raise RingChanged
-        self._add_unverified(lane, rows, "" if verified else absent)
-        lane.marks.ring = ring
-        lane.must_advance = False
+            await opening.adopt()
+        opening.check_nothing_changed()
+        lane.marks.unverified = "" if opening.verified else opening.absent
+        (self._unverified.add if lane.marks.unverified else self._unverified.discard)(lane)
+        lane.marks.ring = opening.ring
         lane.marks.read_at = read_at
-
-    def _add_unverified(self, lane: Lane, asked: Container[Member], absent: str) -> None:
-        """Remember whom a lane that opens could not ask, for `reopen_unverified`; empty where it has asked them all.
-
-        Raises TicketDatabaseBusy where another database has come up meanwhile: the lanes that ask it were chosen then.
-        """
-        if any(other not in asked for other in self._ring.witnesses(lane.member)):
-            raise TicketDatabaseBusy("was opened while another database came up, which may know more")
-        lane.marks.unverified = absent
-        (self._unverified.add if absent else self._unverified.discard)(lane)
-
-    async def _table(self, lane: Lane) -> Table:
-        table = (await lane.member.database.tables([lane.sequence])).get(lane.sequence)
-        if table is None:
-            raise SequenceMissing("has no table for it")
-        return table
-
-    def _may_have_gone_back(self, lane: Lane, epoch: str, known: list[Mark], position: Position, issued: int) -> bool:
-        return (
-            (lane.must_advance and bool(issued or position.largest or any(row.mark for row in known)))
-            or any(epoch_of(row.token) != epoch and row.mark >= position.next_id for row in known)
-            or position.next_id <= max(issued, position.largest)
-            or (position.largest == 0 and any(row.mark > 0 for row in known))
-        )
-
-    async def _advance(self, lane: Lane, proposal: Mark, rows: dict[Member, Mark], known: int, ring: int) -> None:
-        database, table = lane.member.database, lane.table
-        assert table is not None
-        for _ in range(SUPERSEDE_ATTEMPTS):
-            above = min(max([known, *(row.mark for row in rows.values())]), lane.guard.ceiling)
-            if above:
-                await database.advance(table, above)
-            if lane.guard.next_after(above) > lane.guard.last_allowed:
-                raise ColumnExhausted("may have issued its last id")
-            drawn = await database.draw(table, 1, 0)
-            lane.guard.check(drawn, above)
-            mark = min(drawn.last + self._step(lane, drawn.last), lane.guard.ceiling)
-            new = replace(proposal, mark=mark, issued=drawn.last, token=f"{proposal.token}{secrets.token_hex(2)}")
-            try:
-                for witness, row in rows.items():
-                    await self._witnesses.supersede(witness, row, new, ring)
-            except MarkRefused:
-                rows = await self._witnesses.on_others(lane.member, proposal, ring)
-                continue
-            lane.guard.advance(drawn.last)
-            lane.marks.adopt(new.token)
-            event(log, logging.WARNING, "advanced", sequence=lane.sequence, database=lane.member.name, above=above)
-            return
-        raise TicketDatabaseBusy("was reserved by others again and again while it was moved up")
+        lane.must_advance = False
 
     # --- reserving -------------------------------------------------------------------------------------------------
 
@@ -293,7 +184,7 @@ class Ledger:
         another incarnation, RingChanged, TicketDatabaseBusy: what was drawn has to be dropped.
         """
         token = lane.marks.token
-        mark = min(last + self._step(lane, last), max(lane.guard.ceiling, last))
+        mark = min(last + self._ids_ahead(lane, last), max(lane.guard.ceiling, last))
         database = lane.member.database
         proposed = Mark(lane.sequence, database.offset, database.increment, mark, last, token)
         rows = await self._witnesses.on_others(lane.member, proposed, lane.marks.ring)
@@ -327,139 +218,18 @@ class Ledger:
         finally:
             self._reserving.discard(lane)
 
-    def _step(self, lane: Lane, last: int) -> int:
+    def _ids_ahead(self, lane: Lane, last: int) -> int:
         """How far ahead of `last` the next mark is to be, in ids."""
         left = max(lane.guard.ceiling - last, 0)
         return lane.marks.ids_ahead(self._clock(), lane.member.database.increment, left)
 
-    # --- a database comes up ---------------------------------------------------------------------------------------
+    # --- advancing a sequence ---------------------------------------------------------------------------------------
 
-    async def admit(self, member: Member, others: Iterable[Member]) -> None:
-        """Bring `member`'s ledger up to date, before it counts as up. Raises TicketDatabaseError if `member` fails.
-
-        `others`: those that are up or about to be; one that fails here is marked down.
-        """
-        known = {(m.sequence, m.offset): m for m in await self._marks_of(member)}
-        self._kept.pop(member, None)
-        best = dict(known)
-        for other in others:
-            try:
-                marks = await self._marks_of(other)
-            except TicketDatabaseError as error:
-                self._witnesses.failed(other, error)
-                continue
-            take_larger(best, (mark for mark in marks if mark.offset != member.database.offset))
-        changed = {key: mark for key, mark in best.items() if known.get(key) != mark}
-        await self._bring(member, known, changed)
-
-    async def read_only(self, member: Member) -> None:
-        """Remember the marks of a database that answers, though it is not in the ring. Raises TicketDatabaseError."""
-        await self._marks_of(member)
-
-    async def _marks_of(self, witness: Member) -> list[Mark]:
-        """Every mark that it keeps, and remembered at once: whatever fails after this, what has been read holds."""
-        marks = await witness.database.marks()
-        for mark in marks:
-            self._witnesses.note(mark)
-        return marks
-
-    async def account_for(
-        self,
-        witness: Member,
-        other: Member,
-        found: Mapping[str, tuple[int, str]],
-        lanes: Mapping[tuple[str, int], Lane],
-    ) -> None:
-        """Have `witness` keep at least the live counters of `other`, by sequence: the next id, and when it was made.
-
-        For sequences that nobody has drawn from since `witness` came up. A row of another epoch keeps its token:
-        whether `other` has gone back is for the lane to find out. Raises TicketDatabaseError; MarkRefused where another
-        server was faster, and it has to be done again.
-        """
-        if witness not in self._kept:
-            await self.refresh(witness, lanes)
-        kept = self._kept.get(witness, {})
-        database = other.database
-        raised = []
-        for sequence, (next_id, created) in found.items():
-            row = kept.get((sequence, database.offset))
-            last = next_id - 1
-            if row is None:
-                token = _token(f"{other.incarnation}.{created}", verified=False)
-                raised.append(Mark(sequence, database.offset, database.increment, last, last, token))
-            elif row.mark < last:
-                raised.append(replace(row, mark=last))
-        if raised:
-            rows = await witness.database.reserve(raised, self._ring.number)
-            kept.update(rows)
-            if any(rows[mark.sequence, mark.offset].mark < mark.mark for mark in raised):
-                raise MarkRefused("had a mark changed by another server meanwhile")
-
-    async def _bring(
-        self, member: Member, known: Mapping[tuple[str, int], Mark], changed: Mapping[tuple[str, int], Mark]
-    ) -> None:
-        ring = self._ring.number
-        raised = [m for key, m in changed.items() if key not in known or known[key].token == m.token]
-        raised = raised or [*known.values()][:1]  # as it is: that marks can be written has to be seen, not assumed
-        if raised:
-            await member.database.reserve(raised, ring)
-        superseded = [(known[key], m) for key, m in changed.items() if key in known and known[key].token != m.token]
-        if superseded:
-            await member.database.supersede_all(superseded, ring)
-
-    def forget(self) -> None:
-        """Another ring: nothing that was read of the one before counts."""
-        self._kept.clear()
-        self._read.clear()
-        self._unverified.clear()
-        self._witnesses.forget()
-
-    # --- with every probe ------------------------------------------------------------------------------------------
-
-    async def refresh(self, witness: Member, lanes: Mapping[tuple[str, int], Lane]) -> None:
-        """Read the floors that `witness` keeps, and tell it what this server knows issued.
-
-        Raises TicketDatabaseError.
-        """
-        read_at, ring = self._clock(), self._ring.number
-        all_at, last_at = self._read.get(witness, (-EVERYTHING_SECONDS, 0.0))
-        everything = read_at - all_at >= EVERYTHING_SECONDS or witness not in self._kept
-        within = None if everything else read_at - last_at + OVERLAP_SECONDS
-        rows = {(m.sequence, m.offset): m for m in await witness.database.marks(within)}
-        if self._ring.number != ring or (not everything and witness not in self._kept):
-            return  # the ring changed, or it was taken in anew meanwhile; the next probe reads everything
-        kept = self._kept[witness] = rows if everything else self._kept[witness] | rows
-        self._read[witness] = (read_at if everything else all_at, read_at)
-        for changed in rows.values():
-            self._witnesses.note(changed)
-        stale: list[Mark] = []
-        for key, lane in lanes.items():
-            if lane.member is witness or not lane.marks.token:
-                continue
-            row = kept.get(key)
-            if lane.state is LaneState.OPEN:
-                if key in rows and rows[key].token != lane.marks.token:
-                    lane.close()
-                else:
-                    lane.marks.read_at = max(lane.marks.read_at, read_at)
-            if row is not None:
-                lane.guard.advance(row.issued)
-            highest = lane.guard.highest
-            if (lane.marks.mark or lane.issued) and (row is None or highest > row.issued):
-                # under the row's own token: what has been issued is to be known, whoever may draw from now on
-                token = lane.marks.token if row is None else row.token
-                mark = max(lane.marks.mark, highest) if token == lane.marks.token else highest
-                stale.append(Mark(*key, lane.member.database.increment, mark, highest, token))
-        if stale:
-            kept.update(await witness.database.reserve(stale, self._ring.number))
-
-    # --- moving a sequence up --------------------------------------------------------------------------------------
-
-    async def bump(self, lane: Lane, above: int) -> None:
+    async def advance(self, lane: Lane, above: int) -> None:
         """Make every later ticket of the lane's database larger than `above`, and keep that on the others.
 
-        One at its end gives no further ticket, and is not moved; the others keep the number all the same, for when a
-        copy from before comes back. Raises TicketDatabaseError.
+        One at its end gives no further ticket, and stays where it is; the others keep the number all the same, for when
+        a copy from before comes back. Raises TicketDatabaseError.
         """
         at_end = False
         if lane.state is not LaneState.OPEN:
@@ -470,7 +240,7 @@ class Ledger:
         database, table = lane.member.database, lane.table
         assert table is not None
         ring = self._ring.number if at_end else lane.marks.ring
-        token = lane.marks.token or _token(f"{lane.member.incarnation}.{table.created}", verified=False)
+        token = lane.marks.token or new_token(f"{lane.member.incarnation}.{table.created}", verified=False)
         proposed = Mark(lane.sequence, database.offset, database.increment, above, above, token)
         rows = await self._witnesses.on_others(lane.member, proposed, ring)
         if at_end:  # nothing is drawn under the token: whose it is does not matter

@@ -86,7 +86,7 @@ class Prober:
         for member in self._ring.members:
             if member.up:
                 try:
-                    await self._ledger.refresh(member, self._catalog.lanes)
+                    await self._ledger.exchange.refresh(member, self._catalog.lanes)
                 except TicketDatabaseError as error:
                     event(log, logging.DEBUG, "could not write the last marks", database=member.name, reason=error)
 
@@ -294,7 +294,7 @@ class Prober:
     async def _bring_up_to_date(self, member: Member, others: list[Member]) -> bool:
         """False where it does not answer, or answers in another ring; one that cannot keep marks may draw."""
         try:
-            await self._ledger.admit(member, others)
+            await self._ledger.exchange.admit(member, others)
         except (TicketDatabaseUnavailable, TicketDatabaseBusy, RingChanged) as error:
             self._ring.unreachable(member, str(error))
             return False
@@ -307,7 +307,7 @@ class Prober:
     async def _remember_marks(self, member: Member) -> None:
         """One that cannot come up may still be read: what it keeps about those that can holds."""
         try:
-            await self._ledger.read_only(member)
+            await self._ledger.exchange.read(member)
         except TicketDatabaseError as error:
             event(log, logging.DEBUG, "could not read its marks", database=member.name, reason=error)
 
@@ -333,7 +333,7 @@ class Prober:
                         return
                 if member.marks_trouble is None:
                     self._can_keep_marks_again(member, others)
-            await self._ledger.refresh(member, self._catalog.lanes)
+            await self._ledger.exchange.refresh(member, self._catalog.lanes)
         except RingChanged as error:
             self._ring.mark_down(member, str(error))
         except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:

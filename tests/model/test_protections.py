@@ -5,19 +5,21 @@ that must not be. (That the last id of a block is on disk is for real servers to
 """
 
 import asyncio
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 
 from app.databases.protocol import Draw, Mark
 from app.tickets import ring_changes
-from app.tickets.id_guard import IdGuard
+from app.tickets.id_guard import IdGuard, WrongResidue
 from app.tickets.lane import Lane
+from app.tickets.lane_opening import LaneOpening
 from app.tickets.ledger import Ledger
 from app.tickets.ring import Ring
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
@@ -42,19 +44,15 @@ WRONG = "|".join(
 )
 """What the model says of a ticket that must not have been handed out."""
 _check = IdGuard.check
-_may_have_gone_back = Ledger._may_have_gone_back
+_may_have_gone_back = cast(property, LaneOpening.may_have_gone_back).fget
 
 
 def without_residue(patch: pytest.MonkeyPatch) -> None:
     """An id of another database's offset passes."""
 
     def check(self: IdGuard, draw: Draw, highest_when_sent: int) -> None:
-        residue, increment = self._residue, self._increment
-        self._residue, self._increment = 0, 1
-        try:
+        with contextlib.suppress(WrongResidue):
             _check(self, draw, highest_when_sent)
-        finally:
-            self._residue, self._increment = residue, increment
 
     patch.setattr(IdGuard, "check", check)
 
@@ -94,13 +92,17 @@ def without_ledger(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_incarnation(patch: pytest.MonkeyPatch) -> None:
-    """A mark that another life of the database was given counts as one of this life."""
+    """A mark of another epoch of the database counts as one of this epoch."""
 
-    def may_have_gone_back(self: Ledger, lane: Lane, life: str, known: list[Mark], *where: Any) -> bool:
-        known = [replace(row, token=f"{life}:") for row in known]
-        return _may_have_gone_back(self, lane, life, known, *where)
+    def may_have_gone_back(self: LaneOpening) -> bool:
+        known, self.known = self.known, [replace(row, token=f"{self.epoch}:") for row in self.known]
+        try:
+            assert _may_have_gone_back is not None
+            return bool(_may_have_gone_back(self))
+        finally:
+            self.known = known
 
-    patch.setattr(Ledger, "_may_have_gone_back", may_have_gone_back)
+    patch.setattr(LaneOpening, "may_have_gone_back", property(may_have_gone_back))
 
 
 def without_ring_number(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from app.common.errors import MarkRefused, NoTicketDatabase
 from app.tickets.lane import Lane
 from app.tickets.lane_marks import LARGEST_STEP, SMALLEST_STEP
 from app.tickets.lane_state import LaneState
-from app.tickets.ledger import epoch_of
+from app.tickets.marks_token import epoch_of
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.ledgers import mark_about, of, probed, take

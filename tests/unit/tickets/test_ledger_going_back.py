@@ -8,7 +8,7 @@ import pytest
 
 from app.common.errors import TicketDatabaseBusy
 from app.databases.protocol import Mark
-from app.tickets.ledger import epoch_of
+from app.tickets.marks_token import epoch_of
 from tests.fakes.ticket_database import FakeServer, FakeState
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
