@@ -13,7 +13,8 @@ from app.common.errors import (
 )
 from app.databases.inspection import InspectedTable, Inspection
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import MySQLConnection, NoTLS, Rows, ServerFacts, code_of
+from app.databases.mysql.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.driver import NoTLS, Rows, code_of
 from app.databases.mysql.marks import marks_of
 from app.databases.mysql.ring_record import record_of
 from app.databases.mysql.rows import layout_of

@@ -8,7 +8,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from app.common.errors import SettingsError, TicketDatabaseError
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import MySQLConnection, code_of
+from app.databases.mysql.connection import MySQLConnection
+from app.databases.mysql.driver import code_of
 from app.databases.mysql.url import DatabaseURL
 
 EXPECTED = "mysql://user:password@host:port/database/table.column"

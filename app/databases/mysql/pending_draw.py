@@ -13,8 +13,8 @@ from app.databases.protocol import Drawn, Table
 class PendingDraw:
     """`count` tickets of a table that somebody waits for; `after` is the last id that is known of it.
 
-    `began`, `deadline`: seconds by `time.monotonic`. `stalls`: how often the deadline may still be moved because this process stood still. `answered`: whether `done` has
-    been called.
+    `began`, `deadline`: seconds by `time.monotonic`. `stalls`: how often the deadline may still be moved because this
+    process stood still. `answered`: whether `done` has been called.
     """
 
     table: Table

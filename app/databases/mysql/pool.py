@@ -26,7 +26,8 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
-from app.databases.mysql.connection import MySQLConnection, ServerFacts, code_of, opened
+from app.databases.mysql.connection import MySQLConnection, ServerFacts, opened
+from app.databases.mysql.driver import code_of
 from app.databases.mysql.errors import NO_FURTHER_CONNECTION
 from app.databases.mysql.url import DatabaseURL
 
