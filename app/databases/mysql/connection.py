@@ -29,7 +29,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself."""
+    """What a server says of itself.
+
+    `mariadb`: whether it is MariaDB, and not MySQL. `identity`: which server it is, and the second in which it started.
+    `incarnation`: a digest of that and of the database's name. `increment`, `offset`: the server's own settings, not
+    the session's. `autoinc_lock_mode`: its `innodb_autoinc_lock_mode`. `durability`: the settings that could lose a
+    committed ticket, in words. `now`: its clock, in seconds since 1970. `tls`: whether this connection uses it.
+    """
 
     mariadb: bool
     version: str
@@ -65,8 +71,7 @@ class MySQLConnection:
         """Connect, log in, prepare the session and check the server, all within the caller's deadline.
 
         `addresses`: where the host is, for a caller that has looked its name up. `anybody`: whatever increment and
-        offset the server has. Raises TicketDatabaseUnavailable or
-        TicketDatabaseMisconfigured.
+        offset the server has. Raises TicketDatabaseUnavailable or TicketDatabaseMisconfigured.
         """
         facts = await self.open_unchecked(addresses)
         try:
@@ -81,7 +86,7 @@ class MySQLConnection:
         return facts
 
     async def open_unchecked(self, addresses: Sequence[str] = ()) -> ServerFacts:
-        """Connect, log in and prepare the session; the facts are read and not held against anything.
+        """Connect, log in and prepare the session; the facts are read and not checked.
 
         Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where the server is too old to be prepared.
         """

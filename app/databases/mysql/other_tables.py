@@ -22,7 +22,8 @@ _COUNTER = re.compile(r"^\)(?: /\*!\d+ TABLESPACE `[^`]*` \*/)? ENGINE=\w+ AUTO_
 
 
 class Column(NamedTuple):
-    """A column of somebody else's table, and how to get there."""
+    """A column of somebody else's table, and how to get there: `url` leads to the database, `table` and `column` are
+    the names there."""
 
     url: DatabaseURL
     table: str
@@ -54,7 +55,8 @@ class Column(NamedTuple):
 
 
 class Used(NamedTuple):
-    """The largest number in the column, and the last one that its counter has given, deleted rows included."""
+    """`largest`: the largest number in the column. `counted`: the last one that its counter has given, deleted rows
+    included."""
 
     largest: int
     counted: int

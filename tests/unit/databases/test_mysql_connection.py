@@ -1,4 +1,4 @@
-"""What a server says of itself, held against what is expected."""
+"""What a server says of itself, checked against what is expected."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from app.databases.mysql.connection import (
     _check_version,
     _durability,
 )
-from app.databases.mysql.inspection import _mend_keys
+from app.databases.mysql.inspection import _fix_keys
 from app.databases.mysql.other_tables import _last_counted
 from app.databases.mysql.url import DatabaseURL
 
@@ -103,8 +103,8 @@ async def test_a_server_that_is_as_it_should_be() -> None:
         ),
     ],
 )
-def test_the_statement_that_mends_the_keys(keys: list[tuple[str, bool, list[str]]], statement: str | None) -> None:
-    assert _mend_keys("`t`", keys) == statement
+def test_the_statement_that_fixes_the_keys(keys: list[tuple[str, bool, list[str]]], statement: str | None) -> None:
+    assert _fix_keys("`t`", keys) == statement
 
 
 @pytest.mark.parametrize(
