@@ -21,7 +21,7 @@ ROOM = 3
 
 
 class Draw(NamedTuple):
-    """Tickets that one database has committed for one sequence: `first + i * step` for i in 0 .. size-1."""
+    """Tickets that one database has committed for one sequence: the `size` numbers `first + i * step`."""
 
     first: int
     step: int
@@ -40,10 +40,10 @@ Drawn = Draw | TicketDatabaseError
 class Table:
     """A sequence's table as it stands in one ticket database.
 
-    `created` changes when the table is made anew, on a server only if that is in another second.
-    `rows_per_statement` is how many distinct stubs the table can hold, and so how many tickets one plain REPLACE draws.
-    `repeats_ceiling`: the column may give its largest id again and again. `warnings`: what is served but should be
-    mended, in words.
+    `width`: of its id column, in bits. `ceiling`: the largest ticket that it can give. `created` changes when the table
+    is made anew, on a server only if that is in another second. `rows_per_statement` is how many distinct stubs the
+    table can hold, and so how many tickets one plain REPLACE draws. `repeats_ceiling`: the column may give its largest
+    id again and again. `warnings`: what is served but should be repaired, in words.
     """
 
     sequence: str
@@ -74,17 +74,15 @@ class ProbeResult:
     """What a probe found: a committed write, and who the database is.
 
     `incarnation` changes whenever the database may have gone back in time: with a restart, with another server in its
-    place. Two lives of a server are told apart by the second in which they began. `identity` names the server itself,
-    so that two URLs of one server are seen; it may be another one after a restart. `now` is the database's clock in
-    seconds since the epoch, `latency` what the probe's write took, in seconds. `warnings` is what is served but should
-    be mended (durability settings that are off). `increment` and `offset` are the ones that the server is configured
-    with, None where the engine has no such setting; `record` is the ring that it records, None where it records none.
+    place. Two incarnations of a server are told apart by the second in which they began. `identity` names the server
+    itself, so that two URLs of one server are seen; it may be another one after a restart. `latency`: what the probe's
+    write took, in seconds. `increment` and `offset` are the ones that the server is configured with, None where the
+    engine has no such setting. `record`: the ring that it records, None where it records none. `warnings`: what is
+    served but should be repaired (durability settings that are off), in words.
     """
 
     incarnation: str
     identity: str
-    version: str
-    now: float
     latency: float
     increment: int | None
     offset: int | None
@@ -127,8 +125,8 @@ class RingRecord:
     """The ring that a ticket database has been drawn in, as the database records it.
 
     `number` rises with every change of the ring. `since` is the number with which this increment began. `offsets`
-    holds every offset that has been used since then, `own` is the database's own. No addresses: a dead database may be
-    replaced at another host.
+    holds every offset that has been used since then, `own` is the database's own. `state`: whether servers draw. No
+    addresses: a dead database may be replaced at another host.
     """
 
     number: int
@@ -144,8 +142,8 @@ class Mark:
     """One row of the high-water ledger: what the database of `offset` and `increment` may have issued in `sequence`.
 
     No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token`
-    is `<epoch>:<nonce>`, a life being the incarnation of that database and of its table: whoever moves the sequence up
-    after a rewind supersedes it, and a reservation under an older token is refused.
+    is `<epoch>:<nonce>`, an epoch being the incarnation of that database and of its table: whoever moves the sequence
+    up after a rewind supersedes it, and a reservation under an older token is refused.
     """
 
     sequence: str
@@ -228,7 +226,7 @@ class TicketDatabase(Protocol):
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """The live AUTO_INCREMENT of these sequences' tables, and when each was made; one that is missing is left out.
-        Dear where there are many."""
+        Expensive where there are many."""
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """The tables of these sequences as they stand; one that is missing or no sequence's is left out."""

@@ -160,17 +160,17 @@ def newer_tables(case: Case) -> Iterator[Finding]:
 
 def not_crash_safe(case: Case) -> Iterator[Finding]:
     for name, each in case.database.tables.items():
-        if each.mend_engine is not None:
+        if each.fix_engine is not None:
             yield Finding(
                 f"{name}: its engine {each.engine} is not crash-safe, and a lost row is a ticket issued twice",
-                each.mend_engine,
+                each.fix_engine,
             )
 
 
 def keys_that_deadlock(case: Case) -> Iterator[Finding]:
     for name, each in case.database.tables.items():
-        if each.mend_keys is not None:
-            yield Finding(f"{name}: its keys deadlock when several draw at once", each.mend_keys)
+        if each.fix_keys is not None:
+            yield Finding(f"{name}: its keys deadlock when several draw at once", each.fix_keys)
 
 
 def missing_sequence(case: Case) -> Iterator[Finding]:

@@ -146,8 +146,6 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
         return ProbeResult(
             incarnation=facts.incarnation,
             identity=facts.identity,
-            version=facts.version,
-            now=facts.now,
             latency=self._pool.last_answer - began,
             increment=facts.increment,
             offset=facts.offset,

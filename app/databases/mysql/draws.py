@@ -35,7 +35,8 @@ DRAWS_PER_PACKET = 32
 class DrawQueue:
     """The draws that wait for a connection to one database, and those under way on each connection.
 
-    `ends_only`: draw blocks by their ends, as the server's `innodb_autoinc_lock_mode` requires.
+    `ends_only`: draw blocks by their ends, as the server's `innodb_autoinc_lock_mode` requires. Where a block has met
+    other servers' draws, its table is known to be shared until one meets nobody.
     """
 
     def __init__(self, pool: MySQLPool, offset: int, increment: int, on_retry: Callable[[str], None]) -> None:
@@ -173,14 +174,13 @@ class DrawQueue:
             self._shared.discard(sequence)
         elif drawn is None:
             self._shared.add(sequence)
-            draw.shared = True
         yield drawn
 
     def _block(self, draw: PendingDraw) -> Block:
         what = draw.table, draw.count, draw.after, self._increment, self._offset
         if self.ends_only:
             return BlockByItsEnds(*what)
-        return BlockBetweenIds(*what, shared=draw.shared or draw.table.sequence in self._shared)
+        return BlockBetweenIds(*what, shared=draw.table.sequence in self._shared)
 
     # --- what a task reads -----------------------------------------------------------------------------------------
 

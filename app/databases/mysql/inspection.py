@@ -1,4 +1,4 @@
-"""A check-up of a MySQL or MariaDB ticket database: every fact that `app.doctor.report` wants, and not one change."""
+"""A check-up of a MySQL or MariaDB ticket database: every fact that `app.doctor.report` needs, and not one change."""
 
 import asyncio
 import time
@@ -13,7 +13,8 @@ from app.common.errors import (
 )
 from app.databases.inspection import InspectedTable, Inspection
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import MySQLConnection, NoTLS, Rows, ServerFacts, code_of
+from app.databases.mysql.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.driver import NoTLS, Rows, code_of
 from app.databases.mysql.marks import marks_of
 from app.databases.mysql.ring_record import record_of
 from app.databases.mysql.rows import layout_of
@@ -220,13 +221,13 @@ def _inspected(row: tuple[Any, ...], keys: list[Key]) -> InspectedTable | None:
         table=table,
         column=str(row[4]),
         engine=engine,
-        mend_engine=None if engine in CRASH_SAFE_ENGINES else f"ALTER TABLE {name} ENGINE=InnoDB",
-        mend_keys=_mend_keys(name, keys),
+        fix_engine=None if engine in CRASH_SAFE_ENGINES else f"ALTER TABLE {name} ENGINE=InnoDB",
+        fix_keys=_fix_keys(name, keys),
         widen=f"ALTER TABLE {name} MODIFY id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT",
     )
 
 
-def _mend_keys(name: str, keys: Iterable[Key]) -> str | None:
+def _fix_keys(name: str, keys: Iterable[Key]) -> str | None:
     """The statement that makes `stub` the primary key; None where it is."""
     changes = []
     id_has_key = False

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.common.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseUnavailable
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import Rows
+from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
 from app.databases.mysql.rows import sequence_name, token, whole
 from app.databases.protocol import LARGEST_INCREMENT, Mark

@@ -8,7 +8,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from app.common.errors import SettingsError, TicketDatabaseError
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import MySQLConnection, code_of
+from app.databases.mysql.connection import MySQLConnection
+from app.databases.mysql.driver import code_of
 from app.databases.mysql.url import DatabaseURL
 
 EXPECTED = "mysql://user:password@host:port/database/table.column"
@@ -21,7 +22,8 @@ _COUNTER = re.compile(r"^\)(?: /\*!\d+ TABLESPACE `[^`]*` \*/)? ENGINE=\w+ AUTO_
 
 
 class Column(NamedTuple):
-    """A column of somebody else's table, and how to get there."""
+    """A column of somebody else's table, and how to get there: `url` leads to the database, `table` and `column` are
+    the names there."""
 
     url: DatabaseURL
     table: str
@@ -53,7 +55,8 @@ class Column(NamedTuple):
 
 
 class Used(NamedTuple):
-    """The largest number in the column, and the last one that its counter has given, deleted rows included."""
+    """`largest`: the largest number in the column. `counted`: the last one that its counter has given, deleted rows
+    included."""
 
     largest: int
     counted: int

@@ -13,9 +13,8 @@ from app.databases.protocol import Drawn, Table
 class PendingDraw:
     """`count` tickets of a table that somebody waits for; `after` is the last id that is known of it.
 
-    `began`, `deadline`: seconds by `time.monotonic`. `shared`: other servers are known to draw from the table, too.
-    `stalls`: how often the deadline may still be moved because this process stood still. `answered`: whether `done` has
-    been called.
+    `began`, `deadline`: seconds by `time.monotonic`. `stalls`: how often the deadline may still be moved because this
+    process stood still. `answered`: whether `done` has been called.
     """
 
     table: Table
@@ -24,7 +23,6 @@ class PendingDraw:
     began: float
     deadline: float
     done: Callable[[Drawn], None]
-    shared: bool = False
     stalls: int = STALLS
     answered: bool = False
 

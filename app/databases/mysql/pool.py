@@ -26,7 +26,8 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
-from app.databases.mysql.connection import MySQLConnection, ServerFacts, code_of, opened
+from app.databases.mysql.connection import MySQLConnection, ServerFacts, opened
+from app.databases.mysql.driver import code_of
 from app.databases.mysql.errors import NO_FURTHER_CONNECTION
 from app.databases.mysql.url import DatabaseURL
 
@@ -157,7 +158,7 @@ class MySQLPool:
         """The host's addresses: as the name service gives them now or, where it does not answer soon, gave them last.
 
         The driver gets these instead of the name, which it would look up again, without an end. A name service that is
-        away says nothing about the server; and who answers at an old address is held against the last probe's
+        away says nothing about the server; and who answers at an old address is checked against the last probe's
         incarnation, like any other. Look-ups run in a few threads that all databases share: those of a name that does
         not resolve must not take them all, so there is one at a time.
         """

@@ -7,7 +7,7 @@ from typing import Any
 from app.common.errors import SequenceMissing, TicketDatabaseError
 from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_name
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import Rows
+from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
 from app.databases.mysql.rows import LARGEST_ID, moment, sequence_name, whole
 from app.databases.protocol import Position, Table

@@ -73,8 +73,7 @@ class SQLiteDatabase(TicketDatabase):
     # --- probes and draws ------------------------------------------------------------------------------------------
 
     async def probe(self) -> ProbeResult:
-        """See TicketDatabase.probe. The incarnation is the file's own name for its life, its inode, and its
-        life as the file beside it has it."""
+        """See TicketDatabase.probe. See `FileConnection.incarnation_of`."""
         began = time.monotonic()
         incarnation, record = await self._file.run(self._probe)
         self._incarnation = incarnation  # nobody draws from another one before the caller knows
@@ -84,8 +83,6 @@ class SQLiteDatabase(TicketDatabase):
             offset=None,
             record=record,
             identity=f"{self._path.resolve()}",
-            version=f"SQLite {sqlite3.sqlite_version}",
-            now=time.time(),
             latency=time.monotonic() - began,
         )
 
@@ -327,7 +324,7 @@ class SQLiteDatabase(TicketDatabase):
         return Mark(*row)
 
     def forget_connections(self) -> None:
-        """See TicketDatabase.forget_connections. The file is held against its path before every use anyway."""
+        """See TicketDatabase.forget_connections. The file is checked against its path before every use anyway."""
 
     async def close(self) -> None:
         """See TicketDatabase.close."""

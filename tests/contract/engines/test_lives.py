@@ -1,7 +1,6 @@
 """What a database says of itself, across restarts, and what of a client goes on then."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -30,25 +29,20 @@ async def test_looks_of_one_life_agree(storage: Storage) -> None:
     results.append(await one.probe())
     await storage.close(other)
     results.append(await (await storage.client()).probe())
-    for each in ("incarnation", "identity", "version", "increment", "offset", "record", "warnings"):
+    for each in ("incarnation", "identity", "increment", "offset", "record", "warnings"):
         assert len({getattr(result, each) for result in results}) == 1, each
     assert results[0].incarnation
     assert results[0].identity
-    assert results[0].version
     assert not results[0].warnings
 
 
 @on_each_engine
-async def test_a_look_tells_what_the_server_is_configured_with_and_the_time(storage: Storage) -> None:
+async def test_a_look_tells_what_the_server_is_configured_with(storage: Storage) -> None:
     database = await storage.client()
     result = await database.probe()
     configured = (INCREMENT, 1) if storage.has_settings else (None, None)
     assert (result.increment, result.offset) == configured
     assert result.latency >= 0
-    again = await database.probe()
-    assert result.now <= again.now
-    if result.version != "fake":
-        assert abs(again.now - time.time()) < 60
     storage.configure(5)
     changed = await (await storage.client()).probe()
     assert (changed.increment, changed.offset) == ((5, 1) if storage.has_settings else configured)

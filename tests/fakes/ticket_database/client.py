@@ -174,8 +174,6 @@ class FakeTicketDatabase(TicketDatabase):
             return ProbeResult(
                 server.incarnation,
                 server.identity,
-                "fake",
-                now=server.clock(),
                 latency=0.001,
                 increment=server.increment if server.has_settings else None,
                 offset=server.offset if server.has_settings else None,

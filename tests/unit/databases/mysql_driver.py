@@ -1,9 +1,9 @@
 """A MySQL connection without a server: its driver answers with the rows that a test gives."""
 
 from collections.abc import Iterable
-from types import SimpleNamespace
 
-from app.databases.mysql.connection import MySQLConnection, Rows
+from app.databases.mysql.connection import MySQLConnection
+from app.databases.mysql.driver import Rows
 from app.databases.mysql.url import DatabaseURL
 
 URL = DatabaseURL.parse("mysql://u@127.0.0.1:1/d")
@@ -14,18 +14,17 @@ class Driver:
 
     def __init__(self, answers: Iterable[Rows]) -> None:
         self.answers = list(answers)
-        self.closed = False
-        self._result = SimpleNamespace(rows=())
-        self._reader = SimpleNamespace(at_eof=lambda: False, exception=lambda: None)
+        self.usable = True
+        self.rows: Rows = ()
 
     async def query(self, _: str) -> None:
-        await self.next_result()
+        await self.next()
 
-    async def next_result(self) -> None:
-        self._result = SimpleNamespace(rows=self.answers.pop(0))
+    async def next(self) -> None:
+        self.rows = self.answers.pop(0)
 
     def close(self) -> None:
-        self.closed = True
+        self.usable = False
 
 
 def connection_that_answers(*answers: Rows) -> MySQLConnection:

@@ -1,29 +1,19 @@
-"""What a server says of itself, held against what is expected; and the driver's errors in our words."""
+"""What a server says of itself, checked against what is expected."""
 
-import ssl
 from typing import Any
 
-import aiomysql
-import pymysql.err
 import pytest
 
 from app.common.errors import (
-    ColumnExhausted,
-    SequenceMissing,
-    SequenceUnavailable,
-    TicketDatabaseBusy,
     TicketDatabaseMisconfigured,
-    TicketDatabaseUnavailable,
 )
 from app.databases.mysql.connection import (
     MySQLConnection,
     ServerFacts,
     _check_version,
     _durability,
-    code_of,
-    translate,
 )
-from app.databases.mysql.inspection import _mend_keys
+from app.databases.mysql.inspection import _fix_keys
 from app.databases.mysql.other_tables import _last_counted
 from app.databases.mysql.url import DatabaseURL
 
@@ -99,76 +89,6 @@ async def test_a_server_that_is_as_it_should_be() -> None:
     MySQLConnection(DatabaseURL.parse("mysql://u@h/d?ssl-mode=REQUIRED"), 2, 1, None).check_facts(facts(tls=True))
 
 
-async def test_a_password_goes_out_in_utf8() -> None:
-    connection = MySQLConnection(DatabaseURL.parse("mysql://u:p%C3%BC%E2%82%AC@h/d"), 2, 1, None)
-    assert connection._driver._password.encode("latin-1") == "pü€".encode()
-    assert "ü" not in repr(connection)
-
-
-async def test_each_address_of_a_host_is_tried_and_the_certificate_is_held_against_its_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tried: list[str] = []
-    code = 2003
-
-    async def connect(driver: aiomysql.Connection) -> None:
-        tried.append(driver.host)
-        if len(tried) % 2:
-            raise pymysql.err.OperationalError(code, "no")
-        await driver._get_server_information()
-
-    async def greeting(_: aiomysql.Connection) -> None:
-        return
-
-    monkeypatch.setattr(aiomysql.Connection, "_connect", connect)
-    monkeypatch.setattr(aiomysql.Connection, "_get_server_information", greeting)
-    driver = MySQLConnection(DatabaseURL.parse("mysql://u@odd.example/d"), 2, 1, None)._driver
-    await driver.connect_to(["192.0.2.1", "192.0.2.2", "192.0.2.3"])
-    assert tried == ["192.0.2.1", "192.0.2.2"]
-    assert driver.host == "odd.example"
-    code = 1045
-    with pytest.raises(pymysql.err.OperationalError):
-        await driver.connect_to(["192.0.2.1", "192.0.2.2"])
-    assert len(tried) == 3
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "says"),
-    [
-        (pymysql.err.OperationalError(1213, "Deadlock found"), TicketDatabaseBusy, "deadlock"),
-        (pymysql.err.OperationalError(1205, "Lock wait"), TicketDatabaseBusy, "lock"),
-        (
-            pymysql.err.OperationalError(1045, "Access denied for 'u'@'h'"),
-            TicketDatabaseUnavailable,
-            "refuses the user",
-        ),
-        (pymysql.err.OperationalError(2003, "Can't connect"), TicketDatabaseUnavailable, "refuses connections"),
-        (pymysql.err.OperationalError(1290, "--read-only"), TicketDatabaseUnavailable, "read-only"),
-        (pymysql.err.ProgrammingError(1146, "Table 't' does not exist"), SequenceMissing, "no table"),
-        (pymysql.err.OperationalError(1467, "autoinc"), ColumnExhausted, "further id"),
-        (pymysql.err.InternalError(1932, "gone"), SequenceUnavailable, "damaged"),
-        (pymysql.err.OperationalError(9999, "secret text"), TicketDatabaseUnavailable, "error 9999"),
-        (pymysql.err.InternalError("Packet sequence number wrong"), TicketDatabaseUnavailable, "broke"),
-        (TimeoutError(), TicketDatabaseUnavailable, "in time"),
-        (ssl.SSLError("bad certificate"), TicketDatabaseUnavailable, "TLS"),
-        (ConnectionResetError(), TicketDatabaseUnavailable, "broke"),
-        (IndexError("x"), TicketDatabaseUnavailable, "nonsense"),
-    ],
-)
-def test_errors_in_our_own_words(error: Exception, kind: type[Exception], says: str) -> None:
-    found = translate(error)
-    assert type(found) is kind
-    assert says in str(found)
-    assert not any(str(part) in str(found) for part in error.args if isinstance(part, str))
-
-
-def test_the_code_behind_one_of_our_errors() -> None:
-    ours = TicketDatabaseUnavailable()
-    assert code_of(ours) is None
-    ours.__cause__ = pymysql.err.OperationalError(1045, "no")
-    assert code_of(ours) == 1045
-
-
 @pytest.mark.parametrize(
     ("keys", "statement"),
     [
@@ -183,8 +103,8 @@ def test_the_code_behind_one_of_our_errors() -> None:
         ),
     ],
 )
-def test_the_statement_that_mends_the_keys(keys: list[tuple[str, bool, list[str]]], statement: str | None) -> None:
-    assert _mend_keys("`t`", keys) == statement
+def test_the_statement_that_fixes_the_keys(keys: list[tuple[str, bool, list[str]]], statement: str | None) -> None:
+    assert _fix_keys("`t`", keys) == statement
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 
 from app.common.errors import NoFurtherConnection, TicketDatabaseError, TicketDatabaseUnavailable
 from app.databases.mysql import pool as mysql_pool
-from app.databases.mysql.connection import MySQLConnection, Rows, translate
+from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.database import MySQLDatabase
+from app.databases.mysql.driver import Rows, translate
 from app.databases.mysql.pool import IDLE_SECONDS, MySQLPool
 from app.databases.mysql.url import DatabaseURL
 from tests.unit.databases.mysql_driver import URL, connection_that_answers, facts_that_fit

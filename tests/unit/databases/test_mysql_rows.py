@@ -11,8 +11,9 @@ import pytest
 
 from app.common.errors import SequenceMissing, TicketDatabaseUnavailable
 from app.common.sequences import TICKET_LIMIT, Width
-from app.databases.mysql.connection import MySQLConnection, Rows
+from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.database import MySQLDatabase
+from app.databases.mysql.driver import Rows
 from app.databases.mysql.inspection import MySQLInspector
 from app.databases.mysql.marks import mark_of
 from app.databases.mysql.tables import position_of, table_of

@@ -18,7 +18,7 @@ class FakeLane:
 
 
 def look(incarnation: str = "one") -> ProbeResult:
-    return ProbeResult(incarnation, "identity", "version", 0.0, 0.001, increment=2, offset=1, record=None)
+    return ProbeResult(incarnation, "identity", 0.001, increment=2, offset=1, record=None)
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""When a file of the embedded pair begins another life, and when it goes on."""
+"""When a file of the embedded pair begins another incarnation, and when it goes on."""
 
 import asyncio
 import contextlib
@@ -166,16 +166,16 @@ async def test_one_that_is_refused_ends_nothing(path: Path) -> None:
 # --- it ends -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_file_whose_last_process_was_killed_is_in_another_life(
+async def test_a_file_whose_last_process_was_killed_is_in_another_incarnation(
     path: Path, other: Callable[[], OtherProcess]
 ) -> None:
-    lives = [await incarnation(path)]
+    incarnations = [await incarnation(path)]
     for _ in range(2):
         process = other()
-        assert process.incarnation == lives[-1]
+        assert process.incarnation == incarnations[-1]
         process.kill()
-        lives.append(await incarnation(path))
-    assert len({*lives}) == 3
+        incarnations.append(await incarnation(path))
+    assert len({*incarnations}) == 3
 
 
 def overwrite(path: Path, saved: Path) -> None:
@@ -260,7 +260,7 @@ def lose_the_log(path: Path, _: Path) -> None:
 
 
 async def test_another_file_under_processes_that_have_it_open(path: Path, tmp_path: Path) -> None:
-    """A third one opens it before the others have noticed: no life is for both the old file and the new one."""
+    """A third one opens it before the others have noticed: no incarnation is for both the old file and the new one."""
     await incarnation(path)
     saved = copy(path, tmp_path / "saved")
     async with opened(path) as one, opened(path) as two, opened(path) as third:
