@@ -226,6 +226,18 @@ async def test_what_is_searched_for_cannot_become_part_of_the_page(search: str) 
         assert await seen.rows(f"/?search={search}") == []
 
 
+@virtual_time
+async def test_an_error_of_a_database_cannot_become_part_of_a_page() -> None:
+    async with views(3) as seen:
+        database = seen.server.ring.members[1]
+        database.last_error = "nothing"
+        plain = (await seen.get("/")).body.decode()
+        database.last_error = """<script>alert('x')</script> "quoted" & more"""
+        text = (await seen.get("/")).body.decode()
+        assert text.count("<") == plain.count("<")
+        assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &#34;quoted&#34; &amp; more" in text
+
+
 # -- /healthz
 
 
