@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.common.errors import SettingsError
 from app.databases import engines
@@ -38,12 +37,12 @@ def _words(text: str) -> tuple[str, ...]:
     return words
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Everything that can be set. Frozen; its `repr` holds no secret."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True)
+    model_config = ConfigDict(frozen=True)
 
-    databases: Annotated[tuple[DatabaseURL, ...], NoDecode] = _field(
+    databases: tuple[DatabaseURL, ...] = _field(
         (),
         f"URLs like {engines.URL_FORM}, in offset order",
         "URLs of the ticket databases in offset order; unset: two embedded ones",
@@ -67,10 +66,8 @@ class Settings(BaseSettings):
     unverified: Literal["serve", "refuse"] = _field(
         "serve", "serve or refuse", "whether a database may draw while no other can be asked for its high-water marks"
     )
-    tokens: Annotated[tuple[SecretStr, ...], NoDecode] = _field(
-        (), "tokens separated by spaces", "bearer tokens; unset: no authentication"
-    )
-    admin_tokens: Annotated[tuple[SecretStr, ...], NoDecode] = _field(
+    tokens: tuple[SecretStr, ...] = _field((), "tokens separated by spaces", "bearer tokens; unset: no authentication")
+    admin_tokens: tuple[SecretStr, ...] = _field(
         (), "tokens separated by spaces", "bearer tokens that may do everything"
     )
     log_level: Literal["debug", "info", "warning", "error"] = _field(
@@ -145,18 +142,6 @@ class Settings(BaseSettings):
             )
             for url in self.databases
         )  # fmt: skip
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what `load` hands over: it has read environment, files and flags, and named each in its errors."""
-        return (init_settings,)
 
 
 class Flag(BaseModel):
