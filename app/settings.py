@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from app.common.errors import SettingsError
+from app.common.value_files import read_value
 from app.databases import engines
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import LARGEST_INCREMENT
@@ -168,13 +169,13 @@ def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
         flag = (flags or {}).get(name)
         if flag is not None:
             named[name] = flag.flag
-            given[name] = _contents(flag.flag, flag.value) if name in SECRETS else flag.value.strip()
+            given[name] = read_value(flag.value, flag.flag) if name in SECRETS else flag.value.strip()
             continue
         direct, file = environment.get(variable) or None, environment.get(variable + "_FILE") or None
         if direct is not None and file is not None:
             raise SettingsError(f"{variable} and {variable}_FILE are both set: set one of them")
         named[name] = variable if file is None else variable + "_FILE"
-        value = direct if file is None else _contents(variable + "_FILE", file)
+        value = direct if file is None else read_value(file, variable + "_FILE")
         if value:
             given[name] = value if name == "database_password" else value.strip()
     try:
@@ -204,16 +205,3 @@ def unknown_names(environment: Mapping[str, str]) -> list[str]:
 def _expected(name: str) -> str:
     extra = Settings.model_fields[name].json_schema_extra
     return str(extra["expected"]) if isinstance(extra, dict) else ""
-
-
-def _contents(variable: str, path: str) -> str:
-    try:
-        text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise SettingsError(
-            f"{variable}: the file {path} cannot be read ({reason}); expected a file with the value"
-        ) from error
-    if not text.strip():
-        raise SettingsError(f"{variable}: the file {path} is empty; expected a file with the value")
-    return text

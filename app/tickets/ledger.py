@@ -60,10 +60,9 @@ What holds, and what does not:
   refuses it under another number, so what was drawn in the ring before is dropped.
 """
 
-import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 
 from app.common.errors import (
@@ -77,6 +76,7 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.log import event
+from app.common.tasks import Tasks
 from app.databases.protocol import Mark, Position, Table
 from app.tickets.lane import Lane, LaneState
 from app.tickets.ring import Member, Ring
@@ -135,7 +135,7 @@ class Ledger:
         self._witnesses = Witnesses(ring, patience)
         self._forgets_after = forgets_after
         self._clock = clock
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._reserving: set[Lane] = set()
         self._unverified: set[Lane] = set()
         self._kept: dict[Member, dict[tuple[str, int], Mark]] = {}
@@ -317,12 +317,7 @@ class Ledger:
         if lane in self._reserving:
             return
         self._reserving.add(lane)
-        self._spawn(self._reserve_ahead(lane))
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._reserve_ahead(lane))
 
     async def _reserve_ahead(self, lane: Lane) -> None:
         try:
@@ -500,5 +495,5 @@ class Ledger:
 
     async def close(self) -> None:
         """Let reservations that are under way finish."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.wait()
         await self._witnesses.close()
