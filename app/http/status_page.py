@@ -17,7 +17,7 @@ from app.common.slices import in_slices
 from app.common.version import VERSION
 from app.http.formats import MINUTES, YEAR, Sparkline, clock, span
 from app.http.pages import Page, asset, page, render
-from app.operations.admin import Overseer
+from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.operations.rates import Rate, Rates
 
@@ -31,10 +31,10 @@ _SCRIPT = asset("status.js")
 
 
 class StatusPage:
-    """Renders what the overseer and the rates know; asks no database."""
+    """Renders what `Admin` and `Rates` know; asks no database."""
 
-    def __init__(self, overseer: Overseer, rates: Rates, metrics: Metrics, port: int) -> None:
-        self._overseer = overseer
+    def __init__(self, admin: Admin, rates: Rates, metrics: Metrics, port: int) -> None:
+        self._admin = admin
         self._rates = rates
         self._metrics = metrics
         self._server = f"{socket.gethostname()}:{port}"
@@ -43,8 +43,8 @@ class StatusPage:
     async def render(self, search: str = "", number: int = 1) -> Page:
         """Page `number`, as of now, of the sequences whose names contain `search`."""
         now = time.time()
-        await self._overseer.look_over()
-        health = self._overseer.health()
+        await self._admin.look_over()
+        health = self._admin.health()
         names = self._in_order(search)
         await asyncio.sleep(0)
         number = min(number, math.ceil(len(names) / SHOWN) or 1)
@@ -59,14 +59,14 @@ class StatusPage:
             uptime=now - self._started,
             clock=clock(now),
             headline=self._headline(health),
-            state="warn" if self._overseer.draining else health["status"],
+            state="warn" if self._admin.draining else health["status"],
             total=total,
             peak=max(total.history, default=0.0),
             minutes=MINUTES,
             line=Sparkline.of(total.history),
-            issued=self._overseer.issued,
+            issued=self._admin.issued,
             **self._requests(),
-            count=self._overseer.count,
+            count=self._admin.count,
             warnings=health["warnings"],
             databases=[_database(each, now) for each in health["databases"]],
             search=search,
@@ -76,7 +76,7 @@ class StatusPage:
 
     def _in_order(self, search: str) -> list[str]:
         """By name; where one page does not hold them, those in use first, the fastest at the top."""
-        names = self._overseer.names(search)
+        names = self._admin.names(search)
         if len(names) <= SHOWN:
             return names
         rest = dict.fromkeys(names)
@@ -84,7 +84,7 @@ class StatusPage:
         return [*first, *rest]
 
     def _headline(self, health: dict[str, Any]) -> str:
-        if self._overseer.draining:
+        if self._admin.draining:
             return "Draining"
         if health["status"] == "warn":
             away = sum(each["status"] != "up" for each in health["databases"])
@@ -102,7 +102,7 @@ class StatusPage:
         """The rows of the table, rendered some at a time."""
         rendered: list[Markup] = []
         async for part in in_slices(names, ROWS_AT_ONCE):
-            described = self._overseer.described(part)
+            described = self._admin.described(part)
             rows = [_Row.of(each, self._rates.of(each["sequence"]), now) for each in described]
             rendered.append(render("status_rows.html", rows=rows))
         return Markup().join(rendered)
@@ -176,7 +176,7 @@ class _Row:
 
     @classmethod
     def of(cls, each: dict[str, Any], rate: Rate, now: float) -> "_Row":
-        """The row of a sequence as `Overseer.described` tells it."""
+        """The row of a sequence as `Admin.described` tells it."""
         databases = each["databases"]
         known = [on["last"] for on in databases if on["last"] is not None]
         left = [on["headroom"] for on in databases if on["headroom"] is not None]

@@ -24,7 +24,6 @@ from app.operations.amiss import Amiss
 from app.operations.metrics import Exposition, Metrics, counter, gauge
 from app.operations.series import OTHER, OwnSeries
 from app.tickets.catalog import Catalog, Entry
-from app.tickets.issuer import TicketIssuer
 from app.tickets.lane import Lane, LaneState
 from app.tickets.ledger import Ledger
 from app.tickets.ring import Member, Ring, Status
@@ -38,14 +37,13 @@ LOOK_OVER_SECONDS = 1.0
 """How often all sequences are looked over at the most, however often /healthz is asked for."""
 
 
-class Overseer:
+class Admin:
     """The operators' view of the server."""
 
-    def __init__(self, ring: Ring, catalog: Catalog, ledger: Ledger, issuer: TicketIssuer, metrics: Metrics) -> None:
+    def __init__(self, ring: Ring, catalog: Catalog, ledger: Ledger, metrics: Metrics) -> None:
         self._ring = ring
         self._catalog = catalog
         self._ledger = ledger
-        self._issuer = issuer
         self._exposition = Exposition(metrics, self._state_metrics)
         self._series = OwnSeries()
         self._amiss: list[dict[str, Any]] = []

@@ -32,11 +32,11 @@ class Views:
 
     def __init__(self, server: FakeTicketServer) -> None:
         self.server = server
-        self.overseer = server.overseer
+        self.admin = server.admin
         self.entries = server.catalog.entries
-        self.rates = Rates(self.overseer.progress, asyncio.get_running_loop().time)
-        page = StatusPage(self.overseer, self.rates, server.metrics, 8000)
-        self.api = make_api(self.overseer, Access((), ()), page, server.issuer)
+        self.rates = Rates(self.admin.progress, asyncio.get_running_loop().time)
+        page = StatusPage(self.admin, self.rates, server.metrics, 8000)
+        self.api = make_api(self.admin, Access((), ()), page, server.issuer)
 
     async def get(self, target: str, status: int = 200, method: str = "GET") -> Answer:
         answer = await ask(self.api, target, method=method)
@@ -102,7 +102,7 @@ async def test_nothing_holds_up_the_event_loop_for_as_long_as_a_look_at_every_se
         try:
             await seen.rates.sample()
             began = time.thread_time()
-            list(seen.overseer.progress())
+            list(seen.admin.progress())
             one_look = time.thread_time() - began
             for path in (
                 "/sequence",
