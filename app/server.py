@@ -51,7 +51,7 @@ class Drain:
         if self._signals > 1:
             log.warning("a second signal: ending now")
             os._exit(1)
-        self._service.overseer.draining = True
+        self._service.admin.draining = True
         wait = self._seconds if sig == signal.SIGTERM else 0.0
         event(log, logging.INFO, "draining", seconds=wait)
         asyncio.get_running_loop().call_later(wait, self._end)

@@ -14,7 +14,7 @@ from app.http.request_watcher import RequestWatcher
 from app.http.routes import make_api
 from app.http.status_page import StatusPage
 from app.http.ticket_endpoint import TicketEndpoint
-from app.operations.admin import Overseer
+from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.operations.rates import Rates
 from app.operations.tracing import TracedRequests, TracedStatements, TracedTickets, Tracing
@@ -65,11 +65,11 @@ class Service:
         records = RingRecords(self.ring, settings.increment)
         self.prober = Prober(self.ring, records, self.ledger, self.catalog, interval=settings.probe_interval)
         self.desk = FrontDesk(self.issuer, self.metrics)
-        self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.metrics)
-        self.rates = Rates(self.overseer.progress, time.monotonic)
+        self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics)
+        self.rates = Rates(self.admin.progress, time.monotonic)
         access = Access(settings.tokens, settings.admin_tokens)
-        status_page = StatusPage(self.overseer, self.rates, self.metrics, settings.port)
-        api = make_api(self.overseer, access, status_page, self.desk)
+        status_page = StatusPage(self.admin, self.rates, self.metrics, settings.port)
+        api = make_api(self.admin, access, status_page, self.desk)
         self.app: ASGIApp = api if tracing is None else TracedRequests(api, tracing)
         """All of HTTP but tickets and blocks."""
         watcher = RequestWatcher(None if tracing is None else TracedTickets(tracing), log_access=settings.access_log)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.common.errors import SettingsError
+from app.common.value_files import read_value
 from app.databases import engines
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import LARGEST_INCREMENT
@@ -38,12 +38,12 @@ def _words(text: str) -> tuple[str, ...]:
     return words
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Everything that can be set. Frozen; its `repr` holds no secret."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True)
+    model_config = ConfigDict(frozen=True)
 
-    databases: Annotated[tuple[DatabaseURL, ...], NoDecode] = _field(
+    databases: tuple[DatabaseURL, ...] = _field(
         (),
         f"URLs like {engines.URL_FORM}, in offset order",
         "URLs of the ticket databases in offset order; unset: two embedded ones",
@@ -67,10 +67,8 @@ class Settings(BaseSettings):
     unverified: Literal["serve", "refuse"] = _field(
         "serve", "serve or refuse", "whether a database may draw while no other can be asked for its high-water marks"
     )
-    tokens: Annotated[tuple[SecretStr, ...], NoDecode] = _field(
-        (), "tokens separated by spaces", "bearer tokens; unset: no authentication"
-    )
-    admin_tokens: Annotated[tuple[SecretStr, ...], NoDecode] = _field(
+    tokens: tuple[SecretStr, ...] = _field((), "tokens separated by spaces", "bearer tokens; unset: no authentication")
+    admin_tokens: tuple[SecretStr, ...] = _field(
         (), "tokens separated by spaces", "bearer tokens that may do everything"
     )
     log_level: Literal["debug", "info", "warning", "error"] = _field(
@@ -146,18 +144,6 @@ class Settings(BaseSettings):
             for url in self.databases
         )  # fmt: skip
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what `load` hands over: it has read environment, files and flags, and named each in its errors."""
-        return (init_settings,)
-
 
 class Flag(BaseModel):
     """A value from the command line, and the flag that gave it."""
@@ -183,13 +169,13 @@ def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
         flag = (flags or {}).get(name)
         if flag is not None:
             named[name] = flag.flag
-            given[name] = _contents(flag.flag, flag.value) if name in SECRETS else flag.value.strip()
+            given[name] = read_value(flag.value, flag.flag) if name in SECRETS else flag.value.strip()
             continue
         direct, file = environment.get(variable) or None, environment.get(variable + "_FILE") or None
         if direct is not None and file is not None:
             raise SettingsError(f"{variable} and {variable}_FILE are both set: set one of them")
         named[name] = variable if file is None else variable + "_FILE"
-        value = direct if file is None else _contents(variable + "_FILE", file)
+        value = direct if file is None else read_value(file, variable + "_FILE")
         if value:
             given[name] = value if name == "database_password" else value.strip()
     try:
@@ -219,16 +205,3 @@ def unknown_names(environment: Mapping[str, str]) -> list[str]:
 def _expected(name: str) -> str:
     extra = Settings.model_fields[name].json_schema_extra
     return str(extra["expected"]) if isinstance(extra, dict) else ""
-
-
-def _contents(variable: str, path: str) -> str:
-    try:
-        text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise SettingsError(
-            f"{variable}: the file {path} cannot be read ({reason}); expected a file with the value"
-        ) from error
-    if not text.strip():
-        raise SettingsError(f"{variable}: the file {path} is empty; expected a file with the value")
-    return text

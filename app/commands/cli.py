@@ -5,11 +5,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from app.commands.client import DEFAULT_URL, TicketClient
 from app.common import log as logging_setup
 from app.common.errors import SettingsError, TicketDatabaseError, TicketError
+from app.common.value_files import read_value
 from app.common.version import VERSION
 from app.settings import PREFIX, SECRETS, Flag, Settings, load, unknown_names
 
@@ -187,12 +187,8 @@ def _client(arguments: argparse.Namespace) -> TicketClient:
 
 
 def _secret(flag: str, path: str) -> str:
-    try:
-        text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise SettingsError(f"{flag}: the file {path} cannot be read ({reason})") from error
-    if not text.strip() or "\n" in text.strip():
+    text = read_value(path, flag)
+    if "\n" in text.strip():
         raise SettingsError(f"{flag}: the file {path} does not hold one line")
     return text
 

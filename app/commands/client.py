@@ -1,7 +1,6 @@
 """A client of a ticket server, for the commands: the standard library, one request at a time."""
 
 import http.client
-import ipaddress
 import json
 import urllib.error
 import urllib.request
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from app.common.addresses import is_loopback
 from app.common.errors import SettingsError, TicketError
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -43,7 +43,7 @@ class TicketClient:
         self._url = url.rstrip("/")
         self._token = token
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
-        if _is_loopback(host):
+        if is_loopback(host):
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
@@ -84,13 +84,6 @@ class TicketClient:
         if not isinstance(found, dict):
             raise RequestFailed(f"{self._url} did not answer as a ticket server does")
         return found
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _problem(error: urllib.error.HTTPError) -> str:

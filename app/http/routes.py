@@ -25,7 +25,7 @@ from app.http.problems import Problem, method_not_allowed, problem_of, send_prob
 from app.http.sequence_list import LARGEST_PAGE, SEARCH_PATTERN, text_in
 from app.http.status_page import LARGEST_NUMBER, StatusPage
 from app.http.ticket_endpoint import LARGEST_COUNT, number_in
-from app.operations.admin import Overseer
+from app.operations.admin import Admin
 from app.tickets.front_desk import FrontDesk
 
 log = logging.getLogger(__name__)
@@ -39,19 +39,19 @@ FRESH = {"cache-control": "no-store"}
 Name = Annotated[str, Path(description="the sequence's name")]
 
 
-def make_api(overseer: Overseer, access: Access, status_page: StatusPage, desk: FrontDesk) -> ASGIApp:
-    """The FastAPI application over this server's overseer, behind its gate."""
+def make_api(admin: Admin, access: Access, status_page: StatusPage, desk: FrontDesk) -> ASGIApp:
+    """The FastAPI application over this server, behind its gate."""
     api = FastAPI(
         title="Ticket server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
-    _add_operation(api, overseer)
-    _add_sequences(api, overseer)
+    _add_operation(api, admin)
+    _add_sequences(api, admin)
     _add_pages(api, access, status_page, desk)
     _add_error_handlers(api)
     return Gate(api, access)
 
 
-def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
+def _add_sequences(api: FastAPI, admin: Admin) -> None:
     tags: Any = {"tags": ["sequences"], "response_model": None}
     one = described.answers(described.Sequence, "The sequence.", described.SEQUENCE_EXAMPLE)
 
@@ -74,7 +74,7 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
         **tags,
     )
     async def list_sequences(request: Request) -> Response:
-        return await sequence_list.answer(overseer, request.scope["query_string"])
+        return await sequence_list.answer(admin, request.scope["query_string"])
 
     @api.head("/sequence/{sequence}", include_in_schema=False)
     @api.get(
@@ -84,7 +84,7 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
         **tags,
     )
     async def show_sequence(sequence: Name) -> dict[str, Any]:
-        return await overseer.sequence(validated(sequence))
+        return await admin.sequence(validated(sequence))
 
     @api.put(
         "/sequence/{sequence}",
@@ -105,7 +105,7 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
         requested = requested or NewSequence()
         _audited(request, bits=requested.bits, start=requested.start)
         width = Width(requested.bits) if requested.bits is not None else None
-        made, found = await overseer.make(sequence, width, requested.start)
+        made, found = await admin.make(sequence, width, requested.start)
         return JSONResponse(found, 201 if made else 200)
 
     @api.post(
@@ -122,10 +122,10 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
     async def bump_sequence(request: Request, sequence: Name, requested: Bump) -> dict[str, Any]:
         validated(sequence)
         _audited(request, above=requested.above, force=requested.force)
-        return await overseer.bump(sequence, requested.above, force=requested.force)
+        return await admin.bump(sequence, requested.above, force=requested.force)
 
 
-def _add_operation(api: FastAPI, overseer: Overseer) -> None:
+def _add_operation(api: FastAPI, admin: Admin) -> None:
     tags: Any = {"tags": ["operation"], "response_model": None}
     alive = {"description": "The process runs.", "content": {described.JSON: {"example": {"status": "alive"}}}}
     ready_ = {"description": "It can.", "content": {described.JSON: {"example": {"status": "ready"}}}}
@@ -144,9 +144,9 @@ def _add_operation(api: FastAPI, overseer: Overseer) -> None:
         **tags,
     )
     async def readyz() -> Response:
-        if overseer.ready:
+        if admin.ready:
             return JSONResponse({"status": "ready"}, headers=FRESH)
-        return _answer(Problem(503, overseer.why_not_ready))
+        return _answer(Problem(503, admin.why_not_ready))
 
     health = described.answers(described.Health, "It can issue tickets.", described.HEALTH_EXAMPLE)
 
@@ -159,10 +159,10 @@ def _add_operation(api: FastAPI, overseer: Overseer) -> None:
         **tags,
     )
     async def healthz() -> Response:
-        await overseer.look_over()
-        if overseer.ready:
-            return JSONResponse(overseer.health(), headers=FRESH)
-        return JSONResponse(overseer.health(), 503, FRESH | {"retry-after": "1"})
+        await admin.look_over()
+        if admin.ready:
+            return JSONResponse(admin.health(), headers=FRESH)
+        return JSONResponse(admin.health(), 503, FRESH | {"retry-after": "1"})
 
     @api.head("/metrics", include_in_schema=False)
     @api.get(
@@ -173,7 +173,7 @@ def _add_operation(api: FastAPI, overseer: Overseer) -> None:
         response_class=Response,
     )
     async def metrics() -> Response:
-        return Response(await overseer.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
+        return Response(await admin.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
 
 
 def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, desk: FrontDesk) -> None:

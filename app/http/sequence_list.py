@@ -12,7 +12,7 @@ from app.common.errors import InvalidRequest
 from app.common.sequences import is_name
 from app.common.slices import in_slices
 from app.http.ticket_endpoint import number_in
-from app.operations.admin import Overseer
+from app.operations.admin import Admin
 
 LARGEST_PAGE = 1_000
 """So many sequences are in one answer at the most, and where no limit is given."""
@@ -56,14 +56,14 @@ def text_in(query: bytes, name: str) -> str | None:
     return given[0] if given else None
 
 
-async def answer(overseer: Overseer, query: bytes) -> Response:
+async def answer(admin: Admin, query: bytes) -> Response:
     """The page that the query asks for. Raises InvalidRequest."""
     asked = parameters_of(query)
-    names = overseer.names(asked.search)
+    names = admin.names(asked.search)
     start = bisect_right(names, asked.after)
     page = names[start : start + (asked.limit or LARGEST_PAGE)]
     onward = page[-1] if start + len(page) < len(names) else None
-    listed = [_json(overseer.described(part))[1:-1] async for part in in_slices(page)]
+    listed = [_json(admin.described(part))[1:-1] async for part in in_slices(page)]
     rest = _json({"next": onward, "total": len(names)})
     body = f'{{"sequences":[{",".join(filter(None, listed))}],{rest[1:]}'
     headers = {} if onward is None else {"link": f'</sequence?{asked.onward(onward)}>; rel="next"'}

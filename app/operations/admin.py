@@ -38,7 +38,7 @@ LOOK_OVER_SECONDS = 1.0
 """How often all sequences are looked over at the most, however often /healthz is asked for."""
 
 
-class Overseer:
+class Admin:
     """The operators' view of the server."""
 
     def __init__(self, ring: Ring, catalog: Catalog, ledger: Ledger, metrics: Metrics) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from app.common.slices import sliced
 from app.databases.protocol import Draw, Drawn
 from app.operations.series import OTHER
 from app.tickets.lane import Lane
@@ -136,12 +137,11 @@ class Exposition:
         async with self._one_at_a_time:
             written = [_text(family) for family in self._counted()]
             async for family in self._state():
-                samples = family.samples
-                for start in range(0, len(samples) or 1, LINES_AT_ONCE):
+                for number, samples in enumerate(list(sliced(family.samples, LINES_AT_ONCE)) or [[]]):
                     part = copy.copy(family)
-                    part.samples = samples[start : start + LINES_AT_ONCE]
+                    part.samples = list(samples)
                     text = _text(part)
-                    written.append(text if start == 0 else text.split(b"\n", 2)[2])  # HELP and TYPE stand there once
+                    written.append(text.split(b"\n", 2)[2] if number else text)  # HELP and TYPE stand there once
                     await asyncio.sleep(0)
             return b"".join(written)
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from app.common.slices import SLICE
+from app.common.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -117,15 +118,13 @@ class Rates:
         self._still: dict[str, _Still] = {}
         self.busiest: list[str] = []
         """The sequences that have moved lately, the fastest first."""
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        self._tasks.spawn(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.cancel()
 
     async def _run(self) -> None:
         while True:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from app.common.errors import TicketDatabaseError
 from app.common.log import event
+from app.common.slices import sliced
+from app.common.tasks import Tasks
 from app.tickets.catalog import Catalog
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
@@ -36,7 +38,8 @@ class Chores:
         self._ledger = ledger
         self._catalog = catalog
         self._clock = clock
-        self._tasks: dict[Member, asyncio.Task[None]] = {}
+        self._tasks = Tasks()
+        self._busy: set[Member] = set()
         self._due: set[Member] = set()
         self._listed: dict[Member, float] = {}
         self._returned: set[Member] = set()
@@ -50,18 +53,17 @@ class Chores:
     def do(self, member: Member) -> None:
         """Do the chores of a database that is up; once more after those that are under way."""
         self._due.add(member)
-        if member not in self._tasks or self._tasks[member].done():
-            self._tasks[member] = asyncio.create_task(self._do_chores(member))
+        if member not in self._busy:
+            self._busy.add(member)
+            self._tasks.spawn(self._do_chores(member))
 
     async def done(self) -> None:
         """Wait for those that are under way."""
-        await asyncio.gather(*self._tasks.values())
+        await self._tasks.wait()
 
     async def stop(self) -> None:
         """End those that are under way."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._tasks.cancel()
 
     async def _do_chores(self, member: Member) -> None:
         """What takes time with many sequences, beside the probes: list tables, open lanes, bring marks to others."""
@@ -71,6 +73,8 @@ class Chores:
                 await self._do_chores_once(member)
         except Exception:
             log.exception("the chores of a database met an error they do not know: database=%s", member.name)
+        finally:
+            self._busy.discard(member)
 
     async def _do_chores_once(self, member: Member) -> None:
         await self._list(member)
@@ -102,8 +106,8 @@ class Chores:
         if not due:
             return
         names = sorted(await member.database.names())
-        for start in range(0, len(names), COUNTERS_AT_ONCE):
-            found = await member.database.counters(names[start : start + COUNTERS_AT_ONCE])
+        for part in sliced(names, COUNTERS_AT_ONCE):
+            found = await member.database.counters(part)
             for pair in list(due):
                 witness, _ = pair
                 if not witness.up or witness.marks_trouble is not None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 
 from app.common.errors import NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownError
+from app.common.tasks import Tasks
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
@@ -35,7 +36,7 @@ class TicketIssuer:
         self._timeout = timeout
         self._asked: set[Lane] = set()
         self._expiry: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     @property
     def increment(self) -> int:
@@ -57,7 +58,7 @@ class TicketIssuer:
             request.turn = iter(self._ring.take_turn(entry.rotation))
             self._ask(request, now)
         else:
-            self._continue(request)
+            self._tasks.spawn(self._ask_again(request))
 
     def ask_next(self, request: TicketRequest) -> None:
         """The lane that was asked could not serve the request: ask the next one in this turn."""
@@ -78,12 +79,7 @@ class TicketIssuer:
                 if self._expiry is None:
                     self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SECONDS, self._expire)
                 return
-        self._continue(request)
-
-    def _continue(self, request: TicketRequest) -> None:
-        task = asyncio.get_running_loop().create_task(self._ask_again(request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._ask_again(request))
 
     async def _ask_again(self, request: TicketRequest) -> None:
         """Nobody could serve the request: wait for what may change that, and ask all lanes once more."""
@@ -146,6 +142,4 @@ class TicketIssuer:
 
     async def close(self) -> None:
         """End the tasks that wait on behalf of requests."""
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()

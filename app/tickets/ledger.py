@@ -60,12 +60,12 @@ What holds, and what does not:
   refuses it under another number, so what was drawn in the ring before is dropped.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from app.common.errors import ColumnExhausted, MarkRefused, TicketDatabaseBusy, TicketDatabaseError
+from app.common.tasks import Tasks
 from app.databases.protocol import Mark
 from app.tickets.lane import Lane
 from app.tickets.lane_opening import LaneOpening
@@ -101,7 +101,7 @@ class Ledger:
         self.exchange = MarkExchange(ring, self._witnesses, clock)
         self._forgets_after = forgets_after
         self._clock = clock
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._reserving: set[Lane] = set()
         self._unverified: set[Lane] = set()
 
@@ -203,12 +203,7 @@ class Ledger:
         if lane in self._reserving:
             return
         self._reserving.add(lane)
-        self._spawn(self._reserve_ahead(lane))
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._reserve_ahead(lane))
 
     async def _reserve_ahead(self, lane: Lane) -> None:
         try:
@@ -256,5 +251,5 @@ class Ledger:
 
     async def close(self) -> None:
         """Let reservations that are under way finish."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.wait()
         await self._witnesses.close()

@@ -22,6 +22,7 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.log import event
+from app.common.tasks import Tasks
 from app.databases.protocol import ProbeResult, RingRecord, check_settings
 from app.tickets.catalog import Catalog
 from app.tickets.chores import Chores
@@ -59,13 +60,14 @@ class Prober:
         self._ledger = ledger
         self._catalog = catalog
         self._interval = interval
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loops = Tasks()
         self._stopping = False
         self._admission = asyncio.Lock()
 
     def start(self) -> None:
         """Begin the loops. Each looks at its database at once; nobody waits for them here."""
-        self._tasks = [asyncio.create_task(self._loop(member)) for member in self._ring.members]
+        for member in self._ring.members:
+            self._loops.spawn(self._loop(member))
 
     async def settled(self) -> None:
         """Wait until every database has been looked at once, and its tables have been listed."""
@@ -78,11 +80,8 @@ class Prober:
         self._stopping = True
         for member in self._ring.members:
             member.wake.set()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=LAST_PROBE_SECONDS)
-            for task in late:
-                task.cancel()
-        await asyncio.gather(*self._tasks, self._chores.stop(), return_exceptions=True)
+        await self._loops.wait(LAST_PROBE_SECONDS)
+        await asyncio.gather(self._loops.cancel(), self._chores.stop())
         for member in self._ring.members:
             if member.up:
                 try:

@@ -5,7 +5,7 @@ that answers, but cannot keep marks, goes on drawing, and the others are protect
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 
 from app.common.errors import (
     MarkRefused,
@@ -16,6 +16,7 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
+from app.common.tasks import Tasks
 from app.databases.protocol import Mark
 from app.tickets.ring import Member, Ring
 
@@ -32,7 +33,7 @@ class Witnesses:
         self._seconds = seconds
         self._waiting: dict[tuple[Member, int], list[tuple[Mark, asyncio.Future[Mark]]]] = {}
         self._writing: set[tuple[Member, int]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self.seen: dict[tuple[str, int], Mark] = {}
         """The largest mark ever read of each sequence and offset, for when its database cannot be asked."""
 
@@ -62,7 +63,7 @@ class Witnesses:
         self._waiting.setdefault(key, []).append((mark, future))
         if key not in self._writing:
             self._writing.add(key)
-            self._spawn(self._write_on(witness, ring))
+            self._tasks.spawn(self._write_on(witness, ring))
         try:
             async with patience(self._seconds):
                 return await future
@@ -128,14 +129,9 @@ class Witnesses:
         """Another ring: what was read of the one before says nothing about this one."""
         self.seen.clear()
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def close(self) -> None:
         """Let writes that are under way finish."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.wait()
 
 
 def take_larger(best: dict[tuple[str, int], Mark], marks: Iterable[Mark]) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from app.databases.protocol import RingRecord, TicketDatabase
-from app.operations.admin import Overseer
+from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.tickets.catalog import Catalog
 from app.tickets.front_desk import FrontDesk
@@ -23,7 +23,7 @@ REQUEST_TIMEOUT = 2.0
 
 
 class FakeTicketServer:
-    """Ring, ledger, catalog, issuer, health and overseer on these databases."""
+    """Ring, ledger, catalog, issuer, health and admin on these databases."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class FakeTicketServer:
         records = RingRecords(self.ring, increment)
         self.prober = Prober(self.ring, records, self.ledger, self.catalog, interval=probe_interval, clock=clock)
         self.desk = FrontDesk(self.issuer, self.metrics)
-        self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.metrics)
+        self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics)
 
     def _make_lane(self, sequence: str, member: Member) -> Lane:
         return self._lane(sequence, member, self.ring, self.ledger, self.metrics)

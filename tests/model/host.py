@@ -193,7 +193,7 @@ class Host(Process):
         """Whether /healthz says now that this database is unprotected."""
         return any(
             warning["database"] == server.name and warning["reason"].startswith("unprotected")
-            for warning in self.server.overseer.health()["warnings"]
+            for warning in self.server.admin.health()["warnings"]
         )
 
     def handed_out(self, lane: WatchedLane, tickets: Tickets) -> None:

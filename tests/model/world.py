@@ -225,7 +225,7 @@ class World:
         lives = {server: server.life for server in self.ring}  # it may go back before the answer has come
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
-                await host.server.overseer.bump(sequence, above, force=True)
+                await host.server.admin.bump(sequence, above, force=True)
         except (TicketError, TimeoutError):
             self.outcomes["bumps that failed"] += 1
         else:
@@ -310,14 +310,14 @@ class World:
             assert self.clock.now < began + LONGEST_ANSWER, "a request is stuck"
 
     def _is_well(self, host: Host) -> None:
-        health = host.server.overseer.health()
+        health = host.server.admin.health()
         warnings = [w for w in health["warnings"] if w["sequence"] != "small"]
         down = [database for database in health["databases"] if database["status"] != "up"]
         assert not warnings, f"{host.name} warns: {warnings}"
         assert not down, f"{host.name} has not taken in {down}"
 
     def report(self, host: Host) -> str:
-        return f"{host.server.ring} {[*host.server.catalog.lanes.values()]} {host.server.overseer.health()}"
+        return f"{host.server.ring} {[*host.server.catalog.lanes.values()]} {host.server.admin.health()}"
 
     def end(self) -> None:
         for server in self.servers:

@@ -301,5 +301,5 @@ async def test_widths_that_differ_are_warned_of_and_the_narrower_one_counts() ->
         assert entry.differs
         assert entry.width is Width.INT
         assert entry.ceiling == 2**32 - 1
-        reasons = [warning["reason"] for warning in server.overseer.health()["warnings"]]
+        reasons = [warning["reason"] for warning in server.admin.health()["warnings"]]
         assert any("differ" in reason for reason in reasons)

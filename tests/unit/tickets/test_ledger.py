@@ -176,14 +176,14 @@ async def test_alone_it_serves_and_warns_or_refuses_as_it_is_told() -> None:
         serving = await site.ticket_server()
         refusing = await site.ticket_server(refuse_unverified=True)
         assert await take(serving, 3) == [1, 3, 5]
-        reasons = [warning["reason"] for warning in serving.overseer.health()["warnings"]]
+        reasons = [warning["reason"] for warning in serving.admin.health()["warnings"]]
         assert any("unprotected" in reason for reason in reasons)
         with pytest.raises(NoTicketDatabase):
             await take(refusing)
         site.servers[1].down = False
         await probed()
         assert len(await take(refusing, 4)) == 4
-        assert serving.overseer.health()["status"] == "pass"
+        assert serving.admin.health()["status"] == "pass"
 
 
 @virtual_time
@@ -195,11 +195,11 @@ async def test_a_database_that_keeps_no_marks_draws_on_and_is_warned_of() -> Non
         await probed()
         tickets = await take(server, 6)
         assert {ticket % 2 for ticket in tickets} == {0, 1}
-        assert server.overseer.health()["status"] == "warn"
+        assert server.admin.health()["status"] == "warn"
         site.servers[1].ledger_fails = False
         await probed()
         await take(server, 2)
-        assert server.overseer.health()["status"] == "pass"
+        assert server.admin.health()["status"] == "pass"
         assert mark_about(site, 1, on=2).mark >= max(of(1, tickets))
 
 

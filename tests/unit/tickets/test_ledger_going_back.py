@@ -57,7 +57,7 @@ def test_moved_above_its_mark_under_a_running_server(goes_back: Callable[[Site, 
             assert not set(before) & set(after)
             assert min(of(1, after)) > high.issued
             assert len(of(1, after)) >= 5
-            assert server.overseer.health()["status"] == "pass"
+            assert server.admin.health()["status"] == "pass"
 
     scenario()
 

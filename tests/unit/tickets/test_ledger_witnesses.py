@@ -134,4 +134,4 @@ async def test_a_lane_that_was_opened_while_another_database_came_up_asks_it_too
             await lane.open()
         assert not set(before) & set(await take(server, 9))
         await asyncio.sleep(3)
-        assert not server.overseer.health()["warnings"]
+        assert not server.admin.health()["warnings"]

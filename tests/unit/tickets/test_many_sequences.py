@@ -32,11 +32,11 @@ class Views:
 
     def __init__(self, server: FakeTicketServer) -> None:
         self.server = server
-        self.overseer = server.overseer
+        self.admin = server.admin
         self.entries = server.catalog.entries
-        self.rates = Rates(self.overseer.progress, asyncio.get_running_loop().time)
-        page = StatusPage(self.overseer, self.rates, server.metrics, 8000)
-        self.api = make_api(self.overseer, Access((), ()), page, server.desk)
+        self.rates = Rates(self.admin.progress, asyncio.get_running_loop().time)
+        page = StatusPage(self.admin, self.rates, server.metrics, 8000)
+        self.api = make_api(self.admin, Access((), ()), page, server.desk)
 
     async def get(self, target: str, status: int = 200, method: str = "GET") -> Answer:
         answer = await ask(self.api, target, method=method)
@@ -102,7 +102,7 @@ async def test_nothing_holds_up_the_event_loop_for_as_long_as_a_look_at_every_se
         try:
             await seen.rates.sample()
             began = time.thread_time()
-            list(seen.overseer.progress())
+            list(seen.admin.progress())
             one_look = time.thread_time() - began
             for path in (
                 "/sequence",
@@ -224,6 +224,18 @@ async def test_what_is_searched_for_cannot_become_part_of_the_page(search: str) 
         assert text.count("<") == plain.count("<")
         assert '" autofocus' not in text
         assert await seen.rows(f"/?search={search}") == []
+
+
+@virtual_time
+async def test_an_error_of_a_database_cannot_become_part_of_a_page() -> None:
+    async with views(3) as seen:
+        database = seen.server.ring.members[1]
+        database.last_error = "nothing"
+        plain = (await seen.get("/")).body.decode()
+        database.last_error = """<script>alert('x')</script> "quoted" & more"""
+        text = (await seen.get("/")).body.decode()
+        assert text.count("<") == plain.count("<")
+        assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &#34;quoted&#34; &amp; more" in text
 
 
 # -- /healthz

@@ -264,7 +264,7 @@ async def test_suspended_lanes_are_tried_again_with_every_probe() -> None:
         await take(server, 4)
         lane = server.lane("photos", 1)
         assert not lane.can_be_asked
-        warnings = server.overseer.health()["warnings"]
+        warnings = server.admin.health()["warnings"]
         assert [(each["sequence"], each["database"]) for each in warnings] == [("photos", "fake1:3306")]
         await asyncio.sleep(3)
         assert str(lane.state) == "suspended"
@@ -313,5 +313,5 @@ async def test_every_fault_of_a_database_leaves_the_loops_running() -> None:
             site.servers[0].heal()
             site.servers[0].restart()
             await asyncio.sleep(1.3)
-        assert server.overseer.health()["status"] == "pass"
+        assert server.admin.health()["status"] == "pass"
         assert len(set(await take(server, 4))) == 4

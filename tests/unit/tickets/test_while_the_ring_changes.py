@@ -137,7 +137,7 @@ async def test_a_witness_replaced_while_it_is_told_the_live_counters_is_told_all
         assert replaced
         for name in every:
             assert mark_about(site, 1, on=2, sequence=name).mark >= 7_000
-        assert not server.overseer.health()["warnings"]
+        assert not server.admin.health()["warnings"]
 
 
 @virtual_time
