@@ -14,8 +14,7 @@ and goes on with the same chain: `_prepare` before the statement (a lane that ha
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -35,6 +34,7 @@ from app.common.log import event
 from app.databases.protocol import ROOM, Draw, Drawn, Table
 from app.tickets.id_guard import IdGuard, WrongResidue
 from app.tickets.lane_marks import LaneMarks
+from app.tickets.lane_queue import SINGLY, Batch, LaneQueue
 from app.tickets.lane_state import LaneEvent, LaneState, after
 from app.tickets.observer import Observer
 from app.tickets.request import TicketRequest
@@ -45,10 +45,6 @@ log = logging.getLogger(__name__)
 LAST_TICKETS = 1_000_000
 """With fewer left, the position is read before several tickets are drawn in one statement: one that runs past the end
 of the column uses up what is left, and what this server knows is as old as the last probes, while others draw."""
-SINGLY = 64
-"""The longest list that is drawn one ticket at a time where several are not certain to fit."""
-
-Batch = Sequence[TicketRequest]
 
 
 class LaneLedger(Protocol):
@@ -103,10 +99,7 @@ class Lane:
         self._ring = ring
         self._ledger = ledger
         self._observer = observer
-        self._queue: deque[TicketRequest] = deque()
-        self._under_way: Batch = ()
-        self._singly = 0
-        self._collected: list[int] | None = None
+        self._queue = LaneQueue(self)
         self._busy = False
         self._opening = asyncio.Lock()
         self._in_company = False
@@ -141,15 +134,14 @@ class Lane:
     @property
     def waiting(self) -> bool:
         """Whether any request waits here."""
-        return bool(self._queue or self._under_way)
+        return bool(self._queue or self._queue.under_way)
 
     # --- the request's side ----------------------------------------------------------------------------------------
 
     def ask(self, request: TicketRequest) -> None:
         """Queue a request. It is answered later, at once only if the lane breaks over it; from its `until` on `expire`
         lets it go."""
-        request.lane = self
-        self._queue.append(request)
+        self._queue.add(request)
         if not self._busy:
             self._busy = True
             if self._in_company:  # others are about to ask, in this turn of the event loop, and can share the statement
@@ -159,28 +151,18 @@ class Lane:
 
     def expire(self, now: float) -> None:
         """Let go every request whose time on this database is over; it need not be the oldest one."""
-        for request in (*self._under_way, *self._queue):
-            if request.until <= now:
-                self._fail_over(request)
+        self._queue.fail_over_expired(now)
 
     def send_on(self) -> None:
         """Let every request go: this lane cannot serve now. What the statement under way draws becomes a gap."""
-        queue, self._queue = self._queue, deque()
-        for request in (*self._under_way, *queue):
-            self._fail_over(request)
-
-    def _fail_over(self, request: TicketRequest) -> None:
-        """Send it on to the next lane, unless it has gone."""
-        if request.lane is self:
-            request.answer(None)
+        self._queue.fail_over_all()
 
     # --- the way of a batch ----------------------------------------------------------------------------------------
 
     def _next(self) -> None:
         """Draw for those who wait. The lane is busy until it has come back and nobody waits."""
         try:
-            batch, total = self._next_batch()
-            self._under_way = batch
+            batch, total = self._queue.next_batch(self.member.database.largest_block)
             if not batch:
                 self._busy = False
                 return
@@ -191,29 +173,6 @@ class Lane:
                 self._wait_for(batch, self._prepare(total), partial(self._send, batch, total))
         except Exception as error:
             self._broke(error)
-
-    def _next_batch(self) -> tuple[Batch, int]:
-        """As many of those who wait as one statement can serve, and how many tickets it is to draw."""
-        if self._collected is not None:
-            if self._under_way[0].lane is self:
-                return self._under_way, 1
-            self._collected = None
-        limit = self.member.database.largest_block
-        queue, alone = self._queue, self._singly > 0
-        batch: list[TicketRequest] = []
-        total = 0
-        while queue and not (batch and (alone or total + queue[0].count > limit)):
-            request = queue.popleft()
-            if alone:
-                self._singly = max(self._singly - 1, 0)
-            if request.lane is not self:
-                continue
-            if request.count > limit:
-                request.answer(None)
-                continue
-            batch.append(request)
-            total += request.count
-        return batch, total
 
     def _is_ready_for(self, total: int) -> bool:
         """Whether the statement can be sent as it is."""
@@ -254,7 +213,9 @@ class Lane:
 
     def _came(self, batch: Batch, sent: _Sent, drawn: Drawn) -> None:
         """Check what came back; hand it out, or first have a mark above it committed."""
-        if self._under_way is not batch:  # the lane broke meanwhile: they have been sent on, and others are under way
+        if (
+            self._queue.under_way is not batch
+        ):  # the lane broke meanwhile: they have been sent on, and others are under way
             return
         self._observer.statement(self, batch, sent.at, drawn)
         try:
@@ -285,17 +246,19 @@ class Lane:
     def _hand_out(self, batch: Batch, drawn: Draw) -> None:
         """Give each request its tickets; then draw for the next ones."""
         next_id, step = drawn.first, drawn.step
-        if self._collected is not None:
-            self._collect(batch[0], next_id)
-        else:
-            for request in batch:
-                end = next_id + step * request.count
-                if request.lane is self:
-                    self.issued += request.count
-                    request.answer(range(next_id, end, step))
-                else:
-                    self._observer.gap(self.member, "gone", request.count)
-                next_id = end
+        collecting = self._queue.is_collecting
+        for request in batch:
+            count = 1 if collecting else request.count
+            end = next_id + step * count
+            if request.lane is not self:
+                self._observer.gap(self.member, "gone", count)
+            elif not collecting:
+                self.issued += count
+                request.answer(range(next_id, end, step))
+            elif (tickets := self._queue.collect(next_id)) is not None:
+                self.issued += len(tickets)
+                request.answer(tickets)
+            next_id = end
         self._next()
 
     def _wait_for(self, batch: Batch, waiting: Coroutine[None, None, None], then: Callable[[], None]) -> None:
@@ -319,10 +282,9 @@ class Lane:
     def _failed(self, batch: Batch, error: TicketDatabaseError) -> None:
         """Take the state that follows, send the batch on to the next lane; then draw for those who are left."""
         if not (isinstance(error, ColumnExhausted) and self._may_fit_in_parts(batch)):
-            self._collected = None
+            self._queue.stop_collecting()
             self.report(error)
-            for request in batch:
-                self._fail_over(request)
+            self._queue.fail_over(batch)
         self._next()
 
     def _broke(self, error: BaseException | None) -> None:
@@ -330,11 +292,8 @@ class Lane:
         if error is not None:
             event(log, logging.ERROR, "a lane met an unknown error", exc_info=error, sequence=self.sequence)
         self.send_on()
-        self._under_way = ()
-        self._collected = None
+        self._queue.forget_statement()
         self._busy = False
-
-    # --- close to the end ------------------------------------------------------------------------------------------
 
     def _may_fit_in_parts(self, batch: Batch) -> bool:
         """What did not fit into one statement: see that it is drawn in smaller ones. False where it is one ticket.
@@ -344,32 +303,18 @@ class Lane:
         """
         request = batch[0]
         if len(batch) > 1:
-            self._queue.extendleft(reversed(batch))
-            self._singly = len(batch)
-        elif request.count == 1 or self._collected is not None:
+            self._queue.draw_one_by_one(batch)
+        elif request.count == 1 or self._queue.is_collecting:
             return False
         elif request.whole:
             self.largest_whole = min(self.largest_whole, request.count - 1)
-            self._fail_over(request)
+            self._queue.fail_over(batch)
         elif request.count > min(SINGLY, self.guard.headroom()):
             self.largest_list = min(self.largest_list, request.count - 1)
-            self._fail_over(request)
+            self._queue.fail_over(batch)
         else:
-            self._collected = []
+            self._queue.draw_ticket_by_ticket()
         return True
-
-    def _collect(self, request: TicketRequest, ticket: int) -> None:
-        """One more ticket of a list that is drawn one at a time."""
-        collected = self._collected
-        assert collected is not None
-        collected.append(ticket)
-        if request.lane is not self:
-            self._observer.gap(self.member, "gone", len(collected))
-            self._collected = None
-        elif len(collected) == request.count:
-            self._collected = None
-            self.issued += len(collected)
-            request.answer(collected)
 
     # --- states ----------------------------------------------------------------------------------------------------
 
