@@ -18,7 +18,6 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.patience import SLICES, patience
-from app.databases.mysql import statements as sql
 from app.databases.mysql.blocks import Block, BlockBetweenIds, BlockByItsEnds
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.pending_draw import Deadlines, PendingDraw
@@ -132,12 +131,13 @@ class DrawQueue:
 
     def _send(self, connection: MySQLConnection, batch: list[PendingDraw]) -> None:
         """Send plain draws: one, or several in one transaction."""
-        statements = [sql.draw(draw.table.sequence, draw.count) for draw in batch]
-        if len(batch) > 1:
-            statements = ["BEGIN", *statements, "COMMIT"]
         self._under_way[connection] = batch
         came = partial(self._came, connection, batch, time.monotonic())
-        connection.draw(";".join(statements), len(statements), self._pool.timeout, came)
+        if len(batch) == 1:
+            connection.draw(batch[0].statement, 1, self._pool.timeout, came)
+        else:
+            statements = ["BEGIN", *(draw.statement for draw in batch), "COMMIT"]
+            connection.draw(";".join(statements), len(statements), self._pool.timeout, came)
 
     def _came(
         self, connection: MySQLConnection, batch: list[PendingDraw], sent_at: float, ids: Sequence[int] | None
@@ -150,7 +150,10 @@ class DrawQueue:
             return
         self._pool.last_answer = time.monotonic()
         self._free(connection)
-        for draw, id_ in zip(batch, ids if len(batch) == 1 else ids[1:-1], strict=True):
+        if len(batch) == 1:
+            batch[0].answer(Draw(ids[0], self._increment, batch[0].count))
+            return
+        for draw, id_ in zip(batch, ids[1:-1], strict=True):  # without those of BEGIN and COMMIT
             draw.answer(Draw(id_, self._increment, draw.count))
 
     async def _plain_answers(self, connection: MySQLConnection, batch: list[PendingDraw]) -> AsyncIterator[Draw]:

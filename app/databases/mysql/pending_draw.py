@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.common.patience import LATE, SLICES, STALLS
+from app.databases.mysql import statements as sql
 from app.databases.protocol import Drawn, Table
 
 
@@ -30,6 +31,11 @@ class PendingDraw:
     def plain(self) -> bool:
         """Whether it is one ordinary statement, which leaves the session as it was."""
         return self.count <= self.table.rows_per_statement
+
+    @property
+    def statement(self) -> str:
+        """What is sent for a plain one."""
+        return sql.draw(self.table.sequence, self.count)
 
     def answer(self, drawn: Drawn) -> None:
         """Tell whoever waits for it, the first time that this is called."""
