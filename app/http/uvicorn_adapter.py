@@ -72,7 +72,7 @@ class HTTPServer:
             _Answering(app),
             host=host,
             port=port,
-            http=self._protocol,  # type: ignore[arg-type]
+            http=lambda **_: self.new_connection(),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -83,14 +83,16 @@ class HTTPServer:
             timeout_keep_alive=idle,
             timeout_graceful_shutdown=max(1, round(grace + 0.5)),
         )
+        self._config = config
         self._server = _Server(config)
         self._connections: set[Any] = self._server.server_state.connections
 
-    def _protocol(self, *, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> Any:
-        def make_inner(protocol: TicketProtocol) -> InnerProtocol:
-            return InnerProtocol(protocol, config, server_state, app_state)
+    def new_connection(self) -> TicketProtocol:
+        """A protocol for a new connection."""
+        return self._make_protocol(self._make_inner)
 
-        return self._make_protocol(make_inner)
+    def _make_inner(self, protocol: TicketProtocol) -> "InnerProtocol":
+        return InnerProtocol(protocol, self._config, self._server.server_state)
 
     async def serve(self) -> None:
         """Listen and serve until `stop`. Raises SystemExit where it cannot listen; it has logged why."""
@@ -120,12 +122,12 @@ class _Server(uvicorn.Server):
 class InnerProtocol:
     """uvicorn's own protocol on a transport that leads back to `TicketProtocol`. See ticket_protocol.Inner."""
 
-    def __init__(self, outer: TicketProtocol, config: Any, server_state: Any, app_state: dict[str, Any]) -> None:
+    def __init__(self, outer: TicketProtocol, config: Any, server_state: Any) -> None:
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
         self._outer = outer
         self.is_lost = False
-        state = {**app_state, _CONNECTION: self}
+        state = {_CONNECTION: self}
         self._protocol: Any = HttpToolsProtocol(config=config, server_state=server_state, app_state=state)
         self._protocol.connection_made(_InnerTransport(self, outer))
         self._is_chunked = False
