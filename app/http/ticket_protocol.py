@@ -246,7 +246,7 @@ class TicketProtocol(asyncio.Protocol):
         self._fields = []
         self._in_fields = True
         self._field_bytes = 0
-        if self._current is None:
+        if self._current is None and not self._ahead:
             self.since = self._loop.time()
 
     def on_url(self, url: bytes) -> None:

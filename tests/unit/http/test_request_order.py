@@ -222,7 +222,10 @@ async def test_nobody_is_asked_for_the_body_of_a_request_for_tickets(bench: Benc
 # --- the last request ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("last", [LAST, request(version="1.0"), request("/ticket/photos", "connection: keep-alive", version="1.0")])  # fmt: skip
+STAYS = request("/ticket/photos", "connection: keep-alive", version="1.0")
+
+
+@pytest.mark.parametrize("last", [LAST, request(version="1.0"), STAYS], ids=["close", "1.0", "1.0 that stays"])
 @pytest.mark.parametrize("more", [PHOTOS, BLOCK, OTHER, b"no request\r\n\r\n", POST[:-1]])
 @pytest.mark.parametrize("together", [False, True], ids=["apart", "in one piece"])
 @virtual_time
