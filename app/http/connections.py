@@ -58,14 +58,17 @@ class Connections:
 
     async def watch(self) -> None:
         """Cut every connection on which one request takes too long, and close those that are idle for long, until
-        cancelled."""
+        cancelled. One that is closed and does not read what was sent to it is cut."""
         now = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             time = now()
             for connection in tuple(self._open):
                 if connection.since is None:
-                    if time - connection.idle_since > IDLE_SECONDS:
+                    idle = time - connection.idle_since
+                    if idle > IDLE_SECONDS + REQUEST_SECONDS:
+                        connection.transport.abort()
+                    elif idle > IDLE_SECONDS:
                         connection.close()
                 elif time - connection.since > REQUEST_SECONDS:
                     connection.transport.abort()

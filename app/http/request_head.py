@@ -64,11 +64,6 @@ class RequestHead:
         """Whether its body comes in chunks."""
         return self.field(b"transfer-encoding") is not None
 
-    @property
-    def expects_continue(self) -> bool:
-        """Whether the client waits to be told to send the body."""
-        return (self.field(b"expect") or b"").lower() == b"100-continue"
-
     def without_upgrade(self) -> None:
         """Leave out the offer to upgrade the connection."""
         offer = (b"connection", b"upgrade", b"http2-settings")
@@ -92,7 +87,9 @@ def is_for_tickets(head: RequestHead) -> bool:
         url = httptools.parse_url(target)
     except httptools.HttpParserInvalidURLError as error:
         raise ValueError("the target is no URL") from error
-    path = (url.path or b"").decode("ascii")
+    if url.path is None:
+        raise ValueError("the target has no path")
+    path = url.path.decode("ascii")
     if "%" in path:
         path = unquote(path)
     head.query = url.query or b""

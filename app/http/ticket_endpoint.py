@@ -54,23 +54,28 @@ class HTTPTicketRequest(TicketRequest):
 
     def give(self, tickets: Tickets) -> None:
         """See TicketRequest.give."""
-        if self.as_text:
-            body = b"".join([b"%d\n" % ticket for ticket in tickets])
-        elif self.whole:
-            body = self._block(tickets)
-        elif self.listed:
-            body = self._list(tickets)
-        else:
-            ticket = tickets[0]
-            body = b'{"sequence":"%b","id":%d,"id_str":"%d"}' % (self.sequence.encode(), ticket, ticket)
         protocol = self.protocol
-        self.endpoint.respond(
-            protocol, self.head, self.trace, 200, ok(body, as_text=self.as_text, keep_alive=protocol.keeps_alive)
-        )
+        try:
+            if self.as_text:
+                body = b"".join([b"%d\n" % ticket for ticket in tickets])
+            elif self.whole:
+                body = self._block(tickets)
+            elif self.listed:
+                body = self._list(tickets)
+            else:
+                ticket = tickets[0]
+                body = b'{"sequence":"%b","id":%d,"id_str":"%d"}' % (self.sequence.encode(), ticket, ticket)
+            response = ok(body, as_text=self.as_text, keep_alive=protocol.keeps_alive)
+            self.endpoint.respond(protocol, self.head, self.trace, 200, response)
+        except Exception:  # who calls has others to answer
+            protocol.fail()
 
     def refuse(self, error: TicketError) -> None:
         """See TicketRequest.refuse."""
-        self.endpoint.refuse(self.protocol, self.head, self.trace, problem_of(error))
+        try:
+            self.endpoint.refuse(self.protocol, self.head, self.trace, problem_of(error))
+        except Exception:
+            self.protocol.fail()
 
     def _list(self, tickets: Tickets) -> bytes:
         ids, strings = list(tickets), [str(ticket) for ticket in tickets]
@@ -135,13 +140,14 @@ class TicketEndpoint:
 
     def respond(self, protocol: TicketProtocol, head: RequestHead, trace: object, status: int, response: bytes) -> None:
         """Send a response, and tell who watches."""
+        head.owner = None  # each knows the other: nobody has to collect them
         if self._watcher is not None:
             self._watcher.end(protocol, head, trace, status)
         protocol.answer(response)
 
     def gone(self, head: RequestHead) -> None:
         """See ticket_protocol.Endpoint.gone."""
-        request = head.owner
+        request, head.owner = head.owner, None
         if isinstance(request, HTTPTicketRequest) and not request.settled:
             request.abandon()
             if self._watcher is not None:

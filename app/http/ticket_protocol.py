@@ -11,7 +11,7 @@ from typing import Protocol
 
 import httptools
 
-from app.http.problems import Problem
+from app.http.problems import Problem, method_not_allowed
 from app.http.request_head import RequestHead, is_for_tickets
 from app.http.responses import problem_response
 
@@ -25,7 +25,7 @@ PIECE = 1_024
 """How many bytes the parser gets at a time: it cannot be stopped at the end of a request, and what it reads behind one
 has to be kept as requests, which are larger than their bytes."""
 REQUESTS_AT_ONCE = 64
-"""How many pieces and requests are worked off before others get a turn of the event loop."""
+"""How many pieces and requests, together, are worked off before others get a turn of the event loop."""
 
 
 class Inner(Protocol):
@@ -51,7 +51,7 @@ class Endpoint(Protocol):
     """Who answers requests for tickets."""
 
     def begin(self, protocol: "TicketProtocol", head: RequestHead) -> None:
-        """Answer by `TicketProtocol.answer`, now or later."""
+        """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming; nobody reads it."""
 
     def gone(self, head: RequestHead) -> None:
         """The client has gone before its answer came."""
@@ -93,8 +93,8 @@ class TicketProtocol(asyncio.Protocol):
         self._inner_is_full = False
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
-        self._in_head = False
-        self._head_bytes = 0
+        self._in_fields = False
+        self._field_bytes = 0
         self._incoming: RequestHead | None = None
         self._refusal: Problem | None = None
         self._last_has_come = False
@@ -102,7 +102,9 @@ class TicketProtocol(asyncio.Protocol):
         self._current: RequestHead | None = None
         self._ahead: deque[RequestHead] = deque()
         self._inner: Inner | None = None
+        self._inner_has_responded = False
         self._leaving = False
+        self._is_scheduled = False
         # what goes out
         self._parts: list[bytes] = []
         self._write_paused = False
@@ -115,14 +117,10 @@ class TicketProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._surroundings.closed(self)
-        current, self._current = self._current, None
-        if current is not None and current.for_tickets:
-            self._endpoint.gone(current)
-        if self._inner is not None:
-            self._inner.connection_lost(exc)
-            self._inner = None
-        self._unread = b""
         self._ahead.clear()
+        self._unread, self._offset = b"", 0
+        self._drop_current()
+        self._drop_inner(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._offset < len(self._unread):
@@ -161,22 +159,39 @@ class TicketProtocol(asyncio.Protocol):
         self._reading = True
         try:
             for _ in range(REQUESTS_AT_ONCE):
-                if self._write_paused or self._inner_is_full or self.transport.is_closing():
+                current = self._current
+                begins = current is None and self._ahead
+                feeds = self._offset < len(self._unread) and (current is None or not current.is_complete)
+                if not (begins or feeds) or self._write_paused or self._inner_is_full or self.transport.is_closing():
                     break
-                if self._ahead and self._current is None:
-                    self._begin(self._ahead.popleft())
-                elif self._offset < len(self._unread) and (self._current is None or not self._current.is_complete):
-                    self._feed_next_piece()
+                if begins:
+                    self._begin_next()
                 else:
-                    break
+                    self._feed_next_piece()
             else:
-                self._loop.call_soon(self._go_on)
+                self._go_on_soon()
+            if self._refusal is not None and self._current is None and not self._ahead:
+                self.write(problem_response(self._refusal, keep_alive=False))
+                self.close()
+        except Exception:
+            self.fail()
         finally:
             self._reading = False
-        if self._refusal is not None and self._current is None and not self._ahead:
-            self.write(problem_response(self._refusal, keep_alive=False))
-            self.close()
         self._pause_or_resume_reading()
+
+    def _go_on_soon(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._go_on_now)
+
+    def _go_on_now(self) -> None:
+        self._is_scheduled = False
+        self._go_on()
+
+    def fail(self) -> None:
+        """An exception that nobody knows is being handled: say so in the log, and cut the connection."""
+        log.exception("a request met an unknown error")
+        self.transport.abort()
 
     def _pause_or_resume_reading(self) -> None:
         too_much = self._inner_is_full or len(self._unread) - self._offset > AHEAD_BYTES
@@ -194,14 +209,13 @@ class TicketProtocol(asyncio.Protocol):
         try:
             self._feed(piece)
         except httptools.HttpParserCallbackError:
-            log.exception("a request met an unknown error")
-            self.transport.abort()
+            self.fail()
         except httptools.HttpParserError:
-            self.refuse(Problem(400, "this is not a request in HTTP/1.1"))
-        if self._in_head:
-            self._head_bytes += len(piece)
-            if self._head_bytes > HEAD_BYTES:
-                self.refuse(Problem(431, f"request line and headers are larger than {HEAD_BYTES} bytes"))
+            self._refuse(Problem(400, "this is not a request in HTTP/1.1"))
+        if self._in_fields:
+            self._field_bytes += len(piece)
+            if self._field_bytes > HEAD_BYTES:
+                self._refuse(Problem(431, f"request line and headers are larger than {HEAD_BYTES} bytes"))
 
     def _feed(self, piece: bytes) -> None:
         try:
@@ -209,22 +223,30 @@ class TicketProtocol(asyncio.Protocol):
         except httptools.HttpParserUpgrade as offer:  # it goes on in HTTP/1.1, which the client has to accept
             self._feed(piece[offer.args[0] :])
 
-    def refuse(self, problem: Problem) -> None:
+    def _refuse(self, problem: Problem) -> None:
         """Nothing that follows can be understood: answer what has been, then say so and close."""
-        if self._refusal is None and not self._last_has_come:
-            self._refusal = problem
-            if self._current is not None and not self._current.is_complete:
-                self._current = None  # it is this one that cannot be understood
-        self._unread, self._offset, self._in_head, self._incoming = b"", 0, False, None
+        broken, self._incoming = self._incoming, None
+        self._unread, self._offset, self._in_fields = b"", 0, False
+        if self._refusal is not None or (broken is None and self._last_has_come):
+            return
+        self._refusal = problem
+        if broken is None:
+            return
+        if not broken.has_begun:
+            self._ahead.remove(broken)
+        elif broken is not self._current or self._inner_has_responded:
+            self.close()  # it has its answer, or a part of one
+        else:
+            self._drop_current()
 
     # --- what the parser says --------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._target = b""
         self._fields = []
-        self._in_head = True
-        self._head_bytes = 0
-        if self._current is None:
+        self._in_fields = True
+        self._field_bytes = 0
+        if self._current is None and not self._ahead:
             self.since = self._loop.time()
 
     def on_url(self, url: bytes) -> None:
@@ -234,26 +256,27 @@ class TicketProtocol(asyncio.Protocol):
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_fields = False
         if self._refusal is not None or self._last_has_come:
             return
         parser = self._parser
         head = RequestHead(parser.get_method(), self._target, self._fields, parser.get_http_version())
         head.keeps_alive = head.version != "1.0" and parser.should_keep_alive()
         if parser.should_upgrade():
+            if head.method == b"CONNECT":
+                self._refuse(method_not_allowed("GET", "HEAD", "POST", "PUT"))
+                return
             if head.announces_body:
                 # the parser takes what comes next for a request, and to the next server on the way it is a body
-                self.refuse(Problem(400, "a request with a body cannot offer to upgrade the connection"))
+                self._refuse(Problem(400, "a request with a body cannot offer to upgrade the connection"))
                 return
             head.without_upgrade()
         self._incoming = head
         self._last_has_come = not head.keeps_alive
-        if self._current is None and not self._ahead:
-            self._begin(head)
-        else:
-            self._ahead.append(head)
+        self._ahead.append(head)  # it begins when the parser has accepted it: some errors come only after this
 
     def on_body(self, body: bytes) -> None:
+        self._in_fields = False
         head = self._incoming
         if head is None or head.for_tickets:
             return
@@ -262,46 +285,55 @@ class TicketProtocol(asyncio.Protocol):
         elif self._inner is not None:
             self._inner.body(body)
 
+    def on_chunk_header(self) -> None:
+        self._fields = []  # behind the last chunk there may be more: they belong to no head
+        self._in_fields = True
+        self._field_bytes = 0
+
+    def on_chunk_complete(self) -> None:
+        self._in_fields = False
+
     def on_message_complete(self) -> None:
         head, self._incoming = self._incoming, None
         if head is not None:
             head.is_complete = True
             if head.has_begun:
-                self._complete(head)
+                self._body_has_ended(head)
 
     # --- serving ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, head: RequestHead) -> None:
-        """It is this request's turn."""
-        self._current = head
+    def _begin_next(self) -> None:
+        """It is the next request's turn."""
+        self._current = head = self._ahead.popleft()
         head.has_begun = True
         if self.since is None:
             self.since = self._loop.time()
         try:
             head.for_tickets = is_for_tickets(head)
         except ValueError:
-            self.answer(problem_response(Problem(400, "the request's target cannot be read"), keep_alive=False))
+            self.write(problem_response(Problem(400, "the request's target cannot be read"), keep_alive=False))
             self.close()
             return
         if head.for_tickets:
-            if head.expects_continue and not head.is_complete:
-                self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        else:
-            if self._inner is None:
-                self._inner = self._surroundings.make_inner(self)
-            self._inner.begin(head)
-            for body in head.body:
-                self._inner.body(body)
-        if head.is_complete:
-            self._complete(head)
-
-    def _complete(self, head: RequestHead) -> None:
-        """All of the request has come."""
-        if not head.for_tickets:
-            if self._inner is not None:
-                self._inner.end()
-        elif head is self._current:
             self._endpoint.begin(self, head)
+            return
+        inner = self._inner
+        if inner is None:
+            inner = self._inner = self._surroundings.make_inner(self)
+        self._inner_has_responded = False
+        inner.begin(head)
+        for body in head.body:
+            inner.body(body)
+        head.body.clear()
+        if head.is_complete:
+            inner.end()
+
+    def _body_has_ended(self, head: RequestHead) -> None:
+        """All of a request has come whose turn came before."""
+        if not head.for_tickets and self._inner is not None:
+            self._inner.end()
+        if head is not self._current:  # it has been answered
+            self.since, self.idle_since = None, self._loop.time()
 
     def answer(self, response: bytes) -> None:
         """Send the whole response to the request that is under way."""
@@ -316,10 +348,23 @@ class TicketProtocol(asyncio.Protocol):
         if self._leaving or not current.keeps_alive:
             self.close()
             return
-        now = self._loop.time()
-        self.since, self.idle_since = (now if self._in_head else None), now
+        if current.is_complete:
+            now = self._loop.time()
+            self.since, self.idle_since = (now if self._in_fields else None), now
         if not self._reading:
             self._go_on()
+
+    def _drop_current(self) -> None:
+        """The request that is under way gets no answer."""
+        current, self._current = self._current, None
+        if current is not None and current.for_tickets:
+            self._endpoint.gone(current)
+
+    def _drop_inner(self, error: Exception | None) -> None:
+        inner, self._inner = self._inner, None
+        self._inner_is_full = False
+        if inner is not None:
+            inner.connection_lost(error)
 
     @property
     def keeps_alive(self) -> bool:
@@ -364,12 +409,24 @@ class TicketProtocol(asyncio.Protocol):
         if full:
             self._pause_or_resume_reading()
         else:
-            self._loop.call_soon(self._go_on)
+            self._go_on_soon()
+
+    def inner_responds(self) -> None:
+        """The inner protocol's response has begun."""
+        self._inner_has_responded = True
+
+    def inner_has_answered(self) -> None:
+        """The inner protocol's response is complete."""
+        if self._inner_is_serving:
+            self.answered()
 
     def inner_closes(self) -> None:
         """The inner protocol closes what it takes for its connection: ours, if it is serving; else itself alone."""
-        if self._current is not None and not self._current.for_tickets:
+        if self._inner_is_serving:
             self.close()
-        elif self._inner is not None:
-            inner, self._inner = self._inner, None
-            inner.connection_lost(None)
+        else:
+            self._drop_inner(None)
+
+    @property
+    def _inner_is_serving(self) -> bool:
+        return self._current is not None and not self._current.for_tickets

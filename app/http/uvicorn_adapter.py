@@ -33,7 +33,7 @@ UNDOCUMENTED = {
 }
 """What is used beyond the documentation, by class: attributes and methods that have to be there."""
 _CONNECTION = "tickets.connection"
-"""In a request's ASGI state: the connection that it came on."""
+"""In a request's ASGI state: the InnerProtocol that it came on."""
 
 
 def check_uvicorn() -> None:
@@ -72,7 +72,7 @@ class HTTPServer:
             _Answering(app),
             host=host,
             port=port,
-            http=self._protocol,  # type: ignore[arg-type]
+            http=lambda **_: self.new_connection(),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -83,14 +83,16 @@ class HTTPServer:
             timeout_keep_alive=idle,
             timeout_graceful_shutdown=max(1, round(grace + 0.5)),
         )
+        self._config = config
         self._server = _Server(config)
         self._connections: set[Any] = self._server.server_state.connections
 
-    def _protocol(self, *, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> Any:
-        def make_inner(protocol: TicketProtocol) -> InnerProtocol:
-            return InnerProtocol(protocol, config, server_state, app_state)
+    def new_connection(self) -> TicketProtocol:
+        """A protocol for a new connection."""
+        return self._make_protocol(self._make_inner)
 
-        return self._make_protocol(make_inner)
+    def _make_inner(self, protocol: TicketProtocol) -> "InnerProtocol":
+        return InnerProtocol(protocol, self._config, self._server.server_state)
 
     async def serve(self) -> None:
         """Listen and serve until `stop`. Raises SystemExit where it cannot listen; it has logged why."""
@@ -120,12 +122,14 @@ class _Server(uvicorn.Server):
 class InnerProtocol:
     """uvicorn's own protocol on a transport that leads back to `TicketProtocol`. See ticket_protocol.Inner."""
 
-    def __init__(self, outer: TicketProtocol, config: Any, server_state: Any, app_state: dict[str, Any]) -> None:
+    def __init__(self, outer: TicketProtocol, config: Any, server_state: Any) -> None:
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-        state = {**app_state, _CONNECTION: outer}
+        self._outer = outer
+        self.is_lost = False
+        state = {_CONNECTION: self}
         self._protocol: Any = HttpToolsProtocol(config=config, server_state=server_state, app_state=state)
-        self._protocol.connection_made(_InnerTransport(outer))
+        self._protocol.connection_made(_InnerTransport(self, outer))
         self._is_chunked = False
 
     def begin(self, head: RequestHead) -> None:
@@ -146,51 +150,70 @@ class InnerProtocol:
         self._protocol.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._protocol.connection_lost(error)
+        self.is_lost = True
+        self._protocol.connection_lost(None)  # with an error it would leave its timer running
+
+    def responds(self) -> None:
+        """The application's response begins."""
+        if not self.is_lost:
+            self._outer.inner_responds()
+
+    def has_answered(self) -> None:
+        """The application's response is complete."""
+        if not self.is_lost:
+            self._outer.inner_has_answered()
 
 
 class _InnerTransport(asyncio.Transport):
-    """What the inner protocol takes for its socket."""
+    """What the inner protocol takes for its socket. Once it has lost its connection nothing leads back any more."""
 
-    def __init__(self, outer: TicketProtocol) -> None:
+    def __init__(self, inner: InnerProtocol, outer: TicketProtocol) -> None:
         super().__init__()
+        self._inner = inner
         self._outer = outer
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._outer.transport.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
-        return self._outer.transport.is_closing()
+        return self._inner.is_lost or self._outer.transport.is_closing()
 
     def write(self, data: Any) -> None:
-        self._outer.write_soon(bytes(data))
+        if not self._inner.is_lost:
+            self._outer.write_soon(bytes(data))
 
     def close(self) -> None:
-        self._outer.inner_closes()
+        if not self._inner.is_lost:
+            self._outer.inner_closes()
 
     def abort(self) -> None:
-        self._outer.transport.abort()
+        if not self._inner.is_lost:
+            self._outer.transport.abort()
 
     def pause_reading(self) -> None:
-        self._outer.inner_is_full(True)
+        if not self._inner.is_lost:
+            self._outer.inner_is_full(True)
 
     def resume_reading(self) -> None:
-        self._outer.inner_is_full(False)
+        if not self._inner.is_lost:
+            self._outer.inner_is_full(False)
 
 
 class _Answering:
-    """ASGI around the application: tells the connection when a request that it passed on has its whole response."""
+    """ASGI around the application: tells the inner protocol when a response begins, and when it is complete."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection: TicketProtocol = scope["state"].pop(_CONNECTION)
+        inner: InnerProtocol = scope["state"].pop(_CONNECTION)
 
         async def tell(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                inner.responds()
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                connection.answered()
+                inner.has_answered()
 
         await self._app(scope, receive, tell)
 
