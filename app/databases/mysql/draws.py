@@ -88,13 +88,16 @@ class DrawQueue:
         try:
             connection = await self._pool.connection()
         except TicketDatabaseError as error:
+            self._opening -= 1
             # those that other connections will serve may wait for them
             if not self._under_way or isinstance(error, TicketDatabaseMisconfigured):
                 self._fail_pending(error)
-            return
-        finally:
+        except BaseException:
             self._opening -= 1
-        self._serve(connection)
+            raise
+        else:
+            self._opening -= 1
+            self._serve(connection)
 
     def _serve(self, connection: MySQLConnection) -> None:
         """Send what waits; where nothing does any more, the connection is idle."""

@@ -270,6 +270,14 @@ async def test_no_connection_fails_all_that_wait_unless_another_one_serves_them(
     await bench.queue.close()
 
 
+async def test_what_the_failure_of_a_connection_starts_has_one_opened_too() -> None:
+    bench = Bench(0)
+    bench.pool.error = TicketDatabaseUnavailable("refuses connections")
+    bench.queue.start_draw(table(), 1, 0, lambda _: bench.start("next"))
+    await turns()
+    assert bench.kinds() == [("next", TicketDatabaseUnavailable)]
+
+
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
