@@ -223,7 +223,11 @@ def test_what_stands_in_the_way_is_said_a_line_each(rings: Rings, issued: Issued
 SEQUENCES = 60
 
 
-@pytest.mark.parametrize("said", [3, 4, 6], ids=lambda lines: f"after {lines} lines")
+@pytest.mark.parametrize(
+    "said",
+    [pytest.param(3, marks=pytest.mark.long), 4, pytest.param(6, marks=pytest.mark.long)],
+    ids=lambda lines: f"after {lines} lines",
+)
 def test_killed_half_way_nobody_draws_until_it_has_been_run_again(
     rings: Rings, issued: Issued, tmp_path: Path, said: int
 ) -> None:
@@ -263,8 +267,15 @@ def test_killed_half_way_nobody_draws_until_it_has_been_run_again(
             assert issued.residues(3, sequence) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("increment", [{}, {"TICKETS_INCREMENT": 2}], ids=["unset", "2"])
-@pytest.mark.parametrize("alone", [False, True], ids=["with marks", "unprotected"])
+@pytest.mark.parametrize(
+    ("increment", "alone"),
+    [
+        pytest.param({}, False, id="with marks-unset"),
+        pytest.param({"TICKETS_INCREMENT": 2}, True, id="unprotected-2"),
+        pytest.param({"TICKETS_INCREMENT": 2}, False, id="with marks-2", marks=pytest.mark.long),
+        pytest.param({}, True, id="unprotected-unset", marks=pytest.mark.long),
+    ],
+)
 def test_one_that_was_frozen_all_the_while_hands_out_nothing_of_the_old_ring(
     rings: Rings, issued: Issued, increment: dict[str, object], *, alone: bool
 ) -> None:

@@ -42,7 +42,9 @@ def schemathesis(server: TicketServer, where: Path, *arguments: str) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("given", ["no tokens expected", "an admin's token", "no token"])
+@pytest.mark.parametrize(
+    "given", [pytest.param("no tokens expected", marks=pytest.mark.long), "an admin's token", "no token"]
+)
 def test_nothing_is_undocumented_and_nothing_breaks(tmp_path: Path, given: str) -> None:
     settings: dict[str, object] = dict(PATIENT)
     if given != "no tokens expected":
