@@ -55,7 +55,7 @@ check: $(VENV)/.test  ## lint, formatting, types, who imports whom; writes nothi
 	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests $(wildcard bench)
 	$(BIN)/lint-imports --no-logo --no-cache
 
-fix: $(VENV)/.test  ## mend what ruff can mend
+fix: $(VENV)/.test  ## fix what ruff can fix
 	$(BIN)/ruff check --fix --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --cache-dir $(VENV)/.cache/ruff .
 

@@ -7,13 +7,13 @@ signal ends it now.
 
 import asyncio
 import gc
-import ipaddress
 import logging
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from app.common.addresses import is_loopback
 from app.common.log import event
 from app.http.connections import IDLE_SECONDS, allow_many
 from app.http.uvicorn_adapter import HTTPServer, check_uvicorn
@@ -86,7 +86,7 @@ async def serve(settings: Settings) -> None:
     finally:
         watcher.cancel()
         await service.stop()
-    log.info("good-bye")
+    log.info("stopped")
 
 
 def exempt_from_collection() -> None:
@@ -101,15 +101,8 @@ def exempt_from_collection() -> None:
 
 def warn_if_open_to_all(settings: Settings) -> None:
     """Say so where anybody who reaches this machine may draw tickets and change sequences."""
-    if not (settings.tokens or settings.admin_tokens or _is_loopback(settings.host)):
+    if not (settings.tokens or settings.admin_tokens or is_loopback(settings.host)):
         event(log, logging.WARNING, "listens beyond loopback without TICKETS_TOKENS", host=settings.host)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def run(settings: Settings) -> None:

@@ -23,7 +23,7 @@ SECONDS = "seconds, above 0 and at most 3600"
 
 
 def _field(default: Any, expected: str, meaning: str, **more: Any) -> Any:
-    """A setting: what is required, for errors, and what it means, for --help."""
+    """A setting: its valid values, for errors, and its meaning, for --help."""
     return Field(default, description=meaning, json_schema_extra={"expected": expected}, **more)
 
 
@@ -31,10 +31,10 @@ _SECONDS = ("request_timeout", "database_timeout", "probe_interval", "drain_seco
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The words of a list. One that is given and empty is a mistake: without tokens everybody may do everything."""
+    """The words of a list. An empty list is an error: without tokens, anybody may do anything."""
     words = tuple(text.split())
     if not words:
-        raise ValueError("nothing in it")
+        raise ValueError("empty")
     return words
 
 
@@ -49,7 +49,7 @@ class Settings(BaseModel):
         "URLs of the ticket databases in offset order; unset: two embedded ones",
     )
     database_password: SecretStr | None = _field(None, "a password", "for URLs that name a user without a password")
-    data_dir: Path = _field(Path("ticket-data"), "a folder", "where the embedded pair lives")
+    data_dir: Path = _field(Path("ticket-data"), "a folder", "folder of the embedded pair")
     increment: int | None = _field(
         None,
         f"a whole number from the number of databases to {LARGEST_INCREMENT}",
@@ -60,9 +60,9 @@ class Settings(BaseModel):
     port: int = _field(8000, "a port, 0 to 65535", "port to listen on", ge=0, le=65535)
     request_timeout: Seconds = _field(2.0, SECONDS, "seconds after which a request is answered 503")
     database_timeout: Seconds = _field(0.5, SECONDS, "seconds for one attempt on one database")
-    probe_interval: Seconds = _field(1.0, SECONDS, "seconds between looks at each database")
+    probe_interval: Seconds = _field(1.0, SECONDS, "seconds between two probes of a database")
     drain_seconds: float = _field(
-        5.0, "seconds, 0 to 3600", "after SIGTERM: not ready, still serving, for so long", ge=0, le=3600
+        5.0, "seconds, 0 to 3600", "after SIGTERM: seconds for which it is not ready but still serves", ge=0, le=3600
     )
     unverified: Literal["serve", "refuse"] = _field(
         "serve", "serve or refuse", "whether a database may draw while no other can be asked for its high-water marks"
@@ -72,9 +72,9 @@ class Settings(BaseModel):
         (), "tokens separated by spaces", "bearer tokens that may do everything"
     )
     log_level: Literal["debug", "info", "warning", "error"] = _field(
-        "info", "debug, info, warning or error", "what is logged"
+        "info", "debug, info, warning or error", "the least severe level that is logged"
     )
-    log_format: Literal["text", "json"] = _field("text", "text or json", "one line an event, key=value or JSON")
+    log_format: Literal["text", "json"] = _field("text", "text or json", "one line per event: key=value or JSON")
     access_log: bool = _field(False, "true or false", "log every request")
 
     @field_validator("database_password", mode="before")
@@ -196,7 +196,7 @@ def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
 
 
 def unknown_names(environment: Mapping[str, str]) -> list[str]:
-    """Names that begin like ours and are none: misspelt, most likely."""
+    """Variables with our prefix that are not settings; they are probably misspelt."""
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     known |= {name + "_FILE" for name in known} | OTHERS
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)

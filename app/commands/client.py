@@ -21,14 +21,14 @@ class RequestFailed(TicketError):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the token to somebody else."""
+    """A redirect could send the token to another server."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class TicketClient:
-    """Asks the server at `url`. Every method raises RequestFailed, whose message is one line for people."""
+    """Asks the server at `url`. Every method raises RequestFailed with a message of one line."""
 
     def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
         try:
@@ -48,7 +48,7 @@ class TicketClient:
         self._opener = urllib.request.build_opener(*handlers)
 
     def take(self, sequence: str, count: int) -> Iterator[list[int]]:
-        """`count` tickets, in lists of up to 1,000, each asked for when the one before it has been used."""
+        """`count` tickets, in lists of up to 1,000, each requested when the one before has been consumed."""
         while count > 0:
             size = min(count, LARGEST_COUNT)
             found = self._request(f"/ticket/{quote(sequence, safe='')}?count={size}")
@@ -59,13 +59,13 @@ class TicketClient:
             count -= size
 
     def bump(self, sequence: str, above: int, *, force: bool = False) -> dict[str, Any]:
-        """Move the sequence above a number; the server's answer."""
+        """Advance the sequence above a number; the server's answer."""
         return self._request(f"/sequence/{quote(sequence, safe='')}/bump", {"above": above, "force": force})
 
     def _request(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if self._token:
-            # as bytes the token is what the server compares, whatever letters it holds
+            # the server compares the token's UTF-8 bytes
             headers["Authorization"] = f"Bearer {self._token}".encode().decode("latin-1")
         content = b"" if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, content, headers, method="POST")
@@ -82,12 +82,12 @@ class TicketClient:
         except ValueError as error:
             raise RequestFailed(f"{self._url} did not answer with JSON: is it a ticket server?") from error
         if not isinstance(found, dict):
-            raise RequestFailed(f"{self._url} did not answer as a ticket server does")
+            raise RequestFailed(f"{self._url} did not answer like a ticket server")
         return found
 
 
 def _problem(error: urllib.error.HTTPError) -> str:
-    """The server's own words, on one line."""
+    """The server's message, on one line."""
     try:
         found = json.loads(error.read())
         detail = " ".join(str(found["detail"]).split())

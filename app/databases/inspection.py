@@ -84,4 +84,4 @@ class Inspector(Protocol):
         takes it further away from them."""
 
     async def close(self) -> None:
-        """Say good-bye."""
+        """End the connection in good order."""

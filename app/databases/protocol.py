@@ -281,4 +281,4 @@ class TicketDatabase(Protocol):
         """Use new connections from the next look on, if any can be had; something was wrong on those there are."""
 
     async def close(self) -> None:
-        """Say good-bye to the database; no method is called after it."""
+        """End all connections in good order; no method is called after it."""

@@ -45,7 +45,7 @@ class Sparkline:
 
 
 def short(value: float) -> str:
-    """4611686018427387904 is a number that nobody reads."""
+    """A large number in few digits."""
     for power, unit in ((12, "×10¹²"), (9, " billion"), (6, " million")):
         if value >= 10**power:
             shown = math.floor(value / 10 ** (power - 1)) / 10

@@ -15,37 +15,37 @@ from app.http.ticket_endpoint import number_in
 from app.operations.admin import Admin
 
 LARGEST_PAGE = 1_000
-"""So many sequences are in one answer at the most, and where no limit is given."""
+"""The largest number of sequences in one answer, and the default."""
 SEARCH_PATTERN = "[A-Za-z0-9_]{0,64}"
 _SEARCH = re.compile(SEARCH_PATTERN)
 
 
-class Wanted(NamedTuple):
-    """What a query asks for: `limit` sequences at the most, of those after a name that hold `search`."""
+class Query(NamedTuple):
+    """Which sequences to list: at most `limit`, after the name `after`, whose names contain `search`."""
 
     limit: int | None
     after: str
     search: str
 
     def onward(self, last: str) -> str:
-        """The query for what follows `last`."""
-        asked = {"limit": self.limit, "after": last, "search": self.search}
-        return urlencode({key: value for key, value in asked.items() if value})
+        """The query string of the page after the name `last`."""
+        values = {"limit": self.limit, "after": last, "search": self.search}
+        return urlencode({key: value for key, value in values.items() if value})
 
 
-def parameters_of(query: bytes) -> Wanted:
-    """What the query asks for. Raises InvalidRequest."""
+def parameters_of(query: bytes) -> Query:
+    """The query of a query string. Raises InvalidRequest."""
     limit = number_in(query, "limit", LARGEST_PAGE)
     after, search = text_in(query, "after"), text_in(query, "search")
     if after is not None and not is_name(after):
         raise InvalidRequest("after has to be a name: 1 to 64 letters, digits and underscores, a letter first")
     if search is not None and not _SEARCH.fullmatch(search):
         raise InvalidRequest("search has to be part of a name: up to 64 letters, digits and underscores")
-    return Wanted(limit, after or "", search or "")
+    return Query(limit, after or "", search or "")
 
 
 def text_in(query: bytes, name: str) -> str | None:
-    """The query's `name`, or None where it is not given. Raises InvalidRequest."""
+    """The parameter's value; None if it is not given. Raises InvalidRequest."""
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=32)
     except ValueError:
@@ -57,7 +57,7 @@ def text_in(query: bytes, name: str) -> str | None:
 
 
 async def answer(admin: Admin, query: bytes) -> Response:
-    """The page that the query asks for. Raises InvalidRequest."""
+    """The requested page. Raises InvalidRequest."""
     asked = parameters_of(query)
     names = admin.names(asked.search)
     start = bisect_right(names, asked.after)

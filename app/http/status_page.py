@@ -1,4 +1,4 @@
-"""The status page: what an operator looks at first. The server renders it; a few lines of script fetch it again."""
+"""The status page. The server renders it; a short script fetches it again every few seconds."""
 
 import asyncio
 import datetime
@@ -43,7 +43,7 @@ class StatusPage:
     async def render(self, search: str = "", number: int = 1) -> Page:
         """Page `number`, as of now, of the sequences whose names contain `search`."""
         now = time.time()
-        await self._admin.look_over()
+        await self._admin.refresh_warnings()
         health = self._admin.health()
         names = self._in_order(search)
         await asyncio.sleep(0)
@@ -75,7 +75,7 @@ class StatusPage:
         )
 
     def _in_order(self, search: str) -> list[str]:
-        """By name; where one page does not hold them, those in use first, the fastest at the top."""
+        """Sorted by name. If one page cannot show them all, those in use come first, the fastest at the top."""
         names = self._admin.names(search)
         if len(names) <= SHOWN:
             return names

@@ -172,7 +172,7 @@ def number_in(query: bytes, name: str, largest: int) -> int | None:
 
 @lru_cache(maxsize=256)
 def prefers_text(accept: bytes) -> bool:
-    """Whether an Accept header names text/plain and wants JSON less; of two that it wants alike, the first counts."""
+    """Whether an Accept header prefers text/plain to JSON; of two with the same quality, the first counts."""
     qualities: dict[str, tuple[float, int]] = {}
     for place, part in enumerate(accept.decode("latin-1").lower().split(",")):
         kind, *parameters = (piece.strip() for piece in part.split(";"))

@@ -1,7 +1,7 @@
 """Traces with OpenTelemetry, off unless the standard OTEL_* variables ask for them.
 
-One span for each request, one for each draw, linked to every request that shared it. When it is off nothing of it is on
-the way of a ticket: `service` passes no tracer on and builds no wrapper.
+One span per request, and one per draw, linked to every request that shares it. When traces are off they cost nothing:
+`service` passes no tracer on and builds no wrapper.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 def is_configured(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for traces: a collector is named, and neither the SDK nor the exporter is off."""
+    """Whether the environment enables traces: a collector is set, and neither the SDK nor the exporter is disabled."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
@@ -33,7 +33,7 @@ def is_configured(environment: Mapping[str, str]) -> bool:
 
 
 class Tracing:
-    """A tracer that sends to the collector which the OTEL_* variables name."""
+    """A tracer that sends to the collector of the OTEL_* variables."""
 
     def __init__(self) -> None:
         try:
@@ -51,7 +51,7 @@ class Tracing:
         self.tracer: Tracer = self._provider.get_tracer("ticket-server", VERSION)
 
     async def close(self) -> None:
-        """Send what has not been sent yet."""
+        """Send the remaining spans."""
         await asyncio.get_running_loop().run_in_executor(None, self._provider.shutdown)
 
 

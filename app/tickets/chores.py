@@ -43,7 +43,7 @@ class Chores:
         self._due: set[Member] = set()
         self._listed: dict[Member, float] = {}
         self._returned: set[Member] = set()
-        """Those that have come up, and may have lanes left that have to be moved up."""
+        """Those that have come up, and may have lanes left that have to be advanced."""
 
     def came_up(self, member: Member) -> None:
         """List its tables anew, and open its lanes that may have gone back, when its chores are done next."""
@@ -79,7 +79,7 @@ class Chores:
     async def _do_chores_once(self, member: Member) -> None:
         await self._list(member)
         at_once = asyncio.Semaphore(RECOVERIES)
-        closed = self._of_another_life(member) if member in self._returned else []
+        closed = self._of_another_epoch(member) if member in self._returned else []
         if not closed:
             self._returned.discard(member)
         await asyncio.gather(
@@ -126,7 +126,7 @@ class Chores:
         lanes = self._catalog.lanes.values()
         return [lane for lane in lanes if lane.member is member and lane.state is LaneState.SUSPENDED]
 
-    def _of_another_life(self, member: Member) -> list[Lane]:
+    def _of_another_epoch(self, member: Member) -> list[Lane]:
         """Those that were closed when it was taken in and may have gone back: they are moved above their marks
         now, while the marks are there."""
         lanes = self._catalog.lanes.values()

@@ -34,7 +34,7 @@ from app.tickets.ring_record import same_ring
 log = logging.getLogger(__name__)
 
 LAST_PROBE_SECONDS = 1.0
-"""How long the end waits for a probe under way: a connection that is cancelled cannot say good-bye."""
+"""How long the end waits for a probe under way: a connection that is cancelled cannot end in good order."""
 HURRY_SECONDS = 0.25
 """Seconds between probes while no database is up."""
 

@@ -210,7 +210,7 @@ class Ring:
     def _set(self, member: Member, status: Status, reason: str | None) -> None:
         changed = member.status is not status or (reason is not None and member.last_error != reason)
         if reason is not None:
-            member.last_error = reason  # it stays when the database comes up: an operator wants to know
+            member.last_error = reason  # it stays when the database comes up: operators have to see it
         if member.status is not status:
             member.status, member.since = status, self._now()
         if changed:

@@ -121,7 +121,7 @@ class Witnesses:
                 raise
             raise WitnessLost(f"lost {witness.name}, which kept its high-water marks") from error
         if row.token != new.token:
-            raise MarkRefused("its mark changed on another database while it was moved up")
+            raise MarkRefused("its mark changed on another database while it was advanced")
         if ring == self._ring.number:
             self.seen[row.sequence, row.offset] = row
 

@@ -145,7 +145,8 @@ def test_another_in_the_middle_cannot_leave(rings: Rings, issued: Issued) -> Non
     rings.set_globals(3, 3, 2)
     refused = grow(rings.urls(1, 3), 3)
     assert refused.status == 1
-    assert any("drawn at offset 3" in line and "only the last can leave" in line for line in left_to_do(refused.lines))
+    left = left_to_do(refused.lines)
+    assert any("drawn at offset 3" in line and "only the last can be removed" in line for line in left)
 
 
 def test_the_same_increment_again_is_harmless(rings: Rings, issued: Issued) -> None:

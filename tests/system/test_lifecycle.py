@@ -98,7 +98,7 @@ def test_it_says_good_bye_to_the_databases(mysql_pair: MySQLPair, fresh_schema: 
             load.run_until_tickets(200)
         assert all(database.connections() for database in mysql_pair)
         assert server.terminate() == 0
-        assert "good-bye" in server.log_text()
+        assert "stopped" in server.log_text()
     for database in mysql_pair:
         wait_until(lambda d=database: d.connections() == 0, 5, "the connections to be closed")  # type: ignore[misc]
     assert [aborted(mysql_pair, index) for index in (0, 1)] == before

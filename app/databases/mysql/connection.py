@@ -129,7 +129,7 @@ class MySQLConnection:
         self._driver.close()
 
     async def say_goodbye(self) -> None:
-        """Close it as the protocol wants, so that the server logs no aborted client."""
+        """Close it as the protocol asks, so that the server logs no aborted client."""
         self._open = False
         try:
             await self._driver.say_goodbye()

@@ -188,6 +188,6 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
 
 
 async def _leave(draws: DrawQueue, pool: MySQLPool) -> None:
-    """End what is under way and say good-bye on every connection."""
+    """End what is under way and end every connection in good order."""
     await draws.close()
     await pool.close()

@@ -224,7 +224,7 @@ class Driver:
         return tuple(result.rows or ()) if result is not None else ()
 
     async def say_goodbye(self) -> None:
-        """Close it as the protocol wants, so that the server logs no aborted client."""
+        """Close it as the protocol asks, so that the server logs no aborted client."""
         await self._connection.ensure_closed()
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ Nobody waits here for anybody: whoever finds no idle connection opens one. How m
 ask: draws (`draws`), questions (`question`), and the probe.
 
 But a connection that works is worth more than one that cannot be had. Where the name service is away, new connections
-go to the addresses that it gave last. Where the server has no further connection to give, whoever wants one waits until
+go to the addresses that it gave last. Where the server has no further connection to give, whoever needs one waits until
 somebody gives one back, the last idle one is never closed, and none is dropped before there is another in its place.
 """
 
@@ -229,7 +229,7 @@ class MySQLPool:
             self.discard(self._idle.pop())
 
     async def close_unused(self) -> None:
-        """Say good-bye on connections that nobody has needed for a while."""
+        """End the connections that nobody has needed for a while."""
         horizon = time.monotonic() - IDLE_SECONDS
         unused = [connection for connection in self._idle[:-1] if connection.last_used < horizon]
         self._idle = [connection for connection in self._idle if connection not in unused]
@@ -281,7 +281,7 @@ class MySQLPool:
         return TicketDatabaseBusy("had no connection free in time")
 
     async def close(self) -> None:
-        """Say good-bye on every idle connection, and open none any more."""
+        """End every idle connection in good order, and open none any more."""
         self._closed = True
         connections, self._idle = self._idle, []
         for connection in connections:

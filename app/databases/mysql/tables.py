@@ -1,4 +1,4 @@
-"""What tables a MySQL or MariaDB ticket database has, where they stand, and how they are made and moved up."""
+"""What tables a MySQL or MariaDB ticket database has, where they stand, and how they are made and advanced."""
 
 import contextlib
 from collections.abc import Iterable, Mapping

@@ -16,9 +16,9 @@ from app.http.access import Access
 from app.http.routes import make_api
 from app.http.sequence_list import LARGEST_PAGE
 from app.http.status_page import SHOWN, StatusPage
-from app.operations.admin import LOOK_OVER_SECONDS
-from app.operations.amiss import LISTED
+from app.operations.admin import REFRESH_SECONDS
 from app.operations.rates import Rates
+from app.operations.sequence_warnings import LISTED
 from app.operations.series import OTHER, PLACES
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -114,7 +114,7 @@ async def test_nothing_holds_up_the_event_loop_for_as_long_as_a_look_at_every_se
             ):
                 turns = []
                 for _ in range(3):
-                    await asyncio.sleep(LOOK_OVER_SECONDS)
+                    await asyncio.sleep(REFRESH_SECONDS)
                     turns.append(await longest_turn(partial(seen.get, path)))
                 assert min(turns) < 0.5 * one_look, path
             sampled = [await longest_turn(seen.rates.sample) for _ in range(3)]
@@ -276,7 +276,7 @@ async def test_health_looks_at_every_sequence_once_a_second_at_the_most() -> Non
         lane = seen.server.lane("s05000", 1)
         lane.report(ColumnExhausted())
         assert (await seen.get("/healthz")).json()["status"] == "pass"
-        await asyncio.sleep(LOOK_OVER_SECONDS)
+        await asyncio.sleep(REFRESH_SECONDS)
         assert (await seen.get("/healthz")).json()["warnings"][0]["sequence"] == "s05000"
     async with views(3) as seen:  # where there are few, it is as of now
         assert (await seen.get("/healthz")).json()["status"] == "pass"
