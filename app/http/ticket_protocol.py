@@ -292,6 +292,9 @@ class TicketProtocol(asyncio.Protocol):
 
     def on_chunk_complete(self) -> None:
         self._in_fields = False
+        if self._fields and not self._last_has_come and not self._parser.should_keep_alive():
+            # the parser obeys, and would read nothing any more on a connection that others may use as well
+            self._refuse(Problem(400, "a trailer cannot close the connection"))
 
     def on_message_complete(self) -> None:
         head, self._incoming = self._incoming, None
