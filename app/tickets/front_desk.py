@@ -5,12 +5,15 @@ refused or abandoned. Which database it is drawn from is the issuer's business.
 """
 
 import asyncio
+import logging
 import time
 from typing import Protocol
 
 from app.common import errors
 from app.tickets.issuer import TicketIssuer
 from app.tickets.request import AwaitedRequest, TicketRequest, Tickets
+
+log = logging.getLogger(__name__)
 
 OUTCOMES: dict[type[errors.TicketError], str] = {
     errors.InvalidRequest: "invalid",
@@ -93,22 +96,32 @@ class FrontDesk:
             self._issuer.ask_next(request)
 
     def answer(self, request: TicketRequest, tickets: Tickets) -> None:
-        """Settle it with its tickets."""
+        """Settle it with its tickets. Raises nothing, like `refuse`: whoever calls has others to settle."""
         request.settled = True
-        observer = self._observer
-        observer.in_flight -= 1
-        endpoint = "block" if request.whole else "ticket"
-        observer.request(endpoint, "ok", time.perf_counter() - request.arrived)
-        request.give(tickets)
+        self._count(request, "ok", time.perf_counter() - request.arrived)
+        try:
+            request.give(tickets)
+        except Exception:
+            log.exception("a request could not be told its tickets")
 
     def refuse(self, request: TicketRequest, error: errors.TicketError) -> None:
         """Settle it with an error, unless nobody waits for it any more."""
         if request.settled:
             return
         request.settled = True
-        self._observer.in_flight -= 1
-        self._observer.request("block" if request.whole else "ticket", outcome_of(error), None)
-        request.refuse(error)
+        self._count(request, outcome_of(error), None)
+        try:
+            request.refuse(error)
+        except Exception:
+            log.exception("a request could not be told why it is refused")
+
+    def _count(self, request: TicketRequest, outcome: str, seconds: float | None) -> None:
+        observer = self._observer
+        observer.in_flight -= 1
+        try:
+            observer.request("block" if request.whole else "ticket", outcome, seconds)
+        except Exception:
+            log.exception("a request could not be counted")
 
     def abandon(self, request: TicketRequest) -> None:
         """Settle it without a word."""

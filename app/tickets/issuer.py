@@ -7,7 +7,7 @@ and where all have been asked, or the sequence is not known, `_ask_again` waits 
 import asyncio
 import logging
 
-from app.common.errors import NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownError
+from app.common.errors import Draining, NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownError
 from app.common.tasks import Tasks
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.lane import Lane
@@ -37,6 +37,9 @@ class TicketIssuer:
         self._asked: set[Lane] = set()
         self._expiry: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
+        self._waiting: dict[TicketRequest, None] = {}
+        """Those that a task waits for, oldest first."""
+        self._closed = False
 
     @property
     def increment(self) -> int:
@@ -58,7 +61,7 @@ class TicketIssuer:
             request.turn = iter(self._ring.take_turn(entry.rotation))
             self._ask(request, now)
         else:
-            self._tasks.spawn(self._ask_again(request))
+            self._wait_for(request)
 
     def ask_next(self, request: TicketRequest) -> None:
         """The lane that was asked could not serve the request: ask the next one in this turn."""
@@ -79,11 +82,19 @@ class TicketIssuer:
                 if self._expiry is None:
                     self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SECONDS, self._expire)
                 return
-        self._tasks.spawn(self._ask_again(request))
+        self._wait_for(request)
+
+    def _wait_for(self, request: TicketRequest) -> None:
+        if self._closed:
+            request.desk.refuse(request, Draining())
+        else:
+            self._waiting[request] = None
+            self._tasks.spawn(self._ask_again(request))
 
     async def _ask_again(self, request: TicketRequest) -> None:
         """Nobody could serve the request: wait for what may change that, and ask all lanes once more."""
         now = asyncio.get_running_loop().time
+        refusal: TicketError | None = None
         try:
             # looked up each time: a change of the ring gives every sequence another entry
             name = request.sequence
@@ -93,14 +104,16 @@ class TicketIssuer:
             if now() >= request.deadline:
                 raise OutOfTime
         except TicketError as error:
-            request.desk.refuse(request, error)
+            refusal = error
         except Exception:
             log.exception("a request met an unknown error")
-            request.desk.refuse(request, UnknownError())
-        else:
-            if not request.settled:
-                request.turn = iter(self._ring.take_turn(entry.rotation))
-                self._ask(request, now())
+            refusal = UnknownError()
+        del self._waiting[request]
+        if refusal is not None:
+            request.desk.refuse(request, refusal)
+        elif not request.settled:
+            request.turn = iter(self._ring.take_turn(entry.rotation))
+            self._ask(request, now())
 
     async def _wait(self, request: TicketRequest, entry: Entry) -> None:
         """Wait until another round may find a lane. Raises SequenceExhausted, NoTicketDatabase where none will."""
@@ -141,5 +154,9 @@ class TicketIssuer:
                 self._expiry = loop.call_later(EXPIRY_SECONDS, self._expire)
 
     async def close(self) -> None:
-        """End the tasks that wait on behalf of requests."""
+        """End the tasks that wait on behalf of requests, and refuse those; none is waited for any more."""
+        self._closed = True
         await self._tasks.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for request in waiting:
+            request.desk.refuse(request, Draining())

@@ -103,6 +103,7 @@ class Lane:
         self._busy = False
         self._opening = asyncio.Lock()
         self._in_company = False
+        self._touch = 0
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -193,6 +194,8 @@ class Lane:
             await self.open()
         if total > 1 and self.guard.headroom() < LAST_TICKETS:
             await self._make_sure_of(total)
+        if self._state is not LaneState.OPEN:
+            raise TicketDatabaseBusy("lost touch with it while its position was read")
 
     async def _make_sure_of(self, count: int) -> None:
         """Raise ColumnExhausted unless so many tickets in one statement end before the column does, whatever others
@@ -212,29 +215,35 @@ class Lane:
         self.member.database.start_draw(table, total, highest, partial(self._came, batch, sent))
 
     def _came(self, batch: Batch, sent: _Sent, drawn: Drawn) -> None:
-        """Check what came back; hand it out, or first have a mark above it committed."""
-        if (
-            self._queue.under_way is not batch
-        ):  # the lane broke meanwhile: they have been sent on, and others are under way
+        """See what came back, unless the lane broke meanwhile: then they have been sent on, and others are under way.
+
+        Raises nothing: whoever calls has the draws of other lanes to answer.
+        """
+        if self._queue.under_way is not batch:
             return
-        self._observer.statement(self, batch, sent.at, drawn)
         try:
-            if not isinstance(drawn, Draw):
+            self._observer.statement(self, batch, sent.at, drawn)
+            if isinstance(drawn, Draw):
+                self._take(batch, sent, drawn)
+            else:
                 self._failed(batch, drawn)
-                return
-            self._check(drawn, sent)
-            if drawn.last > self.marks.mark:
-                reserve = self._ledger.reserve(self, drawn.last, protected=sent.protected)
-                self._wait_for(batch, reserve, partial(self._hand_out, batch, drawn))
-                return
-            if drawn.last > self.marks.reserve_at:
-                self._ledger.reserve_soon(self)
-        except TicketDatabaseError as error:
-            self._failed(batch, error)
         except Exception as error:
             self._broke(error)
-        else:
-            self._hand_out(batch, drawn)
+
+    def _take(self, batch: Batch, sent: _Sent, drawn: Draw) -> None:
+        """Check what was drawn; hand it out, or first have a mark above it committed."""
+        try:
+            self._check(drawn, sent)
+        except TicketDatabaseError as error:
+            self._failed(batch, error)
+            return
+        if drawn.last > self.marks.mark:
+            reserve = self._ledger.reserve(self, drawn.last, protected=sent.protected)
+            self._wait_for(batch, reserve, partial(self._hand_out, batch, drawn))
+            return
+        if drawn.last > self.marks.reserve_at:
+            self._ledger.reserve_soon(self)
+        self._hand_out(batch, drawn)
 
     def _check(self, drawn: Draw, sent: _Sent) -> None:
         """Check the ids, and that the lane is still what it was when the statement was sent."""
@@ -293,7 +302,9 @@ class Lane:
             event(log, logging.ERROR, "a lane met an unknown error", exc_info=error, sequence=self.sequence)
         self.send_on()
         self._queue.forget_statement()
-        self._busy = False
+        self._busy = bool(self._queue)  # who was sent on may have made room for others, who have asked at once
+        if self._busy:
+            asyncio.get_running_loop().call_soon(self._next)
 
     def _may_fit_in_parts(self, batch: Batch) -> bool:
         """What did not fit into one statement: see that it is drawn in smaller ones. False where it is one ticket.
@@ -336,6 +347,7 @@ class Lane:
 
     def close(self) -> None:
         """Open again, with the ledger, before the next draw; the end of the sequence is found again, too."""
+        self._touch += 1
         self._move(LaneEvent.LOST_TOUCH)
 
     def report(self, error: TicketDatabaseError) -> None:
@@ -403,6 +415,7 @@ class Lane:
         async with self._opening:
             if self._state is not LaneState.SUSPENDED:
                 return
+            touch = self._touch
             await self._ledger.open(self)
             table = self.table
             assert table is not None
@@ -413,6 +426,8 @@ class Lane:
             self._observer.gap(self.member, "checked", 1)
             if self._state is not LaneState.SUSPENDED:  # its ring may have changed meanwhile
                 return
+            if self._touch != touch:
+                raise TicketDatabaseBusy("lost touch with it while it was tried")
             self.reason = None
             self._move(LaneEvent.RECOVERED)
         event(log, logging.INFO, "takes requests again", sequence=self.sequence, database=self.member.name)

@@ -77,8 +77,10 @@ class LaneQueue:
 
     def fail_over_all(self) -> None:
         """Send everybody on. What the statement under way draws becomes a gap."""
-        waiting, self._waiting = self._waiting, deque()
-        self.fail_over((*self.under_way, *waiting))
+        waiting = (*self.under_way, *self._waiting)
+        self._waiting.clear()
+        self._alone = 0
+        self.fail_over(waiting)
 
     def forget_statement(self) -> None:
         """Nothing that comes back is for anybody."""

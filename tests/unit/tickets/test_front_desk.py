@@ -127,3 +127,80 @@ async def test_requests_fail_over_from_one_lane_to_the_next_and_are_settled_once
         await asyncio.sleep(1)
         assert all(len(request.given) == 1 for request in requests)
         assert server.metrics.in_flight == 0
+
+
+class Raises(Noted):
+    """Cannot be told anything."""
+
+    def give(self, tickets: Tickets) -> None:
+        super().give(tickets)
+        raise ZeroDivisionError
+
+    def refuse(self, error: TicketError) -> None:
+        super().refuse(error)
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("healthy", [True, False])
+def test_who_raises_when_it_is_told_loses_nobody_elses_answer(healthy: bool) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        async with Site(2) as site:
+            server = await site.ticket_server()
+            await server.desk.take("photos", 2)
+            for database in site.servers:
+                database.down = not healthy
+            requests = [Raises() if number % 3 == 0 else Noted() for number in range(30)]
+            for request in requests:
+                server.desk.accept(request)
+            await asyncio.sleep(REQUEST_TIMEOUT + 0.5)
+            assert [len(request.given) for request in requests] == [1] * 30
+            assert all(isinstance(request.given[0], range) is healthy for request in requests)
+            assert server.metrics.in_flight == 0
+            if healthy:  # nobody was sent on to be drawn for once more
+                assert len({request.given[0][0] for request in requests}) == 30  # type: ignore[index]
+                assert sum(drawn.size for database in site.servers for _, drawn, _ in database.draws) == 2 + 30
+
+    scenario()
+
+
+@virtual_time
+async def test_an_observer_that_raises_costs_nobody_an_answer() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+
+        def breaks(endpoint: str, outcome: str, seconds: float | None) -> None:
+            raise ZeroDivisionError
+
+        server.metrics.request = breaks  # type: ignore[method-assign]
+        async with asyncio.timeout(REQUEST_TIMEOUT):
+            assert await server.desk.take("photos") is not None
+            with pytest.raises(UnknownSequence):
+                await server.desk.take("nosuch")
+        assert server.metrics.in_flight == 0
+
+
+@pytest.mark.parametrize("sequence", ["photos", "nosuch"])
+@pytest.mark.parametrize("steps", range(0, 8))
+def test_the_end_of_the_server_refuses_who_still_waits(steps: int, sequence: str) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        async with Site(2) as site:
+            server = await site.ticket_server()
+            for database in site.servers:
+                database.hang()
+            request = Noted(sequence)
+            server.desk.accept(request)
+            await asyncio.sleep(0.1 * steps)
+            for database in site.servers:
+                database.thaw()
+            late = Noted("nosuch")
+            server.desk.accept(late)
+            await server.issuer.close()
+            await server.stop()
+            await asyncio.sleep(REQUEST_TIMEOUT + 1)
+            assert len(request.given) == len(late.given) == 1
+            assert isinstance(late.given[0], Draining)
+            assert server.metrics.in_flight == 0
+
+    scenario()
