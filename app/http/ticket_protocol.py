@@ -313,8 +313,7 @@ class TicketProtocol(asyncio.Protocol):
         if current.is_complete:
             now = self._loop.time()
             self.since, self.idle_since = (now if self._in_fields else None), now
-        if not self._reading:
-            self._go_on()
+        self._go_on()
 
     def _drop_current(self) -> None:
         """The request that is under way gets no answer."""

@@ -43,7 +43,13 @@ def check_uvicorn() -> None:
         found = getattr(importlib.import_module(module), name, None)
         if found is None:
             raise SettingsError(f"uvicorn {uvicorn.__version__} has no {module}.{name}, which this server uses")
-        instance = found(uvicorn.Config("")) if name == "Server" else found() if name == "ServerState" else found
+        instance = (
+            found(uvicorn.Config("", log_config=None))
+            if name == "Server"
+            else found()
+            if name == "ServerState"
+            else found
+        )
         missing = [each for each in names if not hasattr(instance, each)]
         if missing:
             raise SettingsError(f"uvicorn {uvicorn.__version__}: {name} has no {', '.join(missing)}, which we use")

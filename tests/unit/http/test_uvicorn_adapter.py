@@ -1,6 +1,7 @@
 """uvicorn, as far as this server rests on it."""
 
 import importlib
+import logging
 
 import pytest
 import uvicorn
@@ -9,8 +10,11 @@ from app.common.errors import SettingsError
 from app.http.uvicorn_adapter import UNDOCUMENTED, check_uvicorn
 
 
-def test_this_uvicorn_has_all_that_is_used() -> None:
+def test_this_uvicorn_has_all_that_is_used_and_the_look_at_it_changes_no_log() -> None:
+    loggers = [logging.getLogger(name) for name in ("", "uvicorn", "uvicorn.error", "uvicorn.access")]
+    before = [(logger.handlers.copy(), logger.level, logger.propagate) for logger in loggers]
     check_uvicorn()
+    assert [(logger.handlers, logger.level, logger.propagate) for logger in loggers] == before
 
 
 NAMES = [(place, name) for place, names in UNDOCUMENTED.items() for name in names]
