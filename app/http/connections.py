@@ -8,7 +8,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
-from app.http.ticket_protocol import Endpoint, Inner, TicketProtocol
+from app.http.connection_roles import Endpoint, Inner
+from app.http.ticket_protocol import TicketProtocol
 
 REQUEST_SECONDS = 20.0
 """How long a new connection may say nothing, and how long a request may take: its head, its body, its answer."""
@@ -26,7 +27,7 @@ class Registry(Protocol):
 
 
 class Connections:
-    """What the connections of a server share; see ticket_protocol.Surroundings."""
+    """What the connections of a server share; see connection_roles.Surroundings."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -40,18 +41,18 @@ class Connections:
         return TicketProtocol(self, asyncio.get_running_loop())
 
     def make_inner(self, protocol: TicketProtocol) -> Inner:
-        """See ticket_protocol.Surroundings."""
+        """See connection_roles.Surroundings."""
         assert self._make_inner is not None
         return self._make_inner(protocol)
 
     def opened(self, protocol: TicketProtocol) -> None:
-        """See ticket_protocol.Surroundings."""
+        """See connection_roles.Surroundings."""
         self._open.add(protocol)
         if self.registry is not None:
             self.registry.opened(protocol)
 
     def closed(self, protocol: TicketProtocol) -> None:
-        """See ticket_protocol.Surroundings."""
+        """See connection_roles.Surroundings."""
         self._open.discard(protocol)
         if self.registry is not None:
             self.registry.closed(protocol)

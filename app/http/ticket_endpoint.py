@@ -98,7 +98,7 @@ class TicketEndpoint:
         self._watcher = watcher
 
     def begin(self, protocol: TicketProtocol, head: RequestHead) -> None:
-        """See ticket_protocol.Endpoint.begin."""
+        """See connection_roles.Endpoint.begin."""
         trace = None if self._watcher is None else self._watcher.begin(protocol, head)
         if head.method not in {b"GET", b"POST"}:
             self._turn_away(protocol, head, trace, method_not_allowed("GET", "POST"), "invalid")
@@ -146,7 +146,7 @@ class TicketEndpoint:
         protocol.answer(response)
 
     def gone(self, head: RequestHead) -> None:
-        """See ticket_protocol.Endpoint.gone."""
+        """See connection_roles.Endpoint.gone."""
         request, head.owner = head.owner, None
         if isinstance(request, HTTPTicketRequest) and not request.settled:
             request.abandon()

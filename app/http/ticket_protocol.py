@@ -7,10 +7,10 @@ which so many are kept (`AHEAD_BYTES`), and beyond that the socket is not read.
 import asyncio
 import logging
 from collections import deque
-from typing import Protocol
 
 import httptools
 
+from app.http.connection_roles import Inner, Surroundings
 from app.http.problems import Problem, method_not_allowed
 from app.http.request_head import RequestHead, is_for_tickets
 from app.http.responses import problem_response
@@ -26,47 +26,6 @@ PIECE = 1_024
 has to be kept as requests, which are larger than their bytes."""
 REQUESTS_AT_ONCE = 64
 """How many pieces and requests, together, are worked off before others get a turn of the event loop."""
-
-
-class Inner(Protocol):
-    """Who answers all other requests, one at a time; see `uvicorn_adapter`."""
-
-    def begin(self, head: RequestHead) -> None:
-        """A request has begun, and its head is complete."""
-
-    def body(self, data: bytes) -> None:
-        """Some of its body."""
-
-    def end(self) -> None:
-        """All of it has come."""
-
-    def pause_writing(self) -> None: ...
-
-    def resume_writing(self) -> None: ...
-
-    def connection_lost(self, error: Exception | None) -> None: ...
-
-
-class Endpoint(Protocol):
-    """Who answers requests for tickets."""
-
-    def begin(self, protocol: "TicketProtocol", head: RequestHead) -> None:
-        """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming; nobody reads it."""
-
-    def gone(self, head: RequestHead) -> None:
-        """The client has gone before its answer came."""
-
-
-class Surroundings(Protocol):
-    """What all connections of a server share."""
-
-    endpoint: Endpoint
-
-    def make_inner(self, protocol: "TicketProtocol") -> Inner: ...
-
-    def opened(self, protocol: "TicketProtocol") -> None: ...
-
-    def closed(self, protocol: "TicketProtocol") -> None: ...
 
 
 class TicketProtocol(asyncio.Protocol):
@@ -354,8 +313,7 @@ class TicketProtocol(asyncio.Protocol):
         if current.is_complete:
             now = self._loop.time()
             self.since, self.idle_since = (now if self._in_fields else None), now
-        if not self._reading:
-            self._go_on()
+        self._go_on()
 
     def _drop_current(self) -> None:
         """The request that is under way gets no answer."""

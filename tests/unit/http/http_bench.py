@@ -93,7 +93,8 @@ class FakeIssuer:
 class Application:
     """The rest of HTTP. What it does is in the path; `/other` answers with all that it was given.
 
-    `seen`: path and body of each request that was read to its end. `gate`: what `/wait` waits for.
+    `seen`: path and body of each request that was read to its end. `gate`: what `/wait` waits for. `largest`: the most
+    of a body that came at once.
     """
 
     def __init__(self) -> None:
@@ -102,6 +103,7 @@ class Application:
         self.begun: list[str] = []
         self.gone = 0
         self.chunks = 0
+        self.largest = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -142,6 +144,7 @@ class Application:
             if message["type"] == "http.disconnect":
                 self.gone += 1
                 return
+            self.largest = max(self.largest, len(message.get("body", b"")))
             body += message.get("body", b"")
             more = message.get("more_body", False)
         self.seen.append((scope["path"], bytes(body)))

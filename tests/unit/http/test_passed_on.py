@@ -191,6 +191,7 @@ async def test_one_large_read_is_fed_no_faster_either(bench: Bench) -> None:
         await settled()
     assert statuses(client.take()) == [200, 200]
     assert bench.app.seen == [("/wait", body), ("/other", b"")]
+    assert bench.app.largest <= AHEAD_BYTES + 2 * PIECE
     assert client.transport.reading
 
 

@@ -98,7 +98,9 @@ async def answers_to(scenario: Scenario, pieces: list[bytes], pauses: list[float
         client.transport.on_write = lambda: read_later(client)
     for piece in pieces:
         await asyncio.sleep(scenario.chance.choice(pauses))
-        while not (client.transport.reading or client.transport.ended):
+        for _ in range(1_000):
+            if client.transport.reading or client.transport.ended:
+                break
             await asyncio.sleep(0.1)
         if not client.transport.ended:
             client.send(piece)
