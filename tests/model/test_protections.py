@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, cast
@@ -107,18 +107,9 @@ def without_incarnation(patch: pytest.MonkeyPatch) -> None:
 
 def without_ring_number(patch: pytest.MonkeyPatch) -> None:
     """A reservation is taken in whatever ring it was made."""
-    check_ring = FakeServer.check_ring
-    patch.setattr(FakeServer, "check_ring", lambda self, number: None)
-    patch.setattr(FakeTicketDatabase, "check_ring", _with(check_ring))
-
-
-def _with(check_ring: Callable[[FakeServer, int], None]) -> Callable[[FakeTicketDatabase, int], Awaitable[None]]:
-    """The question about an unprotected draw's own record, as it is."""
-
-    async def check(self: FakeTicketDatabase, number: int) -> None:
-        await self._statement(lambda: check_ring(self.server, number), writes=False)
-
-    return check
+    reserve, supersede = FakeServer.reserve, FakeServer.supersede
+    patch.setattr(FakeServer, "reserve", lambda self, marks, ring=None: reserve(self, marks))
+    patch.setattr(FakeServer, "supersede", lambda self, old, new, ring=None: supersede(self, old, new))
 
 
 def without_own_ring_number(patch: pytest.MonkeyPatch) -> None:

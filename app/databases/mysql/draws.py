@@ -8,7 +8,7 @@ they share a commit. Each is answered after it. Where OK packets are not all tha
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 from app.common.errors import (
@@ -18,6 +18,7 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.patience import SLICES, patience
+from app.common.tasks import Tasks
 from app.databases.mysql.blocks import Block, BlockBetweenIds, BlockByItsEnds
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.pending_draw import Deadlines, PendingDraw
@@ -49,7 +50,7 @@ class DrawQueue:
         self._deadlines = Deadlines(pool.timeout, self._expired)
         self._under_way: dict[MySQLConnection, list[PendingDraw]] = {}
         self._opening = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._closed = False
 
     def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
@@ -82,7 +83,7 @@ class DrawQueue:
             self._serve(connection)
         elif self._opening < len(self._pending):
             self._opening += 1
-            self._spawn(self._open())
+            self._tasks.spawn(self._open())
 
     async def _open(self) -> None:
         try:
@@ -108,7 +109,7 @@ class DrawQueue:
             self._send(connection, batch)
         else:
             self._under_way[connection] = batch
-            self._spawn(self._read(connection, batch, time.monotonic(), self._block_answer(connection, batch[0])))
+            self._tasks.spawn(self._read(connection, batch, time.monotonic(), self._block_answer(connection, batch[0])))
 
     def _next_batch(self) -> list[PendingDraw]:
         """The first draws that somebody still waits for: plain ones together, a block by itself.
@@ -124,11 +125,6 @@ class DrawQueue:
                 batch.append(draw)
         batch.sort(key=lambda draw: draw.table.sequence)
         return batch
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # --- plain draws -----------------------------------------------------------------------------------------------
 
@@ -149,7 +145,7 @@ class DrawQueue:
         if self._closed:
             return
         if ids is None:
-            self._spawn(self._read(connection, batch, sent_at, self._plain_answers(connection, batch)))
+            self._tasks.spawn(self._read(connection, batch, sent_at, self._plain_answers(connection, batch)))
             return
         self._pool.last_answer = time.monotonic()
         self._free(connection)
@@ -271,9 +267,7 @@ class DrawQueue:
     async def close(self) -> None:
         """End what is under way, and answer every draw."""
         self._closed = True
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         self._deadlines.stop()
         error = TicketDatabaseUnavailable("is being left")
         under_way, self._under_way = self._under_way, {}

@@ -11,6 +11,7 @@ from app.common.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
+from app.common.slices import sliced
 from app.databases.inspection import InspectedTable, Inspection
 from app.databases.mysql import statements as sql
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
@@ -152,8 +153,7 @@ class MySQLInspector:
     async def _look_at_tables(self) -> None:
         connection = self._connection
         names = sorted(await connection.ask(sql.NAMES, names_of))
-        for start in range(0, len(names), 50):
-            part = names[start : start + 50]
+        for part in sliced(names, 50):
             keys = await connection.ask(sql.keys(part), _keys_of)
             found = await connection.ask(sql.tables(part), lambda rows, keys=keys: _all_inspected(rows, keys))  # type: ignore[misc]
             self.inspection.tables.update(found)

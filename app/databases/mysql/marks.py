@@ -1,9 +1,10 @@
 """The high-water marks that a MySQL or MariaDB ticket database keeps for the others."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from app.common.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseUnavailable
+from app.common.slices import sliced
 from app.databases.mysql import statements as sql
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
@@ -48,8 +49,7 @@ class MySQLLedger:
         # in one order whoever writes: two writes that lock rows in different orders deadlock
         requested = sorted(marks, key=lambda mark: (mark.sequence, mark.offset))
         found: dict[tuple[str, int], Mark] = {}
-        for start in range(0, len(requested), MARKS_PER_WRITE):
-            part = requested[start : start + MARKS_PER_WRITE]
+        for part in sliced(requested, MARKS_PER_WRITE):
             rows = [(m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in part]
             keys = [(m.sequence, m.offset, m.increment) for m in part]
             for row in await self._write(sql.reserve(rows, ring), keys, ring):
@@ -65,10 +65,10 @@ class MySQLLedger:
     async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
         """See TicketDatabase.supersede_all."""
         requested = sorted(replacements, key=lambda each: (each[0].sequence, each[0].offset))
-        for start in range(0, len(requested), MARKS_PER_WRITE):
-            await self._supersede_together(requested[start : start + MARKS_PER_WRITE], ring)
+        for part in sliced(requested, MARKS_PER_WRITE):
+            await self._supersede_together(part, ring)
 
-    async def _supersede_together(self, replacements: list[tuple[Mark, Mark]], ring: int) -> None:
+    async def _supersede_together(self, replacements: Sequence[tuple[Mark, Mark]], ring: int) -> None:
         """In one transaction, which keeps the row of the ring record locked from the first replacement on."""
         statements = [
             sql.supersede(

@@ -5,6 +5,7 @@ rule; all else is a number or passes through the driver's escaping.
 """
 
 import string
+from collections.abc import Sequence
 from functools import lru_cache
 
 from app.common.sequences import Width
@@ -166,7 +167,7 @@ NAMES = (
 )
 
 
-def counters(names: list[str]) -> str:
+def counters(names: Sequence[str]) -> str:
     """The live counters of these tables; half a millisecond each on MySQL, which opens every one."""
     requested = ", ".join(f"'{name}'" for name in names)
     return (
@@ -175,7 +176,7 @@ def counters(names: list[str]) -> str:
     )
 
 
-def tables(names: list[str]) -> str:
+def tables(names: Sequence[str]) -> str:
     """Everything that `Table` is made from, for these names."""
     requested = ", ".join(f"'{name}'" for name in names)
     return (
@@ -203,7 +204,7 @@ def position(table: str) -> tuple[str, str]:
     )
 
 
-def positions(tables: list[str]) -> tuple[str, str]:
+def positions(tables: Sequence[str]) -> tuple[str, str]:
     """The same for many tables, with each one's name."""
     names = ", ".join(f"'{table}'" for table in tables)
     largest = (f"SELECT '{table}', COALESCE(MAX(id), 0) FROM `{table}`" for table in tables)  # noqa: S608 - names
@@ -316,7 +317,7 @@ def _ring_columns(row: RingRow) -> list[str]:
 # --- looking without touching: what the doctor asks ----------------------------------------------------------------
 
 
-def keys(names: list[str]) -> str:
+def keys(names: Sequence[str]) -> str:
     """The keys of these tables, each with its columns in order."""
     requested = ", ".join(f"'{name}'" for name in names)
     return (

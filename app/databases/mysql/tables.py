@@ -1,11 +1,12 @@
 """What tables a MySQL or MariaDB ticket database has, where they stand, and how they are made and advanced."""
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.common.errors import SequenceMissing, TicketDatabaseError
 from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_name
+from app.common.slices import sliced
 from app.databases.mysql import statements as sql
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
@@ -63,7 +64,7 @@ class MySQLTables:
                         found |= await self._positions([name])
         return found
 
-    async def _positions(self, names: list[str]) -> dict[str, Position]:
+    async def _positions(self, names: Sequence[str]) -> dict[str, Position]:
         largest_first, counters_then = sql.positions(names)
         async with self._pool.question(times=MAKING) as connection:
             largest = await connection.ask(largest_first, largest_of)
@@ -160,10 +161,9 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
     )
 
 
-def _parts(names: Iterable[str], size: int) -> list[list[str]]:
+def _parts(names: Iterable[str], size: int) -> Iterator[Sequence[str]]:
     """The names in parts, so that each question is answered in time however many there are."""
-    requested = sorted(names)
-    return [requested[start : start + size] for start in range(0, len(requested), size)]
+    return sliced(sorted(names), size)
 
 
 def _stubs(length: object, collation: object) -> int:

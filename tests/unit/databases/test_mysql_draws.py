@@ -240,7 +240,7 @@ async def test_an_error_that_nobody_knows_fails_every_draw_of_the_packet_and_dro
     (connection,) = bench.pool.all
     connection.receive = broken  # type: ignore[method-assign]
     connection.leave_to_the_driver()
-    (task,) = bench.queue._tasks
+    (task,) = asyncio.all_tasks() - {asyncio.current_task()}
     with pytest.raises(ZeroDivisionError):
         await task
     assert bench.kinds() == [("photos", TicketDatabaseUnavailable)]
@@ -281,7 +281,16 @@ async def test_what_the_failure_of_a_connection_starts_has_one_opened_too() -> N
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_draw_that_waits_too_long_expires_and_no_timer_is_left() -> None:
+async def test_a_draw_that_waits_too_long_expires_and_no_timer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+    call_later = loop.call_later
+
+    def kept(delay: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        timers.append(call_later(delay, callback, *args))
+        return timers[-1]
+
+    monkeypatch.setattr(loop, "call_later", kept)
     bench = Bench(CONNECTIONS)
     for number in range(CONNECTIONS):
         bench.start(f"busy{number}")
@@ -290,7 +299,8 @@ async def test_a_draw_that_waits_too_long_expires_and_no_timer_is_left() -> None
     await bench.answered.wait()
     assert TIMEOUT <= time.monotonic() - began < TIMEOUT * 3
     assert bench.kinds() == [("waits", TicketDatabaseHung)]
-    assert bench.queue._deadlines._timer is None
+    assert timers
+    assert not [timer for timer in timers if not timer.cancelled() and timer.when() > loop.time()]
     bench.pool.all[0].answer(1)
     assert len(bench.pool.all[0].sent) == 1  # nobody waits for it any more
     await bench.queue.close()
