@@ -136,8 +136,9 @@ class LaneOpening:
         """
         lane, database = self.lane, self._member.database
         known = max([self.issued, self._position.largest, *(row.mark for row in self.known)])
+        rows = self.rows  # read anew below; whom `verified` rests on stays as it was
         for _ in range(ATTEMPTS_TO_ADVANCE):
-            above = min(max([known, *(row.mark for row in self.rows.values())]), lane.guard.ceiling)
+            above = min(max([known, *(row.mark for row in rows.values())]), lane.guard.ceiling)
             if above:
                 await database.advance(self._table, above)
             if lane.guard.next_after(above) > lane.guard.last_allowed:
@@ -148,10 +149,10 @@ class LaneOpening:
             token = f"{self._proposal.token}{secrets.token_hex(2)}"
             superseding = replace(self._proposal, mark=mark, issued=drawn.last, token=token)
             try:
-                for witness, row in self.rows.items():
+                for witness, row in rows.items():
                     await self._witnesses.supersede(witness, row, superseding, self.ring)
             except MarkRefused:
-                self.rows = await self._witnesses.on_others(self._member, self._proposal, self.ring)
+                rows = await self._witnesses.on_others(self._member, self._proposal, self.ring)
                 continue
             lane.guard.advance(drawn.last)
             lane.marks.adopt(token)
