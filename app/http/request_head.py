@@ -1,5 +1,8 @@
 """The head of one HTTP request, as the parser has read it."""
 
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import httptools
@@ -14,36 +17,22 @@ class RequestHead:
     `owner`: what its endpoint has put here.
     """
 
-    __slots__ = (
-        "body",
-        "fields",
-        "for_tickets",
-        "has_begun",
-        "is_complete",
-        "keeps_alive",
-        "method",
-        "name",
-        "owner",
-        "query",
-        "target",
-        "version",
-        "whole",
-    )
+    # what holds for most requests stands here once, and is not written into each
+    keeps_alive = True
+    has_begun = False
+    is_complete = False
+    for_tickets = False
+    whole = False
+    name = ""
+    query = b""
+    owner: object = None
+    body: Sequence[bytes] = ()
 
     def __init__(self, method: bytes, target: bytes, fields: list[tuple[bytes, bytes]], version: str) -> None:
         self.method = method
         self.target = target
         self.fields = fields
         self.version = version
-        self.keeps_alive = True
-        self.has_begun = False
-        self.is_complete = False
-        self.for_tickets = False
-        self.whole = False
-        self.name = ""
-        self.query = b""
-        self.owner: object = None
-        self.body: list[bytes] = []
 
     def field(self, name: bytes) -> bytes | None:
         """The last header of that name (in lower case), or None."""
@@ -77,12 +66,21 @@ class RequestHead:
         return b"%b %b HTTP/%b\r\n%b\r\n" % (self.method, self.target, self.version.encode(), lines)
 
 
-def is_for_tickets(head: RequestHead) -> bool:
-    """Whether the request is for tickets or a block; sets `name`, `query` and `whole` if so. Raises ValueError."""
-    target = head.target
-    if target.startswith(b"/ticket/") and not (b"?" in target or b"%" in target or b"#" in target):
-        head.name = target[8:].decode("ascii")
-        return True
+class _Place(NamedTuple):
+    """What a target leads to: tickets, a block (`whole`) or anything else."""
+
+    for_tickets: bool
+    whole: bool = False
+    name: str = ""
+    query: bytes = b""
+
+
+LONGEST_KNOWN = 128
+"""Bytes: a longer target is read anew each time."""
+
+
+@lru_cache(maxsize=4_096)
+def _place_of(target: bytes) -> _Place:
     try:
         url = httptools.parse_url(target)
     except httptools.HttpParserInvalidURLError as error:
@@ -92,12 +90,17 @@ def is_for_tickets(head: RequestHead) -> bool:
     path = url.path.decode("ascii")
     if "%" in path:
         path = unquote(path)
-    head.query = url.query or b""
     if path.startswith("/ticket/"):
-        head.name = path[8:]
-        return True
+        return _Place(True, False, path[8:], url.query or b"")
     if path.startswith("/block/"):
-        head.name = path[7:]
-        head.whole = True
-        return True
-    return False
+        return _Place(True, True, path[7:], url.query or b"")
+    return _Place(False)
+
+
+def is_for_tickets(head: RequestHead) -> bool:
+    """Whether the request is for tickets or a block; sets `name`, `query` and `whole` if so. Raises ValueError."""
+    target = head.target
+    place = _place_of(target) if len(target) <= LONGEST_KNOWN else _place_of.__wrapped__(target)
+    if place.for_tickets:
+        _, head.whole, head.name, head.query = place
+    return place.for_tickets

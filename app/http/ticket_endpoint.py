@@ -34,7 +34,8 @@ class Watcher(Protocol):
 class HTTPTicketRequest(TicketRequest):
     """A request over HTTP. `listed`: `count` was given, so that the answer is a list even if it has one ticket."""
 
-    __slots__ = ("as_text", "endpoint", "head", "listed", "protocol")
+    listed = False
+    as_text = False
 
     def __init__(
         self,
@@ -49,8 +50,10 @@ class HTTPTicketRequest(TicketRequest):
         self.endpoint = endpoint
         self.protocol = protocol
         self.head = head
-        self.listed = count is not None
-        self.as_text = as_text
+        if count is not None:
+            self.listed = True
+        if as_text:
+            self.as_text = True
 
     def give(self, tickets: Tickets) -> None:
         """See TicketRequest.give."""
@@ -113,7 +116,8 @@ class TicketEndpoint:
         except InvalidRequest as error:
             self._turn_away(protocol, head, trace, problem_of(error), "invalid")
             return
-        request.trace = trace
+        if trace is not None:
+            request.trace = trace
         head.owner = request
         self._desk.accept(request)
 

@@ -87,7 +87,8 @@ class TicketProtocol(asyncio.Protocol):
         else:
             self._unread = data
         self._offset = 0
-        if self._current is None or not self._current.is_complete:
+        current = self._current
+        if current is None or not current.is_complete:
             self._go_on()
         else:
             self._pause_or_resume_reading()
@@ -119,14 +120,17 @@ class TicketProtocol(asyncio.Protocol):
         try:
             for _ in range(REQUESTS_AT_ONCE):
                 current = self._current
-                begins = current is None and self._ahead
-                feeds = self._offset < len(self._unread) and (current is None or not current.is_complete)
-                if not (begins or feeds) or self._write_paused or self._inner_is_full or self.transport.is_closing():
+                if self._write_paused or self._inner_is_full:
                     break
-                if begins:
-                    self._begin_next()
+                if current is None and self._ahead:
+                    step = self._begin_next
+                elif self._offset < len(self._unread) and (current is None or not current.is_complete):
+                    step = self._feed_next_piece
                 else:
-                    self._feed_next_piece()
+                    break
+                if self.transport.is_closing():
+                    break
+                step()
             else:
                 self._go_on_soon()
             if self._refusal is not None and self._current is None and not self._ahead:
@@ -136,7 +140,8 @@ class TicketProtocol(asyncio.Protocol):
             self.fail()
         finally:
             self._reading = False
-        self._pause_or_resume_reading()
+        if self._unread or self._is_paused or self._inner_is_full:
+            self._pause_or_resume_reading()
 
     def _go_on_soon(self) -> None:
         if not self._is_scheduled:
@@ -166,7 +171,9 @@ class TicketProtocol(asyncio.Protocol):
             piece = self._unread[begin : begin + PIECE]
             self._offset = begin + len(piece)
         try:
-            self._feed(piece)
+            self._parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as offer:  # it goes on in HTTP/1.1, which the client has to accept
+            self._unread, self._offset = piece[offer.args[0] :] + self._unread[self._offset :], 0
         except httptools.HttpParserCallbackError:
             self.fail()
         except httptools.HttpParserError:
@@ -175,12 +182,6 @@ class TicketProtocol(asyncio.Protocol):
             self._field_bytes += len(piece)
             if self._field_bytes > HEAD_BYTES:
                 self._refuse(Problem(431, f"request line and headers are larger than {HEAD_BYTES} bytes"))
-
-    def _feed(self, piece: bytes) -> None:
-        try:
-            self._parser.feed_data(piece)
-        except httptools.HttpParserUpgrade as offer:  # it goes on in HTTP/1.1, which the client has to accept
-            self._feed(piece[offer.args[0] :])
 
     def _refuse(self, problem: Problem) -> None:
         """Nothing that follows can be understood: answer what has been, then say so and close."""
@@ -240,7 +241,7 @@ class TicketProtocol(asyncio.Protocol):
         if head is None or head.for_tickets:
             return
         if not head.has_begun:
-            head.body.append(body)
+            head.body = [*head.body, body]
         elif self._inner is not None:
             self._inner.body(body)
 
@@ -286,7 +287,7 @@ class TicketProtocol(asyncio.Protocol):
         inner.begin(head)
         for body in head.body:
             inner.body(body)
-        head.body.clear()
+        head.body = ()
         if head.is_complete:
             inner.end()
 
@@ -313,7 +314,8 @@ class TicketProtocol(asyncio.Protocol):
         if current.is_complete:
             now = self._loop.time()
             self.since, self.idle_since = (now if self._in_fields else None), now
-        self._go_on()
+        if self._ahead or self._unread or self._refusal is not None:
+            self._go_on()
 
     def _drop_current(self) -> None:
         """The request that is under way gets no answer."""

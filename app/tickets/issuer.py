@@ -55,7 +55,6 @@ class TicketIssuer:
         """Have a request served within its time: its `desk` answers or refuses it."""
         now = asyncio.get_running_loop().time()
         request.deadline = now + self._timeout
-        request.pause = FIRST_PAUSE
         entry = self._catalog.entries.get(request.sequence)
         if entry is not None:
             request.turn = iter(self._ring.take_turn(entry.rotation))
@@ -76,7 +75,8 @@ class TicketIssuer:
         assert turn is not None
         for lane in turn:
             if lane.can_be_asked and lane.member.up:
-                request.until = min(now + self._attempt, request.deadline)
+                until = now + self._attempt
+                request.until = until if until < request.deadline else request.deadline
                 lane.ask(request)
                 self._asked.add(lane)
                 if self._expiry is None:
@@ -126,8 +126,9 @@ class TicketIssuer:
         elif request.pause > LAST_PAUSE:
             raise NoTicketDatabase(f"no ticket database could draw for {entry.name} now")
         else:
-            await asyncio.sleep(request.pause)
-            request.pause *= 2
+            pause = request.pause or FIRST_PAUSE
+            await asyncio.sleep(pause)
+            request.pause = 2 * pause
 
     def _raise_if_exhausted(self, entry: Entry, request: TicketRequest) -> None:
         lanes = entry.rotation.lanes

@@ -19,40 +19,30 @@ class TicketRequest:
 
     `lane`: the one that it waits in, None while it waits in none. `until`: when its time there is over; `deadline`:
     when its time is over altogether; both in the event loop's time. `arrived`: by the performance counter. `turn`: the
-    lanes that are still to be asked in this round, None before the first; `pause`: seconds before the next round.
+    lanes that are still to be asked in this round, None before the first; `pause`: seconds before the
+    next round, 0 before the first.
     `settled`: it has been answered or refused, or nobody waits for it any more. `trace`: what a tracer has put here.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "arrived",
-        "count",
-        "deadline",
-        "desk",
-        "lane",
-        "pause",
-        "sequence",
-        "settled",
-        "trace",
-        "turn",
-        "until",
-        "whole",
-    )
 
     desk: "FrontDesk"
     deadline: float
     until: float
     arrived: float
-    pause: float
+    # what holds for most requests stands here once, and is not written into each
+    count = 1
+    whole = False
+    lane: "Lane | None" = None
+    turn: "Iterator[Lane] | None" = None
+    pause = 0.0
+    settled = False
+    trace: Any = None
 
     def __init__(self, sequence: str, count: int = 1, *, whole: bool = False) -> None:
         self.sequence = sequence
-        self.count = count
-        self.whole = whole
-        self.lane: Lane | None = None
-        self.turn: Iterator[Lane] | None = None
-        self.settled = False
-        self.trace: Any = None
+        if count != 1:
+            self.count = count
+        if whole:
+            self.whole = whole
 
     def give(self, tickets: Tickets) -> None:
         """Take the answer: increasing ids, a range if `whole` or one. The last call."""
@@ -78,8 +68,6 @@ class TicketRequest:
 
 class AwaitedRequest(TicketRequest):
     """A request of a task, which awaits `future`."""
-
-    __slots__ = ("future",)
 
     def __init__(self, sequence: str, count: int, *, whole: bool) -> None:
         super().__init__(sequence, count, whole=whole)

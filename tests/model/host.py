@@ -48,8 +48,6 @@ Note = Callable[[WatchedLane, Tickets], None]
 class WatchedRequest(AwaitedRequest):
     """A request whose tickets are noted at the moment a lane hands them out."""
 
-    __slots__ = ("_note",)
-
     def __init__(
         self, note: Callable[["WatchedLane", Tickets], None], sequence: str, count: int, *, whole: bool
     ) -> None:
