@@ -4,54 +4,65 @@ from typing import Any
 
 import pytest
 
-from app.common.errors import (
-    TicketDatabaseMisconfigured,
-)
-from app.databases.mysql.connection import (
-    MySQLConnection,
-    ServerFacts,
-    _check_version,
-    _durability,
-)
-from app.databases.mysql.inspection import _fix_keys
-from app.databases.mysql.other_tables import _last_counted
+from app.common.errors import TicketDatabaseMisconfigured
+from app.databases.mysql import statements as sql
+from app.databases.mysql.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.inspection import MySQLInspector
+from app.databases.mysql.other_tables import Column, used_by
 from app.databases.mysql.url import DatabaseURL
+from tests.unit.databases.mysql_driver import URL, Server, variables
+
+
+async def opened() -> ServerFacts:
+    """What a new connection finds."""
+    return await MySQLConnection(URL, 2, 1, None).open()
 
 
 @pytest.mark.parametrize("version", ["8.0.11", "8.4.3-log", "9.7.4", "9.7.4-2", "10.0.1"])
-def test_mysql_that_is_new_enough(version: str) -> None:
-    _check_version(version, mariadb=False)
+async def test_mysql_that_is_new_enough(server: Server, version: str) -> None:
+    server.version = version
+    assert not (await opened()).mariadb
 
 
 @pytest.mark.parametrize(
     "version",
     ["10.6.0-MariaDB", "10.11.19-MariaDB-0+deb12u1", "5.5.5-10.6.12-MariaDB-log", "11.4.2-MariaDB", "12.0.1-MariaDB"],
 )
-def test_mariadb_that_is_new_enough(version: str) -> None:
-    _check_version(version, mariadb=True)
+async def test_mariadb_that_is_new_enough(server: Server, version: str) -> None:
+    server.version = version
+    assert (await opened()).mariadb
 
 
 @pytest.mark.parametrize(
-    ("version", "mariadb", "says"),
+    ("version", "says"),
     [
-        ("5.7.44-log", False, "is MySQL 5.7, expected 8.0 or later"),
-        ("5.1.73", False, "is MySQL 5.1, expected 8.0"),
-        ("10.5.23-MariaDB", True, "is MariaDB 10.5, expected 10.6 or later"),
-        ("5.5.5-10.2.44-MariaDB", True, "is MariaDB 10.2, expected 10.6"),
-        ("nonsense", False, "is MySQL 0.0, expected 8.0"),
+        ("5.7.44-log", "is MySQL 5.7, expected 8.0 or later"),
+        ("5.1.73", "is MySQL 5.1, expected 8.0"),
+        ("10.5.23-MariaDB", "is MariaDB 10.5, expected 10.6 or later"),
+        ("5.5.5-10.2.44-MariaDB", "is MariaDB 10.2, expected 10.6"),
+        ("nonsense", "is MySQL 0.0, expected 8.0"),
     ],
 )
-def test_an_old_one_is_refused_with_a_line_that_says_why(version: str, mariadb: bool, says: str) -> None:
+async def test_an_old_one_is_refused_with_a_line_that_says_why(server: Server, version: str, says: str) -> None:
+    server.version = version
     with pytest.raises(TicketDatabaseMisconfigured) as caught:
-        _check_version(version, mariadb=mariadb)
+        await opened()
     assert str(caught.value).startswith(says)
     assert "forgets its counters in a crash" in str(caught.value)
+    assert not server.drivers[-1].usable
 
 
-def test_durability_settings() -> None:
-    assert _durability({"innodb_flush_log_at_trx_commit": "1", "log_bin": "OFF", "sync_binlog": "0"}) == []
-    assert _durability({"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1"}) == []
-    assert len(_durability({"innodb_flush_log_at_trx_commit": "2", "log_bin": "ON", "sync_binlog": "0"})) == 2
+@pytest.mark.parametrize(
+    ("flush", "log", "sync", "wrong"),
+    [
+        ("1", "OFF", "0", []),
+        ("1", "ON", "1", []),
+        ("2", "ON", "0", ["innodb_flush_log_at_trx_commit=2", "sync_binlog=0"]),
+    ],
+)
+async def test_durability_settings(server: Server, flush: str, log: str, sync: str, wrong: list[str]) -> None:
+    server.says[sql.SHOW_VARIABLES] = variables(innodb_flush_log_at_trx_commit=flush, log_bin=log, sync_binlog=sync)
+    assert [said.split()[0] for said in (await opened()).durability] == wrong
 
 
 def facts(**changed: Any) -> ServerFacts:
@@ -97,14 +108,24 @@ async def test_a_server_that_is_as_it_should_be() -> None:
             [("PRIMARY", True, ["id"]), ("stub", True, ["stub"])],
             "ALTER TABLE `t` DROP PRIMARY KEY, DROP KEY `stub`, ADD PRIMARY KEY (stub), ADD KEY id (id)",
         ),
+        ([("id", True, ["id"]), ("stub", False, ["stub"])], "ALTER TABLE `t` ADD PRIMARY KEY (stub)"),
         (
             [("x", True, ["id"]), ("a`b", True, ["stub"])],
             "ALTER TABLE `t` DROP KEY `a``b`, ADD PRIMARY KEY (stub)",
         ),
     ],
 )
-def test_the_statement_that_fixes_the_keys(keys: list[tuple[str, bool, list[str]]], statement: str | None) -> None:
-    assert _fix_keys("`t`", keys) == statement
+async def test_the_statement_that_fixes_the_keys(
+    server: Server, keys: list[tuple[str, bool, list[str]]], statement: str | None
+) -> None:
+    server.says |= {
+        sql.NAMES: (("t", 1),),
+        sql.keys(["t"]): tuple(("t", name, int(not unique), ",".join(columns)) for name, unique, columns in keys),
+        sql.tables(["t"]): (("t", "InnoDB", 1, "bigint", "bigint unsigned", 1, "ascii_bin", "UNI"),),
+    }
+    inspector = MySQLInspector(URL, 1, 2, 1.0)
+    await inspector.inspect()
+    assert inspector.inspection.tables["t"].fix_keys == statement
 
 
 @pytest.mark.parametrize(
@@ -119,5 +140,6 @@ def test_the_statement_that_fixes_the_keys(keys: list[tuple[str, bool, list[str]
         ),
     ],
 )
-def test_what_a_counter_has_given(definition: str, last: int) -> None:
-    assert _last_counted(definition, "id") == last
+async def test_what_a_counter_has_given(server: Server, definition: str, last: int) -> None:
+    server.says |= {sql.largest("t", "id"): ((7,),), sql.definition("t"): (("t", definition),)}
+    assert await used_by(Column(URL, "t", "id")) == (7, last)
