@@ -15,7 +15,7 @@ from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.common.sequences import Width
 
 LARGEST_INCREMENT = 65_535
-"""The largest increment of a ring, and of one draw: MySQL clips a larger auto_increment_increment with a warning."""
+"""The largest increment of a ring, and of one draw: the largest that every engine takes."""
 ROOM = 3
 """Several tickets are drawn at once where so many times their number are left before the end of the column."""
 
@@ -42,8 +42,8 @@ class Table:
 
     `width`: of its id column, in bits. `ceiling`: the largest ticket that it can give. `created` changes when the table
     is made anew, on a server only if that is in another second. `rows_per_statement` is how many distinct stubs the
-    table can hold, and so how many tickets one plain REPLACE draws. `repeats_ceiling`: the column may give its largest
-    id again and again. `warnings`: what is served but should be repaired, in words.
+    table can hold, and so how many tickets one plain statement draws. `repeats_ceiling`: the column may give its
+    largest id again and again. `warnings`: what is served but should be repaired, in words.
     """
 
     sequence: str
@@ -57,7 +57,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a table's counter stands: `next_id` is its live AUTO_INCREMENT, `largest` the largest id in a row or 0.
+    """Where a table's counter stands: `next_id` is the live counter, `largest` the largest id in a row or 0.
 
     The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back, or that stands at the
     end of its column. An engine that has a counter and no rows says that all below `next_id` is in one. `created`
@@ -77,8 +77,8 @@ class ProbeResult:
     place. Two incarnations of a server are told apart by the second in which they began. `identity` names the server
     itself, so that two URLs of one server are seen; it may be another one after a restart. `latency`: what the probe's
     write took, in seconds. `increment` and `offset` are the ones that the server is configured with, None where the
-    engine has no such setting. `record`: the ring that it records, None where it records none. `warnings`: what is
-    served but should be repaired (durability settings that are off), in words.
+    engine has no such setting; `setting_names`: what the server calls them. `record`: the ring that it records, None
+    where it records none. `warnings`: what is served but should be repaired (durability settings that are off).
     """
 
     incarnation: str
@@ -88,14 +88,15 @@ class ProbeResult:
     offset: int | None
     record: "RingRecord | None"
     warnings: tuple[str, ...] = ()
+    setting_names: tuple[str, str] = ("increment", "offset")
 
 
 def check_settings(found: "Settings", increment: int, offset: int) -> None:
     """Raise TicketDatabaseMisconfigured unless a server's increment and offset, where it has any, are these."""
-    if found.increment is not None and found.increment != increment:
-        raise TicketDatabaseMisconfigured(f"has auto_increment_increment={found.increment}, expected {increment}")
-    if found.offset is not None and found.offset != offset:
-        raise TicketDatabaseMisconfigured(f"has auto_increment_offset={found.offset}, expected {offset}")
+    given, required = (found.increment, found.offset), (increment, offset)
+    for name, value, expected in zip(found.setting_names, given, required, strict=True):
+        if value is not None and value != expected:
+            raise TicketDatabaseMisconfigured(f"has {name}={value}, expected {expected}")
 
 
 class Settings(Protocol):
@@ -106,6 +107,9 @@ class Settings(Protocol):
 
     @property
     def offset(self) -> int | None: ...
+
+    @property
+    def setting_names(self) -> tuple[str, str]: ...
 
 
 class RingState(StrEnum):
@@ -225,7 +229,7 @@ class TicketDatabase(Protocol):
         """The tables that could be sequences by their names, and when each was made; cheap however many there are."""
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """The live AUTO_INCREMENT of these sequences' tables, and when each was made; one that is missing is left out.
+        """The live counters of these sequences' tables, and when each was made; one that is missing is left out.
         Expensive where there are many."""
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:

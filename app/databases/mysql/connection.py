@@ -10,7 +10,7 @@ import re
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import ClassVar, NoReturn, TypeVar
 
 from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseUnavailable
 from app.common.patience import patience
@@ -36,6 +36,8 @@ class ServerFacts:
     the session's. `autoinc_lock_mode`: its `innodb_autoinc_lock_mode`. `durability`: the settings that could lose a
     committed ticket, in words. `now`: its clock, in seconds since 1970. `tls`: whether this connection uses it.
     """
+
+    setting_names: ClassVar[tuple[str, str]] = ("auto_increment_increment", "auto_increment_offset")
 
     mariadb: bool
     version: str

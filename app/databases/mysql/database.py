@@ -151,6 +151,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
             offset=facts.offset,
             record=record,
             warnings=facts.durability + self._layout_warnings + self._pool.warnings,
+            setting_names=facts.setting_names,
         )
 
     async def _prepare_own_tables(self, probe: MySQLConnection) -> None:

@@ -96,6 +96,7 @@ class FakeServer:
         self.read_only = False
         self.ledger_fails = False
         self.has_settings = True
+        self.setting_names = "increment", "offset"
         self.misconfigured: str | None = None
         self.draws_as: tuple[int, int] | None = None
         self.deadlocks = 0
