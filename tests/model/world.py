@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from app.common.errors import NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
+from app.common.errors import Draining, NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import RingState
 from app.tickets.chores import LISTING_SECONDS
@@ -167,6 +167,9 @@ class World:
         except SequenceExhausted:
             assert sequence == "small", f"{sequence} is not exhausted"
             self.outcomes["exhausted"] += 1
+        except Draining:
+            assert host.leaving or host.stopped or loop is not host.loop, "it was refused by a server that stays"
+            self.outcomes["Draining"] += 1
         except (NoTicketDatabase, OutOfTime, UnknownSequence) as error:
             self.outcomes[type(error).__name__] += 1
         else:
