@@ -283,7 +283,6 @@ class TicketProtocol(asyncio.Protocol):
         inner = self._inner
         if inner is None:
             inner = self._inner = self._surroundings.make_inner(self)
-        self._inner_has_responded = False
         inner.begin(head)
         for body in head.body:
             inner.body(body)
@@ -325,7 +324,6 @@ class TicketProtocol(asyncio.Protocol):
 
     def _drop_inner(self, error: Exception | None) -> None:
         inner, self._inner = self._inner, None
-        self._inner_is_full = False
         if inner is not None:
             inner.connection_lost(error)
 
@@ -381,6 +379,7 @@ class TicketProtocol(asyncio.Protocol):
     def inner_has_answered(self) -> None:
         """The inner protocol's response is complete."""
         if self._inner_is_serving:
+            self._inner_has_responded = False
             self.answered()
 
     def inner_closes(self) -> None:

@@ -303,6 +303,18 @@ async def test_one_that_fails_behind_its_response_cuts_no_response_of_another(be
     assert not client.transport.ended
 
 
+@virtual_time
+async def test_what_the_application_says_too_late_is_about_no_ticket(bench: Bench) -> None:
+    client = bench.connect()
+    client.send(PHOTOS + ALBUMS)
+    client.protocol.inner_has_answered()
+    assert bench.issuer.asked == ["photos"]
+    bench.issuer.answer()
+    bench.issuer.answer()
+    client.protocol.inner_has_answered()
+    assert ids(await client.ask()) == [1, 3]
+
+
 CRASHES = {"/crash": [500], "/half": [200], "/silent": [500]}
 
 

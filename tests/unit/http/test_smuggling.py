@@ -107,6 +107,15 @@ async def test_to_a_body_that_breaks_behind_the_answer_there_is_no_second_answer
     assert client.transport.calls[-1] == "close"
 
 
+@pytest.mark.parametrize("target", ["/ticket/photos", "/other"])
+@virtual_time
+async def test_a_body_that_breaks_behind_another_response_is_refused(bench: Bench, target: str) -> None:
+    client = bench.connect()
+    assert statuses(await client.ask(OTHER)) == [200]
+    broken = (HEAD.format(method="POST", target=target) + CHUNKED + "\r\n5\r\nhel").encode()
+    assert statuses(await client.ask(broken, b"no chunk\r\n")) == [400]
+
+
 @virtual_time
 async def test_into_a_response_that_has_begun_no_problem_is_written(bench: Bench) -> None:
     client = bench.connect()
