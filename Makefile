@@ -3,6 +3,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+NEWEST := $(VENV)/newest
 HOST := $(or $(TICKETS_HOST),127.0.0.1)
 PORT := $(or $(TICKETS_PORT),8000)
 
@@ -25,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 1)))
 SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test check fix bench torture long lock clean tools
+.PHONY: help run test check fix bench torture long newest lock clean tools
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -54,7 +55,7 @@ check: $(VENV)/.test  ## lint, formatting, types, who imports whom; writes nothi
 	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests $(wildcard bench)
 	$(BIN)/lint-imports --no-logo --no-cache
 
-fix: $(VENV)/.test  ## mend what ruff can mend
+fix: $(VENV)/.test  ## fix what ruff can fix
 	$(BIN)/ruff check --fix --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --cache-dir $(VENV)/.cache/ruff .
 
@@ -66,6 +67,13 @@ torture: $(VENV)/.test tools  ## faults at random for TORTURE_SECONDS (120), the
 
 long: $(VENV)/.test tools  ## what `make test` has no time for: schedules by the thousand, torture, soak; sums up for the README
 	$(BIN)/python -m tests.long $(ARGS)
+
+newest: tools  ## run the tests on the newest releases of what we depend on, whatever the lock says (ARGS=...)
+	@.ci/make-venv $(NEWEST)
+	@echo "Installing into $(NEWEST), the newest releases ..."
+	@$(NEWEST)/bin/pip install -qq --upgrade --upgrade-strategy eager 'setuptools>=68'
+	@$(NEWEST)/bin/pip install -qq --upgrade --upgrade-strategy eager --no-build-isolation --editable '.[test,tracing]'
+	$(NEWEST)/bin/python -m pytest $(SPREAD) $(ARGS)
 
 # One file serves every Python and platform we support: the resolution is universal, with environment markers. It asks
 # the public index alone, whatever this machine's pip is told, so that no hash in it is of a file only we have.

@@ -3,27 +3,28 @@
 The way of a ticket
 ===================
 
-    http/express          a request for one ticket that reads, byte for byte, like an earlier one goes to its lane as
-                          it is.
-    http/ticket_endpoint  reads any other: a sequence, a count. Plain ASGI, ahead of FastAPI, because every write of our
-                          users waits for it; all the rest of HTTP is in http/routes.
-    tickets/issuer        takes the sequence's turn from the ring, asks one lane after the other until one has tickets.
-    tickets/ring          the ticket databases in turn order and their state; no I/O.
-    tickets/lane          one sequence on one database: the requests that wait, the statement under way. While it runs,
-                          requests queue; the next statement draws for all of them at once.
-    databases/mysql/draws puts the draws of several lanes on few connections, reads each id from the OK packet of its
-                          own REPLACE; databases/sqlite does the same on the embedded pair.
-    tickets/id_guard      checks what came back: offset, floor and ceiling; what breaks a rule is dropped.
-    tickets/ledger        makes sure the mark above the ticket is committed on every other database that is up.
+    http/ticket_protocol  one client connection. Requests for tickets stay here; all others go on to uvicorn's own
+                          protocol and FastAPI (http/uvicorn_adapter, http/routes).
+    http/ticket_endpoint  what the request says: a sequence, a count, text or JSON, a token.
+    tickets/front_desk    takes it for every protocol in front: counted, timed, refused while the server drains.
+    tickets/issuer        takes the sequence's turn from the ring, has one lane after the other asked.
+    tickets/lane          one sequence on one database: the requests that wait (lane_queue), the statement under way.
+                          While it runs, requests queue; the next statement draws for all of them at once.
+    databases/mysql/draws puts the draws of several lanes on few connections, each an OK packet on the `wire`;
+                          databases/sqlite does the same on the embedded pair.
 
-Then the lane hands the tickets out, first come, first served. A request that has gone away leaves a gap.
+and back: the lane has `tickets/id_guard` check what came (offset, floor, ceiling; what breaks a rule is dropped) and
+`tickets/ledger` make sure that the mark above it is committed on every other database that is up. Then it answers the
+requests, first come, first served; the front desk counts, the endpoint writes. A request that has gone away leaves a
+gap.
 
-Mostly no task takes part: the request's last byte sends the statement, and the OK packet writes the answer. What has to
-wait for more than that (a lane that opens, a mark, a connection, an error, a count or a block) goes on in a task.
+All of it is calls: the request's last byte sends the statement, and the OK packet writes the answer. Where a step has
+to wait (a sequence to be looked up, a lane that opens, a mark, a connection, an error), a task does that and goes on
+with the same step.
 
-A lane opens before its first draw under an incarnation of its database: it reads the table's position, compares it
-with the marks that the other databases keep, and where the database may have gone back it is moved above them, one
-draw is checked and dropped, and the marks' token is renewed. How that holds is written in `ledger`.
+A lane opens before its first draw under an incarnation of its database (`lane_opening`): it reads the marks that the
+other databases keep, and then the table's position. Where the database may have gone back it is advanced past the
+marks, one draw is checked and dropped, and the marks' token is superseded. How that holds is written in `ledger`.
 
 The states of a database
 ========================
@@ -39,7 +40,8 @@ reservation of a mark names the number, so that the databases refuse a server of
                   wrong residue. Ends when a new connection (and for a residue, a new draw) finds it right.
 
 One sequence on one database (a lane) can be closed, open, suspended (table locked, damaged, gone back; the probe loop
-tries it again and drops what it draws) or exhausted. That says nothing about the database.
+tries it again and drops what it draws), exhausted or retired: the table is in `lane_state`. That says nothing about
+the database.
 
 Who owns which connection
 =========================
@@ -60,9 +62,9 @@ The rooms
     service         the composition root: builds everything, owns start and stop
     doctor/         the check-up of the ticket databases
     settings        what can be set, and where it is read from
-    http/           tickets and blocks, the rest of HTTP, who may, errors as problem details, the pages
+    http/           the front for HTTP: tickets and blocks, FastAPI for the rest, access, problem details, pages
     operations/     what operators see and do: reports, metrics, rates, traces, however many sequences there are
-    tickets/        the domain: who waits, who draws, the ring, marks, sequences, probes
+    tickets/        the domain: the front desk, lanes, the ring, marks, sequences, probes; never HTTP, never metrics
     databases/      the protocol of a ticket database; `engines` lists what can stand behind it
         mysql/      MySQL and MariaDB, whole; the only room that imports their driver
         sqlite/     the embedded pair, whole

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.common.errors import SettingsError
+from app.common.value_files import read_value
 from app.databases import engines
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import LARGEST_INCREMENT
@@ -22,34 +22,34 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 SECONDS = "seconds, above 0 and at most 3600"
 
 
-def _field(default: Any, wanted: str, meaning: str, **more: Any) -> Any:
-    """A setting: what is wanted, for errors, and what it means, for --help."""
-    return Field(default, description=meaning, json_schema_extra={"wanted": wanted}, **more)
+def _field(default: Any, expected: str, meaning: str, **more: Any) -> Any:
+    """A setting: its valid values, for errors, and its meaning, for --help."""
+    return Field(default, description=meaning, json_schema_extra={"expected": expected}, **more)
 
 
 _SECONDS = ("request_timeout", "database_timeout", "probe_interval", "drain_seconds")
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The words of a list. One that is given and empty is a mistake: without tokens everybody may do everything."""
+    """The words of a list. An empty list is an error: without tokens, anybody may do anything."""
     words = tuple(text.split())
     if not words:
-        raise ValueError("nothing in it")
+        raise ValueError("empty")
     return words
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Everything that can be set. Frozen; its `repr` holds no secret."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True)
+    model_config = ConfigDict(frozen=True)
 
-    databases: Annotated[tuple[DatabaseURL, ...], NoDecode] = _field(
+    databases: tuple[DatabaseURL, ...] = _field(
         (),
         f"URLs like {engines.URL_FORM}, in offset order",
         "URLs of the ticket databases in offset order; unset: two embedded ones",
     )
     database_password: SecretStr | None = _field(None, "a password", "for URLs that name a user without a password")
-    data_dir: Path = _field(Path("ticket-data"), "a folder", "where the embedded pair lives")
+    data_dir: Path = _field(Path("ticket-data"), "a folder", "folder of the embedded pair")
     increment: int | None = _field(
         None,
         f"a whole number from the number of databases to {LARGEST_INCREMENT}",
@@ -60,23 +60,21 @@ class Settings(BaseSettings):
     port: int = _field(8000, "a port, 0 to 65535", "port to listen on", ge=0, le=65535)
     request_timeout: Seconds = _field(2.0, SECONDS, "seconds after which a request is answered 503")
     database_timeout: Seconds = _field(0.5, SECONDS, "seconds for one attempt on one database")
-    probe_interval: Seconds = _field(1.0, SECONDS, "seconds between looks at each database")
+    probe_interval: Seconds = _field(1.0, SECONDS, "seconds between two probes of a database")
     drain_seconds: float = _field(
-        5.0, "seconds, 0 to 3600", "after SIGTERM: not ready, still serving, for so long", ge=0, le=3600
+        5.0, "seconds, 0 to 3600", "after SIGTERM: seconds for which it is not ready but still serves", ge=0, le=3600
     )
     unverified: Literal["serve", "refuse"] = _field(
         "serve", "serve or refuse", "whether a database may draw while no other can be asked for its high-water marks"
     )
-    tokens: Annotated[tuple[SecretStr, ...], NoDecode] = _field(
-        (), "tokens separated by spaces", "bearer tokens; unset: no authentication"
-    )
-    admin_tokens: Annotated[tuple[SecretStr, ...], NoDecode] = _field(
+    tokens: tuple[SecretStr, ...] = _field((), "tokens separated by spaces", "bearer tokens; unset: no authentication")
+    admin_tokens: tuple[SecretStr, ...] = _field(
         (), "tokens separated by spaces", "bearer tokens that may do everything"
     )
     log_level: Literal["debug", "info", "warning", "error"] = _field(
-        "info", "debug, info, warning or error", "what is logged"
+        "info", "debug, info, warning or error", "the least severe level that is logged"
     )
-    log_format: Literal["text", "json"] = _field("text", "text or json", "one line an event, key=value or JSON")
+    log_format: Literal["text", "json"] = _field("text", "text or json", "one line per event: key=value or JSON")
     access_log: bool = _field(False, "true or false", "log every request")
 
     @field_validator("database_password", mode="before")
@@ -146,18 +144,6 @@ class Settings(BaseSettings):
             for url in self.databases
         )  # fmt: skip
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what `load` hands over: it has read environment, files and flags, and named each in its errors."""
-        return (init_settings,)
-
 
 class Flag(BaseModel):
     """A value from the command line, and the flag that gave it."""
@@ -174,7 +160,7 @@ SECRETS = frozenset({"databases", "database_password", "tokens", "admin_tokens"}
 def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None) -> Settings:
     """The settings from this environment; a flag wins over the environment.
 
-    Raises SettingsError: one line that names the variable, what was given (never a secret) and what is wanted.
+    Raises SettingsError: one line that names the variable, what was given (never a secret) and what is required.
     """
     given: dict[str, str] = {}
     named: dict[str, str] = {}
@@ -183,52 +169,39 @@ def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
         flag = (flags or {}).get(name)
         if flag is not None:
             named[name] = flag.flag
-            given[name] = _contents(flag.flag, flag.value) if name in SECRETS else flag.value.strip()
+            given[name] = read_value(flag.value, flag.flag) if name in SECRETS else flag.value.strip()
             continue
         direct, file = environment.get(variable) or None, environment.get(variable + "_FILE") or None
         if direct is not None and file is not None:
             raise SettingsError(f"{variable} and {variable}_FILE are both set: set one of them")
         named[name] = variable if file is None else variable + "_FILE"
-        value = direct if file is None else _contents(variable + "_FILE", file)
+        value = direct if file is None else read_value(file, variable + "_FILE")
         if value:
             given[name] = value if name == "database_password" else value.strip()
     try:
         settings = Settings.model_validate(given)
         _ = [url.ssl_context() for url in settings.urls]
     except SettingsError as error:
-        raise SettingsError(f"{named['databases']}: {error}; wanted {_wanted('databases')}") from None
+        raise SettingsError(f"{named['databases']}: {error}; expected {_expected('databases')}") from None
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         shown = "a secret" if name in SECRETS else repr(given.get(name, ""))
         hint = "; a Kubernetes Service called tickets sets it: enableServiceLinks: false" if "tcp://" in shown else ""
-        raise SettingsError(f"{named[name]}: {shown} cannot be used; wanted {_wanted(name)}{hint}") from None
+        raise SettingsError(f"{named[name]}: {shown} cannot be used; expected {_expected(name)}{hint}") from None
     if settings.unverified == "refuse" and len(settings.databases) == 1:
         raise SettingsError(
-            f"{named['unverified']}: 'refuse' needs another database to ask; wanted two databases or serve"
+            f"{named['unverified']}: 'refuse' needs another database to ask; expected two databases or serve"
         )
     return settings
 
 
 def unknown_names(environment: Mapping[str, str]) -> list[str]:
-    """Names that begin like ours and are none: misspelt, most likely."""
+    """Variables with our prefix that are not settings; they are probably misspelt."""
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     known |= {name + "_FILE" for name in known} | OTHERS
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 
-def _wanted(name: str) -> str:
+def _expected(name: str) -> str:
     extra = Settings.model_fields[name].json_schema_extra
-    return str(extra["wanted"]) if isinstance(extra, dict) else ""
-
-
-def _contents(variable: str, path: str) -> str:
-    try:
-        text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise SettingsError(
-            f"{variable}: the file {path} cannot be read ({reason}); wanted a file with the value"
-        ) from error
-    if not text.strip():
-        raise SettingsError(f"{variable}: the file {path} is empty; wanted a file with the value")
-    return text
+    return str(extra["expected"]) if isinstance(extra, dict) else ""

@@ -108,7 +108,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _positive(text: str) -> int:
     number = int(text)
     if not 1 <= number <= 600:
-        raise argparse.ArgumentTypeError("wanted: 1 to 600")
+        raise argparse.ArgumentTypeError("expected: 1 to 600")
     return number
 
 

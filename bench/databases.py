@@ -4,13 +4,12 @@ import contextlib
 import os
 import re
 import socket
-import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pymysql
 
-from bench.model import CaseFailed, Missing
+from bench.model import Missing
 from tests.harness.engine import Engine, NoEngine, find_engine, template
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.schema import PASSWORD, SCHEMA, USER, flickrs_table, run
@@ -89,20 +88,19 @@ class Database:
     def raw_connection(self) -> Iterator[socket.socket]:
         """A socket behind the handshake, to be spoken to in packets."""
         driver = pymysql.connect(
-            host="127.0.0.1",
-            port=self._server.port,
             user=USER,
             password=PASSWORD,
             database=SCHEMA,
             autocommit=True,
-            connect_timeout=10,
             ssl_disabled=True,
+            defer_connect=True,
         )
-        with contextlib.closing(driver):
-            raw = driver._sock
-            if not isinstance(raw, socket.socket) or isinstance(raw, ssl.SSLSocket):
-                raise CaseFailed("the driver's connection is not a plain socket")
+        with (
+            socket.create_connection(("127.0.0.1", self._server.port), timeout=10) as raw,
+            contextlib.closing(driver),
+        ):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            driver.connect(raw)
             yield raw
 
     def stop(self) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench import machine
 
 HERE = Path(__file__).parent.parent
-CASES = ("server-64", "server-latency-1", "block-10000", "sequences-1000")
+CASES = ("server-64", "server-unlike-64", "server-256", "server-latency-1", "block-10000", "sequences-1000")
 LONGEST_SECONDS = 600.0
 """For one half of a pair."""
 

@@ -11,8 +11,6 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from app.http.connections import LimitedProtocol
-
 _BODY = b'{"sequence":"photos","id":7,"id_str":"7"}'
 _HEADERS = [
     (b"content-type", b"application/json"),
@@ -52,7 +50,7 @@ def main() -> None:
         host="127.0.0.1",
         port=chosen.port,
         loop="uvloop",
-        http=LimitedProtocol,  # the server's own: limits, and one write an answer
+        http="httptools",
         ws="none",
         lifespan="off",
         log_config=None,

@@ -36,6 +36,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.stash[NO_CONTAINERS] = f"{len(of_containers)} tests in containers deselected: {why}"
             config.hook.pytest_deselected(items=of_containers)
             items[:] = [item for item in items if not item.get_closest_marker("containers")]
+    if not os.environ.get("TICKETS_TEST_LONG"):
+        more = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=more)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     rank = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.path.relative_to(TESTS).parts[0], 0))
 

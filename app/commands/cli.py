@@ -5,11 +5,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from app.commands.client import DEFAULT_URL, TicketClient
 from app.common import log as logging_setup
 from app.common.errors import SettingsError, TicketDatabaseError, TicketError
+from app.common.value_files import read_value
 from app.common.version import VERSION
 from app.settings import PREFIX, SECRETS, Flag, Settings, load, unknown_names
 
@@ -17,16 +17,16 @@ OK, FAILED, UNUSABLE, BROKEN_PIPE, INTERRUPTED = 0, 1, 2, 141, 130
 """Exit statuses; the last two as the shell gives them to a program that a signal ended."""
 
 WATCHED = 4.0
-"""Seconds for which `grow` watches the databases at least for ticket servers that are alive."""
+"""The least time, in seconds, for which `grow` watches the databases for running ticket servers."""
 INCREMENT_NAMES = ("TICKETS_INCREMENT", "TICKETS_INCREMENT_FILE")
-"""What `grow` leaves aside in the environment: it is told the increment by its flag."""
+"""What `grow` ignores in the environment: its flag sets the increment."""
 
 _PROGRAM = """
 examples:
   ticketd serve                          the server, on two embedded ticket databases in ./ticket-data
   ticketd take photos                    a ticket from it
-  ticketd doctor                         is everything as it should be?
-  ticketd COMMAND --help                 more about each
+  ticketd doctor                         check the ticket databases
+  ticketd COMMAND --help                 help on a command
 """
 _SERVE = """
 examples:
@@ -36,15 +36,15 @@ examples:
   TICKETS_DATABASE_PASSWORD_FILE=/run/secrets/password ticketd serve
       two MySQL servers, the odd one first
   curl http://127.0.0.1:8000/ticket/photos
-      a ticket; POST does as well, and ?count=100 gives a hundred
+      a ticket; POST works too, and ?count=100 gives a hundred
 """
 _TAKE = """
 examples:
   ticketd take photos                    one ticket
-  ticketd take photos -n 5000 > ids      five thousand, one a line
+  ticketd take photos -n 5000 > ids      five thousand, one per line
   ticketd take photos --url https://tickets.example.net --token-file ~/.ticket-token
 
-exit status: 0; 1 where the server could not do it (what was printed before that is yours); 2 for unusable arguments
+exit status: 0; 1 where the server could not do it (tickets printed before that are valid); 2 for unusable arguments
 """
 _BUMP = """
 examples:
@@ -53,8 +53,8 @@ examples:
   ticketd bump photos --from mysql://reader@db9/shop/photos.id --from-password-file ./password
       larger than every id that this auto-increment table has used (stop what writes to it first)
 
-A bump never goes backwards: a smaller number changes nothing. It wants every ticket database up, and is safe while
-tickets are being drawn. Where the server has tokens it wants an admin token.
+A bump never goes backwards: a smaller number changes nothing. It requires every ticket database to be up, and is safe
+while tickets are being drawn. If the server has tokens, it requires an admin token.
 
 exit status: 0; 1 where it could not be done (it may be repeated); 2 for unusable arguments
 """
@@ -63,11 +63,11 @@ examples:
   ticketd doctor
       with the environment and flags of `ticketd serve`: the same databases
   ticketd doctor | grep ^wrong
-      what is wrong, a line each, and how to mend it
+      only what is wrong, one line each, and how to fix it
 
-Looks at every ticket database and draws and changes nothing; it may be run while servers run.
+Checks every ticket database. It draws nothing and changes nothing, and may run while servers run.
 
-exit status: 0 where all is well; 1 where something would break a guarantee or slow the server down; 2 for settings
+exit status: 0 if nothing is wrong; 1 if something would break a guarantee or slow the server down; 2 for settings
 that cannot be used
 """
 
@@ -78,17 +78,17 @@ examples:
   TICKETS_DATABASE_PASSWORD_FILE=/run/secrets/password ticketd grow --increment 3
       from two databases to three
 
-In this order:
+Steps:
   1. stop every ticket server, and end those that are frozen (a release before 0.2.0 would go on drawing)
   2. set auto_increment_increment=M on all databases, old and new, and restart them
   3. run this with the environment of the new ticket servers: their TICKETS_DATABASES, the new databases last
   4. start the new ticket servers, with TICKETS_INCREMENT unset or M
 
-Raises every sequence on every database above everything ever drawn, then records the new ring. Interrupted, it may be
-run again; until it is done no ticket server draws. With the increment that the ring has, it takes the last databases
-out of the ring, or confirms the ring as it is.
+Advances every sequence on every database above everything ever drawn, then records the new ring. If it is
+interrupted, run it again; no ticket server draws until it is done. With the ring's present increment it removes the
+last databases from the ring, or confirms the ring as it is.
 
-exit status: 0 when it is done; 1 where something is left to do first, which is printed; 2 for settings that cannot be
+exit status: 0 when it is done; 1 if something has to be done first, which is printed; 2 for settings that cannot be
 used
 """
 
@@ -143,7 +143,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     lines, well = examine(settings)
     _print(lines)
-    _print(f"note: {name} is no setting; it is misspelt, most likely" for name in unknown_names(os.environ))
+    _print(f"note: {name} is not a setting; it is probably misspelt" for name in unknown_names(os.environ))
     return OK if well else FAILED
 
 
@@ -176,9 +176,9 @@ async def _change_ring(settings: Settings, increment: int) -> int:
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--url", default=DEFAULT_URL, help="the ticket server, or what stands in front of several "
-                        "[default %(default)s]")  # fmt: skip
-    parser.add_argument("--token-file", metavar="FILE", help="a file with the bearer token that the server wants")
+    parser.add_argument("--url", default=DEFAULT_URL, help="the ticket server, or the load balancer in "
+                        "front of several [default %(default)s]")  # fmt: skip
+    parser.add_argument("--token-file", metavar="FILE", help="a file with the bearer token")
 
 
 def _client(arguments: argparse.Namespace) -> TicketClient:
@@ -187,12 +187,8 @@ def _client(arguments: argparse.Namespace) -> TicketClient:
 
 
 def _secret(flag: str, path: str) -> str:
-    try:
-        text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise SettingsError(f"{flag}: the file {path} cannot be read ({reason})") from error
-    if not text.strip() or "\n" in text.strip():
+    text = read_value(path, flag)
+    if "\n" in text.strip():
         raise SettingsError(f"{flag}: the file {path} does not hold one line")
     return text
 
@@ -235,7 +231,7 @@ def _last_used(source: str, password_file: str | None) -> int:
 
 
 def _print(lines: Iterable[str]) -> None:
-    """Lines on stdout, at once: what a reader gets is complete whatever happens next."""
+    """Print the lines and flush, so that the reader has them whatever happens next."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
@@ -280,18 +276,18 @@ def build_parser() -> argparse.ArgumentParser:
     serve.set_defaults(run=_serve)
 
     take = command("take", "print tickets from a server", "Print tickets, one a line, from a ticket server.", _TAKE)
-    take.add_argument("sequence", metavar="SEQUENCE", help="which supply of tickets, for instance photos")
+    take.add_argument("sequence", metavar="SEQUENCE", help="the sequence, for instance photos")
     take.add_argument("-n", dest="number", metavar="N", type=_whole_number(1), default=1, help="how many [default 1]")
     _add_server(take)
     take.set_defaults(run=_take)
 
     bump = command(
         "bump",
-        "move a sequence up",
-        "Move a sequence above a number, or above what an auto-increment table has used.",
+        "advance a sequence",
+        "Advance a sequence above a number, or above what an auto-increment table has used.",
         _BUMP,
     )
-    bump.add_argument("sequence", metavar="SEQUENCE", help="the sequence to move up")
+    bump.add_argument("sequence", metavar="SEQUENCE", help="the sequence to advance")
     above = bump.add_mutually_exclusive_group(required=True)
     above.add_argument("--above", metavar="N", type=_whole_number(0), help="every later ticket is larger than N")
     above.add_argument(
@@ -310,7 +306,7 @@ def build_parser() -> argparse.ArgumentParser:
     grow = command(
         "grow",
         "change the increment of the ring, while no server runs",
-        "Change the increment of the ring: with more databases than it has room for, or fewer.",
+        "Change the increment of the ring, to add more databases than it has room for or to remove some.",
         _GROW,
     )
     grow.add_argument(
@@ -319,15 +315,15 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="M",
         type=_whole_number(1),
         required=True,
-        help="auto_increment_increment of all databases from now on; larger than their number leaves room",
+        help="the new auto_increment_increment of all databases; a value above their number leaves room to grow",
     )
     _add_settings(grow, without=("increment",))
     grow.set_defaults(run=_grow)
 
     doctor = command(
         "doctor",
-        "look at every ticket database and say what is wrong",
-        "Say what would break a guarantee or slow the server down, a line each, and what to do about it.",
+        "check every ticket database",
+        "Print what would break a guarantee or slow the server down, one line each, and how to fix it.",
         _DOCTOR,
     )
     _add_settings(doctor)
@@ -347,7 +343,7 @@ def main() -> None:
         print(f"ticketd: {error}", file=sys.stderr)
         status = FAILED
     except BrokenPipeError:
-        # the reader has enough; nothing of ours may complain about it while Python ends
+        # the reader has closed the pipe: Python's own flush at exit must not fail on it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = BROKEN_PIPE
     except KeyboardInterrupt:

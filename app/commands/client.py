@@ -1,7 +1,6 @@
 """A client of a ticket server, for the commands: the standard library, one request at a time."""
 
 import http.client
-import ipaddress
 import json
 import urllib.error
 import urllib.request
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from app.common.addresses import is_loopback
 from app.common.errors import SettingsError, TicketError
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -21,14 +21,14 @@ class RequestFailed(TicketError):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the token to somebody else."""
+    """A redirect could send the token to another server."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class TicketClient:
-    """Asks the server at `url`. Every method raises RequestFailed, whose message is one line for people."""
+    """Asks the server at `url`. Every method raises RequestFailed with a message of one line."""
 
     def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
         try:
@@ -37,18 +37,18 @@ class TicketClient:
         except ValueError:
             host = parts = None
         if parts is None or not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
-            raise SettingsError(f"--url: {url!r} cannot be used; wanted a URL like {DEFAULT_URL}")
+            raise SettingsError(f"--url: {url!r} cannot be used; expected a URL like {DEFAULT_URL}")
         if parts.username is not None:
-            raise SettingsError("--url: a user or password cannot be used; wanted --token-file FILE")
+            raise SettingsError("--url: a user or password cannot be used; expected --token-file FILE")
         self._url = url.rstrip("/")
         self._token = token
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
-        if _is_loopback(host):
+        if is_loopback(host):
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
     def take(self, sequence: str, count: int) -> Iterator[list[int]]:
-        """`count` tickets, in lists of up to 1,000, each asked for when the one before it has been used."""
+        """`count` tickets, in lists of up to 1,000, each requested when the one before has been consumed."""
         while count > 0:
             size = min(count, LARGEST_COUNT)
             found = self._request(f"/ticket/{quote(sequence, safe='')}?count={size}")
@@ -59,13 +59,13 @@ class TicketClient:
             count -= size
 
     def bump(self, sequence: str, above: int, *, force: bool = False) -> dict[str, Any]:
-        """Move the sequence above a number; the server's answer."""
+        """Advance the sequence above a number; the server's answer."""
         return self._request(f"/sequence/{quote(sequence, safe='')}/bump", {"above": above, "force": force})
 
     def _request(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if self._token:
-            # as bytes the token is what the server compares, whatever letters it holds
+            # the server compares the token's UTF-8 bytes
             headers["Authorization"] = f"Bearer {self._token}".encode().decode("latin-1")
         content = b"" if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, content, headers, method="POST")
@@ -82,19 +82,12 @@ class TicketClient:
         except ValueError as error:
             raise RequestFailed(f"{self._url} did not answer with JSON: is it a ticket server?") from error
         if not isinstance(found, dict):
-            raise RequestFailed(f"{self._url} did not answer as a ticket server does")
+            raise RequestFailed(f"{self._url} did not answer like a ticket server")
         return found
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _problem(error: urllib.error.HTTPError) -> str:
-    """The server's own words, on one line."""
+    """The server's message, on one line."""
     try:
         found = json.loads(error.read())
         detail = " ".join(str(found["detail"]).split())

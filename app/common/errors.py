@@ -35,7 +35,7 @@ class AboveCeiling(TicketError):
     """The number is at or above the end of the sequence."""
 
 
-class ForceWanted(TicketError):
+class ForceRequired(TicketError):
     """The bump would use up more than 90 % of the sequence and was not forced."""
 
 
@@ -53,6 +53,10 @@ class NoTicketDatabase(Unavailable):
 
 class OutOfTime(Unavailable):
     """The request ran out of time."""
+
+
+class UnknownError(TicketError):
+    """The server met an error that it does not know; its log says more."""
 
 
 class Draining(Unavailable):

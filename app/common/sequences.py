@@ -29,7 +29,7 @@ def is_name(text: str) -> bool:
 
 
 def validated(name: str) -> str:
-    """Return `name` if it can name a sequence; raise InvalidRequest, saying what is wanted, if it cannot."""
+    """Return `name` if it can name a sequence; raise InvalidRequest, saying what is required, if it cannot."""
     if not is_name(name):
         raise InvalidRequest("a sequence's name is 1 to 64 letters, digits and underscores, a letter first")
     return name

@@ -39,22 +39,28 @@ def make_database(
     """The ticket database at an address. It connects when it is probed first.
 
     `timeout`: seconds for one statement. `on_retry` is told the database's name and why a statement is tried again.
+    Raises SettingsError where the installed driver cannot be used.
     """
     if isinstance(address, Path):
         from app.databases.sqlite.database import SQLiteDatabase
 
         return SQLiteDatabase(address, offset, increment, timeout)
     from app.databases.mysql.database import MySQLDatabase
+    from app.databases.mysql.driver import check_driver
 
+    check_driver()
     return MySQLDatabase(address, offset, increment, timeout, on_retry=lambda cause: on_retry(address.name, cause))
 
 
 def make_inspector(address: Address, offset: int, increment: int, timeout: float) -> Inspector:
-    """The inspector of the ticket database at an address. `timeout`: seconds for one statement."""
+    """The inspector of the ticket database at an address. `timeout`: seconds for one statement. Raises SettingsError
+    where the installed driver cannot be used."""
     if isinstance(address, Path):
         from app.databases.sqlite.inspection import SQLiteInspector
 
         return SQLiteInspector(address, offset, increment)
+    from app.databases.mysql.driver import check_driver
     from app.databases.mysql.inspection import MySQLInspector
 
+    check_driver()
     return MySQLInspector(address, offset, increment, timeout)

@@ -1,4 +1,4 @@
-"""What a check-up finds in a ticket database, whatever its engine: facts, held against nothing yet.
+"""What a check-up finds in a ticket database, whatever its engine: facts, not judged yet.
 
 An inspection draws nothing and changes nothing. `app.doctor.report` makes its findings from it.
 """
@@ -11,14 +11,15 @@ from app.databases.protocol import Mark, Position, RingRecord, Table
 
 @dataclass(frozen=True, slots=True)
 class InspectedTable:
-    """A sequence's table. `column`: the type of its id, in the engine's words. `mend_…`: the statement that makes it
-    crash-safe, or free of deadlocks; None where it is. `widen`: the one that gives it the largest id column."""
+    """A sequence's table. `column`: the type of its id, in the engine's words. `engine`: what stores it. `fix_engine`,
+    `fix_keys`: the statements that make it crash-safe, and free of deadlocks; None where it is. `widen`: the statement
+    that gives it the largest id column, empty where it has that."""
 
     table: Table
     column: str
     engine: str
-    mend_engine: str | None = None
-    mend_keys: str | None = None
+    fix_engine: str | None = None
+    fix_keys: str | None = None
     widen: str = ""
 
 
@@ -26,12 +27,17 @@ class InspectedTable:
 class Inspection:
     """One ticket database as it was found.
 
-    `trouble`: why it could not be looked at (then nothing after `advice` is known), and what to do about it.
-    `note`: a word for the operator about a database with which nothing is wrong. `offset` and `increment` are the ones
-    wanted, `set_offset` and `set_increment` the ones found. `denied`: for each missing privilege the tables that want
-    it. `made_for`: it keeps the offset and increment that it was made for, and no server could be told others.
-    `clock_off`: seconds that its clock is at least away from this machine's. `unread`: for each sequence that
-    could not be looked at, why. `record` is the ring that it records, None where it records none.
+    `name`: its host and port, or its file. `offset` and `increment` are the ones expected, `set_offset` and
+    `set_increment` the ones found. `trouble`: why it could not be looked at (then nothing after `advice` is known), and
+    `advice`: what to do about it. `note`: a word for the operator about a database with which nothing is wrong.
+    `product`: engine and version. `identity`: which server or file it is. `connect_seconds`: what a new connection
+    took, in seconds. `made_for`: it keeps the offset and increment that it was made for, and no server could be told
+    others. `durability`: the settings that could lose a committed ticket, in words. `tls`: whether the connection uses
+    it. `clock_off`: seconds that its clock is at least away from this machine's. `read_only`: why it cannot be written
+    to. `denied`: for each missing privilege the tables that require it. `layout`, `known_layout`: the version of the
+    server's own tables found there, and the newest that this program knows. `tables`, `positions`, `unread`: for each
+    sequence its table, where that stands, or why it could not be read. `record`: the ring that it records, None where
+    it records none. `marks`: what it keeps for the other databases.
     """
 
     name: str
@@ -70,7 +76,7 @@ class Inspector(Protocol):
 
     inspection: Inspection
 
-    async def look(self) -> None:
+    async def inspect(self) -> None:
         """Everything but the positions."""
 
     async def read_positions(self) -> None:
@@ -78,4 +84,4 @@ class Inspector(Protocol):
         takes it further away from them."""
 
     async def close(self) -> None:
-        """Say good-bye."""
+        """End the connection in good order."""

@@ -5,6 +5,7 @@ within the database's timeout. What is said here holds for every engine; `tests/
 for it.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,13 +15,13 @@ from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.common.sequences import Width
 
 LARGEST_INCREMENT = 65_535
-"""The largest increment of a ring, and of one draw: MySQL clips a larger auto_increment_increment with a warning."""
+"""The largest increment of a ring, and of one draw: the largest that every engine takes."""
 ROOM = 3
 """Several tickets are drawn at once where so many times their number are left before the end of the column."""
 
 
 class Draw(NamedTuple):
-    """Tickets that one database has committed for one sequence: `first + i * step` for i in 0 .. size-1."""
+    """Tickets that one database has committed for one sequence: the `size` numbers `first + i * step`."""
 
     first: int
     step: int
@@ -39,10 +40,10 @@ Drawn = Draw | TicketDatabaseError
 class Table:
     """A sequence's table as it stands in one ticket database.
 
-    `created` changes when the table is made anew, on a server only if that is in another second.
-    `rows_per_statement` is how many distinct stubs the table can hold, and so how many tickets one plain REPLACE draws.
-    `repeats_ceiling`: the column may give its largest id again and again. `warnings`: what is served but should be
-    mended, in words.
+    `width`: of its id column, in bits. `ceiling`: the largest ticket that it can give. `created` changes when the table
+    is made anew, on a server only if that is in another second. `rows_per_statement` is how many distinct stubs the
+    table can hold, and so how many tickets one plain statement draws. `repeats_ceiling`: the column may give its
+    largest id again and again. `warnings`: what is served but should be repaired, in words.
     """
 
     sequence: str
@@ -56,7 +57,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a table's counter stands: `next_id` is its live AUTO_INCREMENT, `largest` the largest id in a row or 0.
+    """Where a table's counter stands: `next_id` is the live counter, `largest` the largest id in a row or 0.
 
     The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back, or that stands at the
     end of its column. An engine that has a counter and no rows says that all below `next_id` is in one. `created`
@@ -69,34 +70,33 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProbeResult:
     """What a probe found: a committed write, and who the database is.
 
     `incarnation` changes whenever the database may have gone back in time: with a restart, with another server in its
-    place. Two lives of a server are told apart by the second in which they began. `identity` names the server itself,
-    so that two URLs of one server are seen; it may be another one after a restart. `now` is the database's clock in
-    seconds since the epoch, `latency` what the probe's write took, in seconds. `warnings` is what is served but should
-    be mended (durability settings that are off). `increment` and `offset` are the ones that the server is configured
-    with, None where the engine has no such setting; `record` is the ring that it records, None where it records none.
+    place. Two incarnations of a server are told apart by the second in which they began. `identity` names the server
+    itself, so that two URLs of one server are seen; it may be another one after a restart. `latency`: what the probe's
+    write took, in seconds. `increment` and `offset` are the ones that the server is configured with, None where the
+    engine has no such setting; `setting_names`: what the server calls them. `record`: the ring that it records, None
+    where it records none. `warnings`: what is served but should be repaired (durability settings that are off).
     """
 
     incarnation: str
     identity: str
-    version: str
-    now: float
     latency: float
     increment: int | None
     offset: int | None
     record: "RingRecord | None"
     warnings: tuple[str, ...] = ()
+    setting_names: tuple[str, str] = ("increment", "offset")
 
 
 def check_settings(found: "Settings", increment: int, offset: int) -> None:
     """Raise TicketDatabaseMisconfigured unless a server's increment and offset, where it has any, are these."""
-    if found.increment is not None and found.increment != increment:
-        raise TicketDatabaseMisconfigured(f"has auto_increment_increment={found.increment}, wanted {increment}")
-    if found.offset is not None and found.offset != offset:
-        raise TicketDatabaseMisconfigured(f"has auto_increment_offset={found.offset}, wanted {offset}")
+    given, required = (found.increment, found.offset), (increment, offset)
+    for name, value, expected in zip(found.setting_names, given, required, strict=True):
+        if value is not None and value != expected:
+            raise TicketDatabaseMisconfigured(f"has {name}={value}, expected {expected}")
 
 
 class Settings(Protocol):
@@ -107,6 +107,9 @@ class Settings(Protocol):
 
     @property
     def offset(self) -> int | None: ...
+
+    @property
+    def setting_names(self) -> tuple[str, str]: ...
 
 
 class RingState(StrEnum):
@@ -126,8 +129,8 @@ class RingRecord:
     """The ring that a ticket database has been drawn in, as the database records it.
 
     `number` rises with every change of the ring. `since` is the number with which this increment began. `offsets`
-    holds every offset that has been used since then, `own` is the database's own. No addresses: a dead database may be
-    replaced at another host.
+    holds every offset that has been used since then, `own` is the database's own. `state`: whether servers draw. No
+    addresses: a dead database may be replaced at another host.
     """
 
     number: int
@@ -143,8 +146,8 @@ class Mark:
     """One row of the high-water ledger: what the database of `offset` and `increment` may have issued in `sequence`.
 
     No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token`
-    is `<life>:<nonce>`, a life being the incarnation of that database and of its table: whoever moves the sequence up
-    after a rewind renews it, and a reservation under an older token is refused.
+    is `<epoch>:<nonce>`, an epoch being the incarnation of that database and of its table: whoever moves the sequence
+    up after a rewind supersedes it, and a reservation under an older token is refused.
     """
 
     sequence: str
@@ -156,18 +159,14 @@ class Mark:
 
 
 class TicketDatabase(Protocol):
-    """One ticket database: odd or even, or one of more."""
+    """One ticket database: odd or even, or one of more. Every engine subclasses it."""
 
-    @property
-    def name(self) -> str:
-        """host:port, or the embedded database's file name; never a secret."""
-
-    @property
-    def offset(self) -> int: ...
-
-    @property
-    def increment(self) -> int:
-        """The increment that it draws with; that of the ring, once the ring is known."""
+    name: str
+    """host:port, or the embedded database's file name; never a secret."""
+    offset: int
+    """Of the ids that it draws."""
+    increment: int
+    """The increment that it draws with; that of the ring, once the ring is known."""
 
     @property
     def largest_block(self) -> int:
@@ -177,7 +176,7 @@ class TicketDatabase(Protocol):
     def connections(self) -> int:
         """How many connections are open."""
 
-    async def look(self) -> Look:
+    async def probe(self) -> ProbeResult:
         """Connect if need be, write and commit a row of the server's own, read the settings and the ring record.
 
         Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where an operator has to act. Draws after it
@@ -201,31 +200,37 @@ class TicketDatabase(Protocol):
     async def in_use(self, seconds: float) -> list[str]:
         """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
 
-    async def draw(self, table: Table, count: int, after: int) -> Draw:
-        """Draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0 if none.
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+        """Begin to draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0
+        if none.
 
-        All of them or none. Raises SequenceMissing, or ColumnExhausted where so many do not fit any more. More than
+        `done` is called exactly once, later, from the event loop (never before this method has returned), with a Draw
+        or a TicketDatabaseError. It must not raise.
+
+        All of them or none. SequenceMissing, or ColumnExhausted where so many do not fit any more. More than
         `rows_per_statement` are not drawn within ROOM times their number of the end, nor, with SequenceWentBack, where
         the counter stands below `after`; they use up nothing there but a few ids. Fewer may use up what is left where
         they run past the end, so the caller has to know that they fit.
 
-        The caller holds every draw against `after` and the ceiling: a column that is larger than a ticket can be goes
+        The caller checks every draw against `after` and the ceiling: a column that is larger than a ticket can be goes
         on above its ceiling. One whose own end is of another residue may end before the last id below it.
         """
 
-    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
-        """The same for a draw that one statement makes, where it can be sent now; false where it cannot, which is
-        always so on some engines.
-
-        `done` is called once, later, from the event loop. What a lone ticket waits for: no task, no future.
-        """
+    async def draw(self, table: Table, count: int, after: int) -> Draw:
+        """The same for a caller that waits. Where the caller is cancelled, what is drawn becomes a gap."""
+        drawn: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
+        self.start_draw(table, count, after, lambda result: None if drawn.done() else drawn.set_result(result))
+        result = await drawn
+        if isinstance(result, TicketDatabaseError):
+            raise result
+        return result
 
     async def names(self) -> dict[str, str]:
         """The tables that could be sequences by their names, and when each was made; cheap however many there are."""
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """The live AUTO_INCREMENT of these sequences' tables, and when each was made; one that is missing is left out.
-        Dear where there are many."""
+        """The live counters of these sequences' tables, and when each was made; one that is missing is left out.
+        Expensive where there are many."""
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """The tables of these sequences as they stand; one that is missing or no sequence's is left out."""
@@ -240,14 +245,14 @@ class TicketDatabase(Protocol):
         """Make the sequence's table where it is missing, so that its first ticket is at least `start`, which lies
         between 1 and the ceiling; committed. One that is there stays as it is."""
 
-    async def raise_above(self, table: Table, above: int) -> None:
+    async def advance(self, table: Table, above: int) -> None:
         """Make every later ticket of the table larger than `above`, whatever increment it is drawn with; a number that
         has been passed changes none. Committed. Raises SequenceMissing.
 
         `above` is at most the ceiling. A table that repeats its ceiling goes on doing so.
         """
 
-    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
+    async def advance_all(self, floors: Mapping[str, int]) -> None:
         """The same for many tables: make every later ticket of each sequence larger than its floor. Committed. Where it
         raises SequenceMissing, some of the others may have been raised."""
 
@@ -266,18 +271,18 @@ class TicketDatabase(Protocol):
         ask nothing.
         """
 
-    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
+    async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
         """Replace `old` by `new` if the row still has old's token and its mark is not above old's; commit. `issued`
         only rises. Returns the row as it stands after.
 
         Raises RingChanged as `reserve` does, and TicketDatabaseUnavailable where the row is gone.
         """
 
-    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+    async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
         """The same for many rows, each old and new, in few commits; none is read back. One that is gone is left out."""
 
     def forget_connections(self) -> None:
         """Use new connections from the next look on, if any can be had; something was wrong on those there are."""
 
     async def close(self) -> None:
-        """Say good-bye to the database; no method is called after it."""
+        """End all connections in good order; no method is called after it."""

@@ -1,7 +1,7 @@
-"""What the doctor knows to be wrong with a ticket database: one function a finding.
+"""What the doctor checks on a ticket database: one function per check.
 
-Each looks at one database beside the others and yields what would break a guarantee or slow the server down, and what
-to do about it. None asks a database anything: the facts are in the inspections.
+Each compares one database with the others and yields what would break a guarantee or slow the server down, and how to
+fix it. None queries a database: the facts are in the inspections.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,14 +16,14 @@ CLOCK_SECONDS = 1.0
 
 
 class Finding(NamedTuple):
-    """`wrong`: what is wrong, in one sentence without its subject. `mend`: what to do."""
+    """`wrong`: what is wrong, in one sentence without its subject. `fix`: how to fix it."""
 
     wrong: str
-    mend: str
+    fix: str
 
 
 class Case(NamedTuple):
-    """One database, all of them, how long the server waits for one, and TICKETS_INCREMENT (None: unset)."""
+    """One database, all databases, TICKETS_DATABASE_TIMEOUT, and TICKETS_INCREMENT (None: unset)."""
 
     database: Inspection
     everyone: Sequence[Inspection]
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 def unreachable(case: Case) -> Iterator[Finding]:
-    """Not there, wrong password, too old, no TLS where it is asked for, no ticket database."""
+    """Not there, wrong password, too old, no TLS where it is required, no ticket database."""
     if case.database.trouble is not None:
         yield Finding(case.database.trouble, case.database.advice)
 
@@ -58,8 +58,8 @@ def one_server_twice(case: Case) -> Iterator[Finding]:
     for other in case.earlier:
         if other.seen and other.identity == case.database.identity:
             yield Finding(
-                f"is the same {'file' if other.made_for else 'server'} as {other.name}: when it goes, both go",
-                "remove the link under its name: `ticketd serve` makes the file anew"
+                f"is the same {'file' if other.made_for else 'server'} as {other.name}: if one is lost, both are lost",
+                "remove the link under its name; `ticketd serve` creates the file again"
                 if other.made_for
                 else "name another server in TICKETS_DATABASES",
             )
@@ -72,14 +72,14 @@ def wrong_increment(case: Case) -> Iterator[Finding]:
     if found.made_for:
         if found.record is None:
             yield Finding(
-                f"was made for increment {found.set_increment}, wanted {found.increment}",
+                f"was made for increment {found.set_increment}, expected {found.increment}",
                 f"set TICKETS_INCREMENT={found.set_increment}",
             )
     else:
         yield Finding(
-            f"has auto_increment_increment={found.set_increment}, wanted {found.increment}",
+            f"has auto_increment_increment={found.set_increment}, expected {found.increment}",
             f"set auto_increment_increment = {found.increment} in its configuration and restart it "
-            "(or say the one that all of them have in TICKETS_INCREMENT)",
+            "(or set TICKETS_INCREMENT to the value that all of them have)",
         )
 
 
@@ -91,25 +91,25 @@ def wrong_offset(case: Case) -> Iterator[Finding]:
     beside = f", which {shared[0]} has too: both would issue the same ids" if shared else ""
     if found.made_for:
         yield Finding(
-            f"was made for offset {found.set_offset}, wanted {found.offset}{beside}",
-            "give the files back the names they had: odd.sqlite3 has offset 1, even.sqlite3 offset 2",
+            f"was made for offset {found.set_offset}, expected {found.offset}{beside}",
+            "rename the files back: odd.sqlite3 has offset 1, even.sqlite3 has offset 2",
         )
         return
     yield Finding(
-        f"has auto_increment_offset={found.set_offset}, wanted {found.offset}{beside}",
+        f"has auto_increment_offset={found.set_offset}, expected {found.offset}{beside}",
         f"set auto_increment_offset = {found.offset} in its configuration and restart it, "
         "or put the URLs into offset order",
     )
 
 
 def contradicts_ring(case: Case) -> Iterator[Finding]:
-    """The ring record and the settings; a server draws nothing while they contradict each other."""
+    """The ring record against the settings; a server draws nothing while they contradict each other."""
     found = case.database
     record = found.record
     if record is None:
         return
     if record.state is RingState.GROWING:
-        yield Finding(UNFINISHED, "run it with the environment of the new ticket servers; until then nobody draws")
+        yield Finding(UNFINISHED, "run it with the environment of the new ticket servers; no server draws until then")
     elif reason := contradiction(record, case.increment, len(case.everyone)):
         yield Finding(
             reason, "ticket servers with these settings draw nothing; see *growing offline* in deploy/README.md"
@@ -117,7 +117,7 @@ def contradicts_ring(case: Case) -> Iterator[Finding]:
     if record.own != found.offset:
         yield Finding(
             f"was drawn at offset {record.own}, and TICKETS_DATABASES lists it at {found.offset}",
-            "put the URLs back in the order that they had",
+            "restore the original order of the URLs",
         )
 
 
@@ -129,14 +129,14 @@ def not_durable(case: Case) -> Iterator[Finding]:
 def clock_off(case: Case) -> Iterator[Finding]:
     if case.database.clock_off > CLOCK_SECONDS:
         yield Finding(
-            f"has a clock that is {case.database.clock_off:.0f} s off this machine's",
+            f"has a clock that is {case.database.clock_off:.0f} s off this machine's clock",
             "run an NTP client (chrony, systemd-timesyncd) on both",
         )
 
 
 def read_only(case: Case) -> Iterator[Finding]:
     if case.database.read_only is not None:
-        yield Finding(f"is read-only: {case.database.read_only}", "make it writable, where it is meant to draw tickets")
+        yield Finding(f"is read-only: {case.database.read_only}", "make it writable")
 
 
 def missing_privileges(case: Case) -> Iterator[Finding]:
@@ -144,7 +144,7 @@ def missing_privileges(case: Case) -> Iterator[Finding]:
         named = [table for table in tables if table]
         where = f" ({', '.join(named[:3])}{' and more' if len(named) > 3 else ''})" if named else ""
         yield Finding(
-            f"does not give its user the privilege {privilege}{where}",
+            f"does not grant its user the privilege {privilege}{where}",
             f"GRANT {privilege} on the whole database to that user",
         )
 
@@ -153,34 +153,34 @@ def newer_tables(case: Case) -> Iterator[Finding]:
     found = case.database
     if found.layout > found.known_layout:
         yield Finding(
-            f"has own tables of version {found.layout}, and this version of ticketd knows {found.known_layout}",
-            "use the newer ticketd that made them",
+            f"has own tables of version {found.layout}, but this version of ticketd supports {found.known_layout}",
+            "use the newer ticketd that created them",
         )
 
 
 def not_crash_safe(case: Case) -> Iterator[Finding]:
     for name, each in case.database.tables.items():
-        if each.mend_engine is not None:
+        if each.fix_engine is not None:
             yield Finding(
-                f"{name}: its engine {each.engine} is not crash-safe, and a lost row is a ticket issued twice",
-                each.mend_engine,
+                f"{name}: its engine {each.engine} is not crash-safe: a lost row would be a ticket issued twice",
+                each.fix_engine,
             )
 
 
 def keys_that_deadlock(case: Case) -> Iterator[Finding]:
     for name, each in case.database.tables.items():
-        if each.mend_keys is not None:
-            yield Finding(f"{name}: its keys deadlock when several draw at once", each.mend_keys)
+        if each.fix_keys is not None:
+            yield Finding(f"{name}: its keys deadlock when several servers draw at once", each.fix_keys)
 
 
 def missing_sequence(case: Case) -> Iterator[Finding]:
     for other in case.others:
         for name in other.tables:
-            holder = next(each.name for each in case.others if name in each.tables)
-            if name not in case.database.tables and holder == other.name:
+            witness = next(each.name for each in case.others if name in each.tables)
+            if name not in case.database.tables and witness == other.name:
                 yield Finding(
-                    f"{name}: has no table for it, and {other.name} has one",
-                    "start a ticket server while both are up: it makes the table, above what the other has issued",
+                    f"{name}: has no table for it, but {other.name} has one",
+                    "start a ticket server while both are up: it creates the table, above what the other has issued",
                 )
 
 
@@ -189,9 +189,9 @@ def columns_that_differ(case: Case) -> Iterator[Finding]:
         wider = [o for o in case.others if name in o.tables and o.tables[name].table.ceiling > each.table.ceiling]
         if wider:
             yield Finding(
-                f"{name}: its id is {each.column}, and {wider[0].tables[name].column} on {wider[0].name}; "
-                "the sequence ends where the narrower one does",
-                each.widen or "make them alike",
+                f"{name}: its id is {each.column} here and {wider[0].tables[name].column} on {wider[0].name}; "
+                "the sequence ends where the narrower column ends",
+                each.widen or "make the columns equal",
             )
 
 
@@ -204,17 +204,17 @@ def below_its_mark(case: Case) -> Iterator[Finding]:
             for mark in other.marks
             if (mark.sequence, mark.offset, mark.increment) == (name, found.offset, found.increment)
         ]
-        issued, holder = max(known, default=(0, ""))
+        issued, witness = max(known, default=(0, ""))
         if position.next_id <= issued:
             yield Finding(
-                f"{name}: is below its high-water mark: the next id would be {position.next_id}, and {holder} "
-                f"knows that {issued} has been issued",
-                "leave it to the ticket servers, which move it up before it draws; let nothing else draw from it",
+                f"{name}: is below its high-water mark: the next id would be {position.next_id}, but {witness} "
+                f"records that {issued} has been issued",
+                "leave it to the ticket servers, which advance it before they draw; let nothing else draw from it",
             )
         elif position.next_id <= position.largest:
             yield Finding(
-                f"{name}: its counter has gone back to {position.next_id}, and {position.largest} is in its table",
-                "leave it to the ticket servers, which move it up before it draws; let nothing else draw from it",
+                f"{name}: its counter has gone back to {position.next_id}, but its table holds {position.largest}",
+                "leave it to the ticket servers, which advance it before they draw; let nothing else draw from it",
             )
 
 
@@ -223,21 +223,21 @@ def nearly_used_up(case: Case) -> Iterator[Finding]:
         each = case.database.tables[name]
         last = min(position.next_id - 1, each.table.ceiling)
         if last > NEARLY_USED_UP * each.table.ceiling:
-            mend = f"{each.widen}, on every ticket database" if each.widen and each.table.width < 64 else ""
+            fix = f"{each.widen}, on every ticket database" if each.widen and each.table.width < 64 else ""
             yield Finding(
                 f"{name}: {int(100 * last / each.table.ceiling)} % of its ids are used up, {last} of "
                 f"{each.table.ceiling}",
-                mend or "take another sequence for what comes",
+                fix or "use another sequence for new objects",
             )
 
 
 def unreadable(case: Case) -> Iterator[Finding]:
     for name, why in case.database.unread.items():
-        yield Finding(f"{name}: {why}", "see what holds its table (SHOW PROCESSLIST), or restore the table")
+        yield Finding(f"{name}: {why}", "check what locks its table (SHOW PROCESSLIST), or restore the table")
 
 
 FINDINGS_ABOUT_ALL: tuple[Callable[[Case], Iterator[Finding]], ...] = (unreachable,)
-"""Made for every database."""
+"""Checked on every database."""
 
 FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     slow_to_connect,
@@ -258,7 +258,7 @@ FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     nearly_used_up,
     unreadable,
 )
-"""Made for those whose tables could be looked at."""
+"""Checked on those whose tables could be read."""
 
 
 def findings(case: Case) -> Iterator[Finding]:

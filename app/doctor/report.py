@@ -1,6 +1,6 @@
-"""`ticketd doctor`: looks at every ticket database and says, a line each, what is wrong and what to do about it.
+"""`ticketd doctor`: checks every ticket database and prints what is wrong and how to fix it, one finding per line.
 
-It draws no ticket and changes nothing. What it knows to be wrong is in `findings`.
+It draws no ticket and changes nothing. The checks are in `findings`.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ def make_inspectors(settings: Settings) -> list[Inspector]:
 
 
 async def inspect(inspectors: Iterable[Inspector]) -> list[Inspection]:
-    """Look at all of them at once: first everything but the positions, then those."""
+    """Inspect all of them in parallel: first everything except the positions, then the positions."""
     inspectors = list(inspectors)
-    await asyncio.gather(*(inspector.look() for inspector in inspectors))
+    await asyncio.gather(*(inspector.inspect() for inspector in inspectors))
     await asyncio.gather(*(inspector.read_positions() for inspector in inspectors))
     await asyncio.gather(*(inspector.close() for inspector in inspectors))
     return [inspector.inspection for inspector in inspectors]
 
 
 def expect_recorded_increment(inspections: Iterable[Inspection]) -> None:
-    """Have every database held against the increment that the ring records, where one is recorded."""
+    """Expect the increment that the ring records, where one is recorded."""
     recorded = [found.record for found in inspections if found.record is not None]
     if recorded:
         increment = max(recorded, key=lambda record: record.number).increment
@@ -39,16 +39,16 @@ def expect_recorded_increment(inspections: Iterable[Inspection]) -> None:
 
 
 def lines(inspections: list[Inspection], settings: Settings) -> Iterator[tuple[bool, str]]:
-    """What there is to say, and whether all is well with it."""
+    """The lines of the report; True with the line of a database that has no finding."""
     for found in inspections:
         wrong = list(findings(Case(found, inspections, settings.database_timeout, settings.increment)))
         for finding in wrong:
-            yield False, f"{found.name}: {finding.wrong}. To mend it: {finding.mend}"
+            yield False, f"{found.name}: {finding.wrong}. To fix it: {finding.fix}"
         if not wrong:
-            yield True, f"{found.name}: {found.note or _portrait(found)}"
+            yield True, f"{found.name}: {found.note or _summary(found)}"
 
 
-def _portrait(found: Inspection) -> str:
+def _summary(found: Inspection) -> str:
     tls = ", TLS" if found.tls else ""
     return f"{found.product}, offset {found.offset} of {found.increment}{tls}, {len(found.tables)} sequences"
 
@@ -62,7 +62,7 @@ def examine(settings: Settings) -> tuple[list[str], bool]:
     printed = [f"{'ok' if well else 'wrong'}: {text}" for well, text in said]
     if len(inspections) == 1:
         printed.append(
-            "note: there is one ticket database alone: nothing takes over when it is gone, and nothing keeps"
+            "note: there is only one ticket database: nothing takes over when it fails, and nothing keeps its "
+            "high-water marks in case it is restored from a backup"
         )
-        printed[-1] += " its high-water marks in case it comes back older than it was"
     return printed, all(well for well, _ in said)

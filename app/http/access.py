@@ -1,8 +1,8 @@
-"""Who may: bearer tokens, compared in constant time and as bytes.
+"""Authorization: bearer tokens, compared in constant time and as bytes.
 
-A browser cannot be told to send a bearer token. For reading, HTTP Basic with a token as the password does as well, so
-that an operator can open the status page; what changes a sequence takes a bearer token only, which no other page can
-send.
+A browser does not send bearer tokens by itself. For reading, HTTP Basic with a token as the password is accepted too,
+so that an operator can open the status page. A change to a sequence requires a bearer token, because a page of another
+site could make a browser send Basic credentials.
 """
 
 import base64
@@ -56,7 +56,7 @@ class Access:
 
 
 def short_name(authorization: bytes | None) -> str:
-    """A name for a token in the log: the beginning of its hash, never any of itself."""
+    """A name for a token in the log: the beginning of its hash, never a part of the token."""
     token = _bearer(authorization)
     return hashlib.sha256(token).hexdigest()[:8] if token else "none"
 
@@ -67,7 +67,7 @@ def _bearer(authorization: bytes | None) -> bytes:
 
 
 def _basic(authorization: bytes | None) -> bytes:
-    """The password; the user's name is not looked at."""
+    """The password; the user's name is ignored."""
     scheme, _, encoded = (authorization or b"").partition(b" ")
     if scheme.lower() != b"basic":
         return b""
@@ -78,7 +78,7 @@ def _basic(authorization: bytes | None) -> bytes:
 
 
 def _is_one_of(given: bytes, tokens: list[bytes]) -> bool:
-    # every token is compared, so that the time says nothing about which one it was
+    # every token is compared, so that the time does not reveal which one matched
     matches = [secrets.compare_digest(given, token) for token in tokens]
     return bool(given) and any(matches)
 
@@ -87,4 +87,4 @@ def _unknown(authorization: bytes | None, *, ask_browser: bool = False) -> Probl
     ways = f"{BEARER}, {BASIC}" if ask_browser else BEARER
     if _bearer(authorization):
         return Problem(401, "this token is not known", (("www-authenticate", f'{BEARER}, error="invalid_token"'),))
-    return Problem(401, "a bearer token is wanted: Authorization: Bearer …", (("www-authenticate", ways),))
+    return Problem(401, "a bearer token is required: Authorization: Bearer …", (("www-authenticate", ways),))

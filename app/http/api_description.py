@@ -1,6 +1,6 @@
-"""What /openapi.json says: every route, parameter, answer and error, as they are.
+"""The OpenAPI document: every route, parameter, answer and error.
 
-FastAPI describes its own routes, with the answers that are declared here. Tickets and blocks are served ahead of it, so
+FastAPI describes its own routes, with the answers declared here. Tickets and blocks are served ahead of FastAPI, so
 their part is written by hand.
 """
 
@@ -15,19 +15,19 @@ from app.common.sequences import NAME_PATTERN, TICKET_LIMIT
 from app.http.problems import MEDIA_TYPE
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
-"""What anybody may ask for, tokens or not."""
+"""Paths that need no token."""
 
 JSON = "application/json"
 Example = dict[str, Any]
 
 
-# --- what is sent --------------------------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------------------------
 
 
 def _whole_number(value: Any) -> Any:
-    """An id may come as a string too, for clients that lose integers above 2^53."""
+    """An id may also be sent as a string, by clients that lose precision above 2^53."""
     digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 99
-    exact = isinstance(value, float) and value.is_integer() and abs(value) < 2**53  # to JSON, 5.0 is a whole number
+    exact = isinstance(value, float) and value.is_integer() and abs(value) < 2**53  # in JSON 5.0 is a whole number
     return int(value) if digits or exact else value
 
 
@@ -41,22 +41,22 @@ Above = Annotated[int, Field(ge=0), BeforeValidator(_whole_number), _as_number_o
 
 
 class NewSequence(BaseModel):
-    """What a new sequence is to be; what is left out is 64 bits, from 1."""
+    """The properties of a new sequence; by default 64 bits, starting at 1."""
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"bits": 64, "start": 1}]})
-    bits: Annotated[Literal[32, 64] | None, Field(description="how wide its ids may be")] = None
+    bits: Annotated[Literal[32, 64] | None, Field(description="the width of its ids")] = None
     start: Annotated[Start | None, Field(description="the first ticket is at least this")] = None
 
 
 class Bump(BaseModel):
-    """How far a sequence is to be moved up."""
+    """How far to advance a sequence."""
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"above": 1000000}]})
     above: Annotated[Above, Field(description="every later ticket is larger than this")]
-    force: Annotated[bool, Field(description="wanted where it uses up more than 90 % of the sequence")] = False
+    force: Annotated[bool, Field(description="required if this uses up more than 90 % of the sequence")] = False
 
 
-# --- what is answered ----------------------------------------------------------------------------------------------
+# --- responses --------------------------------------------------------------------------------------------------
 
 Id = Annotated[int, Field(ge=1, le=TICKET_LIMIT)]
 IdText = Annotated[str, Field(pattern="^[1-9][0-9]*$", description="the same as a string")]
@@ -91,12 +91,12 @@ class Block(BaseModel):
 
 
 class SequenceOnDatabase(BaseModel):
-    """How a sequence stands on one ticket database."""
+    """The position of a sequence on one ticket database."""
 
     name: Annotated[str, Field(description="the database's host:port")]
     offset: Annotated[int, Field(ge=1)]
     status: Literal["up", "down", "quarantined"]
-    last: Annotated[int | None, Field(description="the last ticket that is known drawn")]
+    last: Annotated[int | None, Field(description="the last ticket known to be drawn")]
     last_str: str | None
     headroom: Annotated[int | None, Field(description="how many tickets are left")]
     headroom_str: str | None
@@ -114,15 +114,15 @@ class Sequence(BaseModel):
 
 
 class Sequences(BaseModel):
-    """Sequences, by name: all of them, or a page."""
+    """Sequences, sorted by name: all of them, or one page."""
 
     sequences: list[Sequence]
-    next: Annotated[Name | None, Field(description="the name to go on after; null where none follow")]
+    next: Annotated[Name | None, Field(description="the value of `after` for the next page; null on the last page")]
     total: Annotated[int, Field(ge=0, description="how many there are on all pages")]
 
 
 class Bumped(BaseModel):
-    """A sequence that has been moved up."""
+    """A sequence that has been advanced."""
 
     sequence: Name
     above: int
@@ -136,13 +136,13 @@ class TicketDatabaseHealth(BaseModel):
     name: Annotated[str, Field(description="host:port")]
     offset: Annotated[int, Field(ge=1)]
     status: Literal["up", "down", "quarantined"]
-    since: Annotated[str, Field(description="when that began")]
+    since: Annotated[str, Field(description="when this status began")]
     latency_ms: float | None
-    last_error: Annotated[str | None, Field(description="what went wrong last; it stays when the database comes back")]
+    last_error: Annotated[str | None, Field(description="the last error; it stays when the database comes back")]
 
 
 class Warned(BaseModel):
-    """Something that an operator should see to."""
+    """Something that requires an operator's attention."""
 
     sequence: str | None
     database: str | None
@@ -167,18 +167,20 @@ class ProblemDetails(BaseModel):
     detail: str
 
 
-# --- answers by status ---------------------------------------------------------------------------------------------
+# --- responses by status ---------------------------------------------------------------------------------------------
 
 _PROBLEMS = {
-    401: ("Unauthorized", "A token is wanted, or this one is not known.", "a bearer token is wanted: Authorization: …"),
-    403: ("Forbidden", "This token may not.", "this token may draw tickets, but not make or bump a sequence"),
+    401: ("Unauthorized", "The token is missing or unknown.", "a bearer token is required: Authorization: …"),
+    403: ("Forbidden", "The token does not permit this.",
+          "this token may draw tickets, but not make or bump a sequence"),
     404: ("Not Found", "There is no such sequence.", "there is no sequence photo; PUT /sequence/photo makes it"),
-    409: ("Conflict", "It is at odds with what is there.", "the sequence photos exists with 64 bits"),
+    409: ("Conflict", "It conflicts with the sequence's present state.", "the sequence photos exists with 64 bits"),
     410: ("Gone", "The sequence is exhausted on every ticket database.", "photos is exhausted: every id has been used"),
     413: ("Content Too Large", "The body is too large.", "the body is larger than 65536 bytes"),
-    422: ("Unprocessable Content", "The request is malformed; the detail says what is wanted.",
+    422: ("Unprocessable Content", "The request is malformed; the detail says what is required.",
           "a sequence's name is 1 to 64 letters, digits and underscores, a letter first"),
-    503: ("Service Unavailable", "It cannot be done now; try again.", "no ticket database can draw for photos now"),
+    503: ("Service Unavailable", "It cannot be done now; try again later.",
+          "no ticket database can draw for photos now"),
 }  # fmt: skip
 
 
@@ -237,7 +239,7 @@ SEQUENCE_EXAMPLE: Example = {
     "databases": _ON_DATABASES,
 }  # fmt: skip
 BUMPED_EXAMPLE: Example = {"sequence": "photos", "above": 5, "above_str": "5", "databases": _ON_DATABASES}
-LINK = {"Link": _header('the next page, as `</sequence?after=photos>; rel="next"`; without it this is the last one')}
+LINK = {"Link": _header('the next page, as `</sequence?after=photos>; rel="next"`; absent on the last page')}
 HEALTH_EXAMPLE: Example = {
     "status": "pass",
     "version": "1.0.0",
@@ -286,19 +288,19 @@ def list_parameters(largest_page: int, search_pattern: str) -> list[dict[str, An
     """The parameters of GET /sequence."""
     return [
         _number_parameter(
-            "limit", largest_page, f"how many at the most, {largest_page} if not given", required=False, example=10
+            "limit", largest_page, f"how many at most; {largest_page} by default", required=False, example=10
         ),
-        _text_parameter("after", "only those behind this name, which need not be there", "albums", NAME_PATTERN),
-        _text_parameter("search", "only those whose name holds this, whatever the case", "photo", search_pattern),
+        _text_parameter("after", "only names after this one, which need not exist", "albums", NAME_PATTERN),
+        _text_parameter("search", "only names that contain this, ignoring case", "photo", search_pattern),
     ]
 
 
 def page_parameters(largest_number: int) -> list[dict[str, Any]]:
     """The parameters of the status page."""
     return [
-        _text_parameter("search", "only the sequences whose name holds this, whatever the case", "photo"),
+        _text_parameter("search", "only sequences whose names contain this, ignoring case", "photo"),
         _number_parameter(
-            "page", largest_number, "which page of them, the last where there are fewer", required=False, example=1
+            "page", largest_number, "the page to show; the last one if there are fewer", required=False, example=1
         ),
     ]
 
@@ -306,7 +308,7 @@ def page_parameters(largest_number: int) -> list[dict[str, Any]]:
 # --- tickets and blocks --------------------------------------------------------------------------------------------
 
 _NO_STORE = {"Cache-Control": _header("`no-store`: a cached ticket would be a duplicate")}
-_DRAWS = "No ticket is ever handed out twice; there may be gaps. `HEAD` draws nothing and is answered with 405."
+_DRAWS = "No ticket is ever issued twice; there may be gaps. `HEAD` draws nothing and is answered with 405."
 
 
 def _ticket_operation(method: str, largest: int) -> dict[str, Any]:
@@ -315,15 +317,15 @@ def _ticket_operation(method: str, largest: int) -> dict[str, Any]:
     return {
         "tags": ["tickets"],
         "summary": "Take a ticket, or several",
-        "description": f"One ticket, or with `count` a list of so many, increasing. {_DRAWS}",
+        "description": f"One ticket, or an increasing list of `count` tickets. {_DRAWS}",
         "operationId": f"{method}_ticket",
         "parameters": [
             SEQUENCE_PARAMETER,
-            _number_parameter("count", largest, "how many; without it, one ticket", required=False, example=3),
+            _number_parameter("count", largest, "how many; by default a single ticket", required=False, example=3),
         ],
         "responses": {
             "200": {
-                "description": "The ticket or tickets; as text, one id a line.",
+                "description": "The ticket or tickets; as text, one id per line.",
                 "headers": _NO_STORE,
                 "content": {
                     JSON: {
@@ -343,8 +345,8 @@ def _block_operation(method: str, largest: int) -> dict[str, Any]:
     return {
         "tags": ["tickets"],
         "summary": "Take a block of tickets",
-        "description": "The ids `first + i * step` for i from 0 to `size - 1`, all yours: whole or not at all, at the "
-        f"same price whatever the size. {_DRAWS}",
+        "description": "The ids `first + i * step` for i from 0 to `size - 1`. A block is issued whole or not at all, "
+        f"and costs the same whatever its size. {_DRAWS}",
         "operationId": f"{method}_block",
         "parameters": [
             SEQUENCE_PARAMETER,
@@ -364,14 +366,13 @@ def _by_text(found: dict[int | str, dict[str, Any]]) -> dict[str, dict[str, Any]
 # --- the document --------------------------------------------------------------------------------------------------
 
 _TAGS = [
-    {"name": "tickets", "description": "What the server is there for."},
-    {"name": "sequences", "description": "One for each kind of object; each is a table in the ticket databases."},
+    {"name": "tickets", "description": "Drawing tickets."},
+    {"name": "sequences", "description": "One per kind of object; each is a table in the ticket databases."},
     {"name": "operation", "description": "For load balancers, monitoring and people."},
 ]
 _ABOUT = (
-    "Unique ids from two or more ticket databases. Wherever an id stands as a number it stands as a string too, for "
-    "readers that lose integers above 2^53; where an id is sent, a string does as well. Errors are "
-    "`application/problem+json` (RFC 9457)."
+    "Unique ids from two or more ticket databases. Every id is given as a number and as a string, for clients that "
+    "lose precision above 2^53; in a request an id may be either. Errors are `application/problem+json` (RFC 9457)."
 )
 
 

@@ -4,38 +4,34 @@ import json
 import re
 import shlex
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from app.http.pages import Page, asset, escape, page
+from app.http.pages import Page, asset, page
 
 _SCRIPT = asset("docs.js")
 
 
 def render(document: dict[str, Any], base_url: str) -> Page:
     """The page; its curl lines speak to `base_url`."""
-    info = document["info"]
-    sections = []
-    for tag in document["tags"]:
-        operations = [
-            _Operation(method, path, operation, _body_model(document, operation)).html(base_url)
-            for path, operations in document["paths"].items()
-            for method, operation in operations.items()
-            if tag["name"] in operation["tags"]
-        ]
-        head = f'<h2>{escape(tag["name"])} <span class="soft">{_prose(tag["description"])}</span></h2>'
-        sections.append(f"<section>{head}{''.join(operations)}</section>")
-    field = (
-        '<p class="tries"><label>a bearer token, for what you try here<input id="token" type="password"></label></p>'
+    sections = [
+        {"name": tag["name"], "description": tag["description"], "operations": _operations(document, tag["name"])}
+        for tag in document["tags"]
+    ]
+    return page(
+        "docs.html",
+        _SCRIPT,
+        info=document["info"],
+        has_tokens="securitySchemes" in document["components"],
+        sections=sections,
+        base_url=base_url,
     )
-    body = (
-        '<header id="head"><h1><span class="ticket" aria-hidden="true"></span>'
-        f'{escape(info["title"])}</h1><p class="server soft">version {escape(info["version"])}</p></header>'
-        f'<p class="lead">{_prose(info["description"])}</p>'
-        f"{field if 'securitySchemes' in document['components'] else ''}"
-        f"<main>{''.join(sections)}</main>"
-        '<footer><span></span><nav><a href="/">status</a> <a href="/openapi.json">openapi.json</a></nav></footer>'
-    )
-    return page(f"{info['title']}: API", body, _SCRIPT)
+
+
+class _Answer(NamedTuple):
+    """What an operation may answer. `examples`: the media type and the text of each."""
+
+    description: str
+    examples: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -48,47 +44,50 @@ class _Operation:
     body: dict[str, Any]
 
     @property
+    def is_open(self) -> bool:
+        """Whether it is unfolded from the start: the first one is."""
+        return self.method == "get" and self.path.startswith("/ticket/")
+
+    @property
+    def summary(self) -> str:
+        return str(self.described["summary"])
+
+    @property
+    def description(self) -> str:
+        return str(self.described.get("description", ""))
+
+    @property
+    def needs_token(self) -> bool:
+        return "security" in self.described
+
+    @property
     def parameters(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.described.get("parameters", [])
         return found
 
-    def html(self, base_url: str) -> str:
-        described = self.described
-        is_first = self.method == "get" and self.path.startswith("/ticket/")
-        about = f"<p>{_prose(described['description'])}</p>" if "description" in described else ""
-        if "security" in described:
-            about += '<p class="soft">Wants a bearer token.</p>'
-        return (
-            f'<details class="operation"{" open" if is_first else ""}><summary>'
-            f'<span class="method {escape(self.method)}">{escape(self.method.upper())}</span>'
-            f'<span class="path">{escape(self.path)}</span> <span class="soft">{escape(described["summary"])}</span>'
-            f"</summary><div>{about}{self._takes()}"
-            f"<h4>From a shell</h4><pre>{escape(chr(10).join(self.curl_lines(base_url)))}</pre>"
-            f"{self._form()}{self._answers()}</div></details>"
-        )
-
-    def _takes(self) -> str:
-        rows = [
+    @property
+    def takes(self) -> list[tuple[str, str]]:
+        """Each parameter and field of the body, and what it means."""
+        in_url = [
             (each["name"], f"in the {each['in']}; {each['description']}{'' if each.get('required') else ' (optional)'}")
             for each in self.parameters
         ]
-        rows += [
+        in_body = [
             (name, f"in the body; {field.get('description', '')}")
             for name, field in self.body.get("properties", {}).items()
         ]
-        return _table("Takes", [(name, _prose(text)) for name, text in rows])
-
-    def _answers(self) -> str:
-        return _table(
-            "Answers",
-            [
-                (status, _prose(answer["description"]) + "".join(_examples(answer)))
-                for status, answer in self.described["responses"].items()
-            ],
-        )
+        return in_url + in_body
 
     @property
-    def _body_example(self) -> str | None:
+    def answers(self) -> dict[str, _Answer]:
+        """By status."""
+        return {
+            status: _Answer(answer["description"], _examples(answer))
+            for status, answer in self.described["responses"].items()
+        }
+
+    @property
+    def body_example(self) -> str | None:
         return json.dumps(self.body["examples"][0]) if self.body else None
 
     def curl_lines(self, base_url: str) -> list[str]:
@@ -99,10 +98,10 @@ class _Operation:
         everything = _query({each["name"]: examples[each["name"]] for each in in_query})
         needed = _query({each["name"]: examples[each["name"]] for each in in_query if each.get("required")})
         options = [] if self.method == "get" else ["-X", self.method.upper()]
-        if "security" in self.described:
+        if self.needs_token:
             options += ["-H", "Authorization: Bearer TOKEN"]
-        if self._body_example is not None:
-            options += ["-H", "Content-Type: application/json", "-d", self._body_example]
+        if self.body_example is not None:
+            options += ["-H", "Content-Type: application/json", "-d", self.body_example]
         lines = [[*options, url + needed]]
         if everything != needed:
             lines.append([*options, url + everything])
@@ -110,18 +109,14 @@ class _Operation:
             lines.append([*options, "-H", "Accept: text/plain", url + everything])
         return [shlex.join(["curl", *line]) for line in lines]
 
-    def _form(self) -> str:
-        inputs = "".join(
-            f'<label>{escape(each["name"])}<input name="{escape(each["name"])}" data-in="{escape(each["in"])}" '
-            f'value="{escape(str(each.get("example", "")) if each.get("required") else "")}"></label>'
-            for each in self.parameters
-        )
-        if self._body_example is not None:
-            inputs += f'<label>body<textarea data-in="body">{escape(self._body_example)}</textarea></label>'
-        return (
-            f'<form class="tries" data-method="{escape(self.method.upper())}" data-path="{escape(self.path)}">{inputs}'
-            '<button>Try it</button></form><pre class="shown" hidden></pre>'
-        )
+
+def _operations(document: dict[str, Any], tag: str) -> list[_Operation]:
+    return [
+        _Operation(method, path, operation, _body_model(document, operation))
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if tag in operation["tags"]
+    ]
 
 
 def _body_model(document: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any]:
@@ -132,28 +127,18 @@ def _body_model(document: dict[str, Any], operation: dict[str, Any]) -> dict[str
     return model
 
 
-def _examples(answer: dict[str, Any]) -> list[str]:
-    found = []
+def _examples(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
     for media_type, content in answer.get("content", {}).items():
         values = [each["value"] for each in content.get("examples", {}).values()]
-        if "example" in content:
-            values.append(content["example"])
-        for value in values:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            found.append(f'<pre><span class="soft">{escape(media_type)}</span>\n{escape(text)}</pre>')
+        values += [content["example"]] if "example" in content else []
+        found += [(media_type, each if isinstance(each, str) else _json(each)) for each in values]
     return found
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _query(values: dict[str, str]) -> str:
     return "?" + "&".join(f"{name}={value}" for name, value in values.items()) if values else ""
-
-
-def _table(title: str, rows: list[tuple[str, str]]) -> str:
-    if not rows:
-        return ""
-    cells = "".join(f"<tr><td><code>{escape(name)}</code></td><td>{text}</td></tr>" for name, text in rows)
-    return f'<h4>{title}</h4><table class="fields">{cells}</table>'
-
-
-def _prose(text: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

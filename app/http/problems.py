@@ -11,31 +11,23 @@ from app.common import errors
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
 LONGEST_DETAIL = 500
-"""Characters: a detail may repeat what was sent, but not all of it."""
+"""Characters. A detail may repeat what was sent, so it is cut here."""
 
 STATUS: dict[type[errors.TicketError], int] = {
     errors.InvalidRequest: 422,
     errors.UnknownSequence: 404,
     errors.SequenceConflict: 409,
     errors.AboveCeiling: 409,
-    errors.ForceWanted: 409,
+    errors.ForceRequired: 409,
     errors.SequenceExhausted: 410,
     errors.Unavailable: 503,
+    errors.UnknownError: 500,
 }
-OUTCOME: dict[type[errors.TicketError], str] = {
-    errors.InvalidRequest: "invalid",
-    errors.UnknownSequence: "unknown",
-    errors.SequenceExhausted: "exhausted",
-    errors.OutOfTime: "timeout",
-    errors.Draining: "draining",
-    errors.NoTicketDatabase: "unavailable",
-}
-"""What each counts as in tickets_requests_total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An answer that says what went wrong: status, a sentence, and the headers beside it."""
+    """An error answer: status, one sentence, and additional headers."""
 
     status: int
     detail: str
@@ -43,7 +35,7 @@ class Problem:
 
     @property
     def title(self) -> str:
-        """What HTTP calls it."""
+        """The status's reason phrase."""
         return HTTPStatus(self.status).phrase
 
     @property
@@ -65,23 +57,18 @@ class Problem:
 
 
 def problem_of(error: errors.TicketError) -> Problem:
-    """The problem that a client is told of for one of our errors."""
+    """The problem details for one of our errors."""
     for kind in type(error).__mro__:
         status = STATUS.get(kind)
         if status is not None:
             return Problem(status, str(error))
-    return Problem(503, "the ticket databases could not do it now")
+    return Problem(503, "the ticket databases cannot do it now")
 
 
 def method_not_allowed(*allowed: str) -> Problem:
-    """405, and what is allowed."""
+    """405 with the allowed methods."""
     methods = ", ".join(allowed)
     return Problem(405, f"this method is not allowed here; allowed: {methods}", (("allow", methods),))
-
-
-def outcome_of(error: errors.TicketError) -> str:
-    """The word in the metrics for one of our errors."""
-    return next((OUTCOME[kind] for kind in type(error).__mro__ if kind in OUTCOME), "unavailable")
 
 
 async def send_problem(send: Send, problem: Problem, *, head: bool = False) -> None:

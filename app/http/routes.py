@@ -1,4 +1,4 @@
-"""The HTTP API but for tickets and blocks: ordinary FastAPI, behind a gate."""
+"""The HTTP API except tickets and blocks: ordinary FastAPI behind a gate."""
 
 import logging
 from functools import lru_cache
@@ -25,8 +25,8 @@ from app.http.problems import Problem, method_not_allowed, problem_of, send_prob
 from app.http.sequence_list import LARGEST_PAGE, SEARCH_PATTERN, text_in
 from app.http.status_page import LARGEST_NUMBER, StatusPage
 from app.http.ticket_endpoint import LARGEST_COUNT, number_in
-from app.operations.admin import Overseer
-from app.tickets.issuer import TicketIssuer
+from app.operations.admin import Admin
+from app.tickets.front_desk import FrontDesk
 
 log = logging.getLogger(__name__)
 
@@ -39,19 +39,19 @@ FRESH = {"cache-control": "no-store"}
 Name = Annotated[str, Path(description="the sequence's name")]
 
 
-def make_api(overseer: Overseer, access: Access, status_page: StatusPage, issuer: TicketIssuer) -> ASGIApp:
-    """The FastAPI application over this server's overseer, behind its gate."""
+def make_api(admin: Admin, access: Access, status_page: StatusPage, desk: FrontDesk) -> ASGIApp:
+    """The FastAPI application over this server, behind its gate."""
     api = FastAPI(
         title="Ticket server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
-    _add_operation(api, overseer)
-    _add_sequences(api, overseer)
-    _add_pages(api, access, status_page, issuer)
+    _add_operation(api, admin)
+    _add_sequences(api, admin)
+    _add_pages(api, access, status_page, desk)
     _add_error_handlers(api)
     return Gate(api, access)
 
 
-def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
+def _add_sequences(api: FastAPI, admin: Admin) -> None:
     tags: Any = {"tags": ["sequences"], "response_model": None}
     one = described.answers(described.Sequence, "The sequence.", described.SEQUENCE_EXAMPLE)
 
@@ -59,12 +59,12 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
     @api.get(
         "/sequence",
         summary="List the sequences",
-        description="By name, a page at a time: where more follow, `next` is the name to give as `after`, and the "
-        "`Link` header has the address; `total` counts all that fit.",
+        description="Sorted by name, in pages. If more follow, `next` is the value of `after` for the next page, and "
+        "the `Link` header holds its address. `total` counts all sequences that match.",
         responses={
             200: described.answers(
                 described.Sequences,
-                "The sequences, by name.",
+                "The sequences, sorted by name.",
                 {"sequences": [described.SEQUENCE_EXAMPLE], "next": "photos", "total": 2},
                 headers=described.LINK,
             ),
@@ -74,7 +74,7 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
         **tags,
     )
     async def list_sequences(request: Request) -> Response:
-        return await sequence_list.answer(overseer, request.scope["query_string"])
+        return await sequence_list.answer(admin, request.scope["query_string"])
 
     @api.head("/sequence/{sequence}", include_in_schema=False)
     @api.get(
@@ -84,85 +84,88 @@ def _add_sequences(api: FastAPI, overseer: Overseer) -> None:
         **tags,
     )
     async def show_sequence(sequence: Name) -> dict[str, Any]:
-        return await overseer.sequence(validated(sequence))
+        return await admin.sequence(validated(sequence))
 
     @api.put(
         "/sequence/{sequence}",
-        summary="Make a sequence",
-        description="Made on the ticket databases that are up, and on the others when they come. One that exists with "
-        "these bits is left as it is; `start` is not compared.",
+        summary="Create a sequence",
+        description="Creates it on the ticket databases that are up, and on the others when they come up. A sequence "
+        "that exists with these bits is left unchanged; `start` is not compared.",
         responses={
             200: {**one, "description": "It exists already."},
-            201: {**one, "description": "It has been made."},
+            201: {**one, "description": "It has been created."},
             **problems(401, 403, 409, 413, 422, 503),
         },
         **tags,
     )
     async def make_sequence(
-        request: Request, sequence: Name, wanted: Annotated[NewSequence | None, Body()] = None
+        request: Request, sequence: Name, requested: Annotated[NewSequence | None, Body()] = None
     ) -> Response:
         validated(sequence)
-        wanted = wanted or NewSequence()
-        _audited(request, bits=wanted.bits, start=wanted.start)
-        width = Width(wanted.bits) if wanted.bits is not None else None
-        made, found = await overseer.make(sequence, width, wanted.start)
+        requested = requested or NewSequence()
+        _audited(request, bits=requested.bits, start=requested.start)
+        width = Width(requested.bits) if requested.bits is not None else None
+        made, found = await admin.make(sequence, width, requested.start)
         return JSONResponse(found, 201 if made else 200)
 
     @api.post(
         "/sequence/{sequence}/bump",
-        summary="Move a sequence up",
-        description="After the answer, every ticket drawn is larger than `above`, on every ticket database. A number "
-        "below the present one changes nothing.",
+        summary="Advance a sequence",
+        description="Every ticket drawn after the answer is larger than `above`, on every ticket database. A number "
+        "below the present position changes nothing.",
         responses={
-            200: described.answers(described.Bumped, "It stands above the number.", described.BUMPED_EXAMPLE),
+            200: described.answers(described.Bumped, "The sequence is above the number.", described.BUMPED_EXAMPLE),
             **problems(401, 403, 404, 409, 413, 422, 503),
         },
         **tags,
     )
-    async def bump_sequence(request: Request, sequence: Name, wanted: Bump) -> dict[str, Any]:
+    async def bump_sequence(request: Request, sequence: Name, requested: Bump) -> dict[str, Any]:
         validated(sequence)
-        _audited(request, above=wanted.above, force=wanted.force)
-        return await overseer.bump(sequence, wanted.above, force=wanted.force)
+        _audited(request, above=requested.above, force=requested.force)
+        return await admin.bump(sequence, requested.above, force=requested.force)
 
 
-def _add_operation(api: FastAPI, overseer: Overseer) -> None:
+def _add_operation(api: FastAPI, admin: Admin) -> None:
     tags: Any = {"tags": ["operation"], "response_model": None}
-    alive = {"description": "The process runs.", "content": {described.JSON: {"example": {"status": "alive"}}}}
-    ready_ = {"description": "It can.", "content": {described.JSON: {"example": {"status": "ready"}}}}
+    alive = {"description": "The process is running.", "content": {described.JSON: {"example": {"status": "alive"}}}}
+    ready_ = {
+        "description": "The server can issue tickets.",
+        "content": {described.JSON: {"example": {"status": "ready"}}},
+    }
 
     @api.head("/livez", include_in_schema=False)
-    @api.get("/livez", summary="Does the process run?", responses={200: alive}, **tags)
+    @api.get("/livez", summary="Liveness: is the process running?", responses={200: alive}, **tags)
     async def livez() -> Response:
         return JSONResponse({"status": "alive"}, headers=FRESH)
 
     @api.head("/readyz", include_in_schema=False)
     @api.get(
         "/readyz",
-        summary="Can it issue tickets?",
+        summary="Readiness: can the server issue tickets?",
         description="200 while at least one ticket database can draw and the server is not draining.",
         responses={200: ready_, **problems(503)},
         **tags,
     )
     async def readyz() -> Response:
-        if overseer.ready:
+        if admin.ready:
             return JSONResponse({"status": "ready"}, headers=FRESH)
-        return _answer(Problem(503, overseer.why_not_ready))
+        return _answer(Problem(503, admin.why_not_ready))
 
-    health = described.answers(described.Health, "It can issue tickets.", described.HEALTH_EXAMPLE)
+    health = described.answers(described.Health, "The server can issue tickets.", described.HEALTH_EXAMPLE)
 
     @api.head("/healthz", include_in_schema=False)
     @api.get(
         "/healthz",
-        summary="The ticket databases and what is amiss",
-        description="`warn` while a ticket database is not up or a warning stands; `fail` where `/readyz` is 503.",
-        responses={200: health, 503: {**health, "description": "It cannot issue tickets."}},
+        summary="Health: the ticket databases and warnings",
+        description="`warn` while a ticket database is not up or there is a warning; `fail` while `/readyz` is 503.",
+        responses={200: health, 503: {**health, "description": "The server cannot issue tickets."}},
         **tags,
     )
     async def healthz() -> Response:
-        await overseer.look_over()
-        if overseer.ready:
-            return JSONResponse(overseer.health(), headers=FRESH)
-        return JSONResponse(overseer.health(), 503, FRESH | {"retry-after": "1"})
+        await admin.refresh_warnings()
+        if admin.ready:
+            return JSONResponse(admin.health(), headers=FRESH)
+        return JSONResponse(admin.health(), 503, FRESH | {"retry-after": "1"})
 
     @api.head("/metrics", include_in_schema=False)
     @api.get(
@@ -173,12 +176,12 @@ def _add_operation(api: FastAPI, overseer: Overseer) -> None:
         response_class=Response,
     )
     async def metrics() -> Response:
-        return Response(await overseer.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
+        return Response(await admin.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
 
 
-def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: TicketIssuer) -> None:
+def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, desk: FrontDesk) -> None:
     tags: Any = {"tags": ["operation"], "response_model": None}
-    page = described.text_answer("A page of HTML.", "text/html")
+    page = described.text_answer("An HTML page.", "text/html")
 
     @api.head("/", include_in_schema=False)
     @api.get(
@@ -195,15 +198,15 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: Ti
         return _page(await status_page.render(search or "", number or 1))
 
     @api.head("/docs", include_in_schema=False)
-    @api.get("/docs", summary="This, for people", responses={200: page, **problems(401)}, **tags,
+    @api.get("/docs", summary="This description, as a page", responses={200: page, **problems(401)}, **tags,
              response_class=HTMLResponse)  # fmt: skip
     async def docs(request: Request) -> Response:
-        return _page(render_docs(document(issuer.largest_block), str(request.base_url).rstrip("/")))
+        return _page(render_docs(document(desk.largest_block), str(request.base_url).rstrip("/")))
 
     @api.head("/openapi.json", include_in_schema=False)
     @api.get(
         "/openapi.json",
-        summary="This, for programs",
+        summary="This description, as an OpenAPI document",
         responses={
             200: {"description": "An OpenAPI document.", "content": {described.JSON: {"schema": {"type": "object"}}}},
             **problems(401),
@@ -211,9 +214,9 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: Ti
         **tags,
     )
     async def openapi() -> dict[str, Any]:
-        return document(issuer.largest_block)
+        return document(desk.largest_block)
 
-    @lru_cache(maxsize=2)  # the largest block follows from the increment, which the databases tell
+    @lru_cache(maxsize=2)  # the largest block follows from the increment that the databases record
     def document(largest_block: int) -> dict[str, Any]:
         return described.describe(
             api,
@@ -223,7 +226,7 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, issuer: Ti
             changes_are_free=access.changes_are_free,
         )
 
-    document(issuer.largest_block)
+    document(desk.largest_block)
 
 
 def _page(page: Page) -> Response:
@@ -234,7 +237,7 @@ def _page(page: Page) -> Response:
 
 
 class Gate:
-    """Ahead of FastAPI: who may, how large a body may be, and a line in the log for every change asked for."""
+    """Ahead of FastAPI: authorization, the limit on the body, and an audit line for every requested change."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -257,7 +260,7 @@ class Gate:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """Let no more than the largest body through."""
+    """Raise 413 for a body that is larger than LARGEST_BODY."""
     seen = 0
 
     async def bounded() -> Message:
@@ -272,7 +275,7 @@ def _bounded(receive: Receive) -> Receive:
 
 
 def _auditing(scope: Scope, send: Send, authorization: bytes | None) -> Send:
-    """Log who asked for which change and how it was answered; routes add what it was with `_audited`."""
+    """Log who requested which change and the answer's status; routes add the change's values with `_audited`."""
     about: dict[str, Any] = scope.setdefault("audit", {})
 
     async def auditing(message: Message) -> None:
@@ -306,7 +309,7 @@ def _answer(problem: Problem) -> Response:
 
 
 def _add_error_handlers(api: FastAPI) -> None:
-    """Make every error a problem."""
+    """Answer every error with problem details."""
 
     async def ours(_: Request, error: Exception) -> Response:
         assert isinstance(error, TicketError)
@@ -328,12 +331,12 @@ def _add_error_handlers(api: FastAPI) -> None:
             case 405:
                 return _answer(method_not_allowed(*_allowed(api, request)))
             case 400:
-                return _answer(Problem(422, "the body cannot be read: JSON is wanted"))
+                return _answer(Problem(422, "the body cannot be read: JSON is required"))
             case status:
                 return _answer(Problem(status, str(error.detail), tuple((error.headers or {}).items())))
 
     async def unknown(_: Request, __: Exception) -> Response:
-        return _answer(Problem(500, "an error that this server does not know; its log says more"))
+        return _answer(Problem(500, "an unexpected error; the server's log has the details"))
 
     api.add_exception_handler(TicketError, ours)
     api.add_exception_handler(RequestValidationError, invalid)
@@ -342,7 +345,7 @@ def _add_error_handlers(api: FastAPI) -> None:
 
 
 def _allowed(api: FastAPI, request: Request) -> list[str]:
-    """What is allowed on this path, by all routes that have it."""
+    """The methods allowed on this path, by all routes that match it."""
     methods: set[str] = set()
     for route in api.routes:
         if route.matches(request.scope)[0] is not Match.NONE:

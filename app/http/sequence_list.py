@@ -12,40 +12,40 @@ from app.common.errors import InvalidRequest
 from app.common.sequences import is_name
 from app.common.slices import in_slices
 from app.http.ticket_endpoint import number_in
-from app.operations.admin import Overseer
+from app.operations.admin import Admin
 
 LARGEST_PAGE = 1_000
-"""So many sequences are in one answer at the most, and where no limit is given."""
+"""The largest number of sequences in one answer, and the default."""
 SEARCH_PATTERN = "[A-Za-z0-9_]{0,64}"
 _SEARCH = re.compile(SEARCH_PATTERN)
 
 
-class Wanted(NamedTuple):
-    """What a query asks for: `limit` sequences at the most, of those after a name that hold `search`."""
+class Query(NamedTuple):
+    """Which sequences to list: at most `limit`, after the name `after`, whose names contain `search`."""
 
     limit: int | None
     after: str
     search: str
 
     def onward(self, last: str) -> str:
-        """The query for what follows `last`."""
-        asked = {"limit": self.limit, "after": last, "search": self.search}
-        return urlencode({key: value for key, value in asked.items() if value})
+        """The query string of the page after the name `last`."""
+        values = {"limit": self.limit, "after": last, "search": self.search}
+        return urlencode({key: value for key, value in values.items() if value})
 
 
-def wanted_by(query: bytes) -> Wanted:
-    """What the query asks for. Raises InvalidRequest."""
+def parameters_of(query: bytes) -> Query:
+    """The query of a query string. Raises InvalidRequest."""
     limit = number_in(query, "limit", LARGEST_PAGE)
     after, search = text_in(query, "after"), text_in(query, "search")
     if after is not None and not is_name(after):
         raise InvalidRequest("after has to be a name: 1 to 64 letters, digits and underscores, a letter first")
     if search is not None and not _SEARCH.fullmatch(search):
         raise InvalidRequest("search has to be part of a name: up to 64 letters, digits and underscores")
-    return Wanted(limit, after or "", search or "")
+    return Query(limit, after or "", search or "")
 
 
 def text_in(query: bytes, name: str) -> str | None:
-    """The query's `name`, or None where it is not given. Raises InvalidRequest."""
+    """The parameter's value; None if it is not given. Raises InvalidRequest."""
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=32)
     except ValueError:
@@ -56,17 +56,17 @@ def text_in(query: bytes, name: str) -> str | None:
     return given[0] if given else None
 
 
-async def answer(overseer: Overseer, query: bytes) -> Response:
-    """The page that the query asks for. Raises InvalidRequest."""
-    wanted = wanted_by(query)
-    names = overseer.names(wanted.search)
-    start = bisect_right(names, wanted.after)
-    page = names[start : start + (wanted.limit or LARGEST_PAGE)]
+async def answer(admin: Admin, query: bytes) -> Response:
+    """The requested page. Raises InvalidRequest."""
+    asked = parameters_of(query)
+    names = admin.names(asked.search)
+    start = bisect_right(names, asked.after)
+    page = names[start : start + (asked.limit or LARGEST_PAGE)]
     onward = page[-1] if start + len(page) < len(names) else None
-    listed = [_json(overseer.described(part))[1:-1] async for part in in_slices(page)]
+    listed = [_json(admin.described(part))[1:-1] async for part in in_slices(page)]
     rest = _json({"next": onward, "total": len(names)})
     body = f'{{"sequences":[{",".join(filter(None, listed))}],{rest[1:]}'
-    headers = {} if onward is None else {"link": f'</sequence?{wanted.onward(onward)}>; rel="next"'}
+    headers = {} if onward is None else {"link": f'</sequence?{asked.onward(onward)}>; rel="next"'}
     return Response(body, headers=headers, media_type="application/json")
 
 

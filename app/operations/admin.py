@@ -1,4 +1,4 @@
-"""What operators see and do: the health report, the sequences, making and bumping one, the metrics' state."""
+"""What operators see and do: the health report, sequences, creating and bumping them, metrics of the server's state."""
 
 import asyncio
 import datetime
@@ -11,7 +11,7 @@ from prometheus_client.core import Metric
 
 from app.common.errors import (
     AboveCeiling,
-    ForceWanted,
+    ForceRequired,
     MarkRefused,
     NoTicketDatabase,
     TicketDatabaseError,
@@ -20,37 +20,36 @@ from app.common.log import event
 from app.common.sequences import Width
 from app.common.slices import SLICE, in_slices
 from app.common.version import VERSION
-from app.operations.amiss import Amiss
 from app.operations.metrics import Exposition, Metrics, counter, gauge
+from app.operations.sequence_warnings import SequenceWarnings
 from app.operations.series import OTHER, OwnSeries
 from app.tickets.catalog import Catalog, Entry
-from app.tickets.issuer import TicketIssuer
-from app.tickets.lane import Lane, LaneState
+from app.tickets.lane import Lane
+from app.tickets.lane_state import LaneState
 from app.tickets.ledger import Ledger
 from app.tickets.ring import Member, Ring, Status
 
 log = logging.getLogger(__name__)
 
 FORCE_SHARE = 0.9
-"""A bump that uses up more of the sequence wants force; a sequence used up so far is warned of."""
+"""A bump beyond this share of the ids requires force; a sequence beyond it has a warning."""
 
-LOOK_OVER_SECONDS = 1.0
-"""How often all sequences are looked over at the most, however often /healthz is asked for."""
+REFRESH_SECONDS = 1.0
+"""The least time between two checks of all sequences, however often /healthz is requested."""
 
 
-class Overseer:
+class Admin:
     """The operators' view of the server."""
 
-    def __init__(self, ring: Ring, catalog: Catalog, ledger: Ledger, issuer: TicketIssuer, metrics: Metrics) -> None:
+    def __init__(self, ring: Ring, catalog: Catalog, ledger: Ledger, metrics: Metrics) -> None:
         self._ring = ring
         self._catalog = catalog
         self._ledger = ledger
-        self._issuer = issuer
         self._exposition = Exposition(metrics, self._state_metrics)
         self._series = OwnSeries()
-        self._amiss: list[dict[str, Any]] = []
-        self._looked_over_at = -LOOK_OVER_SECONDS
-        self._looking_over = asyncio.Lock()
+        self._refreshed: list[dict[str, Any]] = []
+        self._refreshed_at = -REFRESH_SECONDS
+        self._refreshing = asyncio.Lock()
         self.draining = False
 
     # --- health ----------------------------------------------------------------------------------------------------
@@ -65,10 +64,11 @@ class Overseer:
         return "this server is draining" if self.draining else "no ticket database can draw"
 
     def health(self) -> dict[str, Any]:
-        """The report of /healthz, from what the background knows; about many sequences, what `look_over` found."""
+        """The report of /healthz, from what the background tasks know. With many sequences, the warnings about them
+        are those of the last `refresh_warnings`."""
         entries = self._catalog.entries
-        amiss = self._amiss if len(entries) > SLICE else self._amiss_with(entries.values()).listed()
-        warnings = [*self._warnings(), *amiss]
+        about_sequences = self._refreshed if len(entries) > SLICE else self._check(entries.values()).listed()
+        warnings = [*self._warnings(), *about_sequences]
         all_up = all(member.up for member in self._ring.members)
         status = "fail" if not self.ready else "pass" if all_up and not warnings else "warn"
         return {
@@ -84,26 +84,26 @@ class Overseer:
                 yield _warning(None, member, f"unprotected: {reason}")
             if member.marks_trouble is not None:
                 yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
-            for reason in member.look.warnings if member.look is not None else ():
+            for reason in member.probe_result.warnings if member.probe_result is not None else ():
                 yield _warning(None, member, reason)
 
-    async def look_over(self) -> None:
-        """Find what is amiss with the sequences, for `health`. Where there are many this takes a while, so it is done
-        a slice at a time, and what was found less than a second ago will do."""
+    async def refresh_warnings(self) -> None:
+        """Check all sequences for `health`. Many sequences are checked a slice at a time, and not again within
+        REFRESH_SECONDS."""
         now = asyncio.get_running_loop().time
-        async with self._looking_over:
-            if len(self._catalog.entries) > SLICE and now() >= self._looked_over_at + LOOK_OVER_SECONDS:
-                found = Amiss()
+        async with self._refreshing:
+            if len(self._catalog.entries) > SLICE and now() >= self._refreshed_at + REFRESH_SECONDS:
+                found = SequenceWarnings()
                 async for part in in_slices(self._catalog.entries.values()):
-                    self._amiss_with(part, found)
-                self._amiss, self._looked_over_at = found.listed(), now()
+                    self._check(part, found)
+                self._refreshed, self._refreshed_at = found.listed(), now()
 
-    def _amiss_with(self, entries: Iterable[Entry], found: Amiss | None = None) -> Amiss:
-        found = Amiss() if found is None else found
+    def _check(self, entries: Iterable[Entry], found: SequenceWarnings | None = None) -> SequenceWarnings:
+        found = SequenceWarnings() if found is None else found
         for entry in entries:
             for lane in entry.rotation.lanes:
                 found.add(self._lane_warnings(entry, lane))
-            found.add_lasting(_table_warnings(entry))
+            found.add_permanent(_table_warnings(entry))
         return found
 
     def _lane_warnings(self, entry: Entry, lane: Lane) -> Iterable[dict[str, Any]]:
@@ -117,16 +117,16 @@ class Overseer:
                 yield _warning(entry.name, lane.member, f"{last / entry.ceiling:.0%} of its ids are used up")
 
     def _last(self, entry: Entry, lane: Lane) -> int:
-        """The last id that is known drawn, from what the background knows."""
+        """The last id known to be drawn, from what the background tasks know."""
         counted = self._catalog.counters.get(lane.member, {}).get(entry.name, 1) - 1
         return max(lane.guard.highest, counted)
 
     # --- sequences -------------------------------------------------------------------------------------------------
 
     def progress(self) -> Iterable[tuple[str, int, tuple[int, ...]]]:
-        """For every sequence: the tickets this server has issued, and how many ids each database has used up (0 where
-        that is not known)."""
-        for entry in list(self._catalog.entries.values()):  # whoever reads it lets others have their turn meanwhile
+        """Of every sequence: its name, the tickets this server has issued, and how many ids each database has used up
+        (0 if unknown)."""
+        for entry in list(self._catalog.entries.values()):  # a copy: the reader yields to the event loop meanwhile
             lanes = entry.rotation.lanes
             used = tuple(self._last(entry, lane) // lane.member.database.increment for lane in lanes)
             yield entry.name, sum(lane.issued for lane in lanes), used
@@ -138,21 +138,21 @@ class Overseer:
 
     @property
     def issued(self) -> int:
-        """How many tickets this server has issued, of all sequences that are there."""
+        """How many tickets this server has issued, of all present sequences."""
         return sum(lane.issued for lane in self._catalog.lanes.values())
 
     def names(self, search: str = "") -> list[str]:
-        """The names that hold `search`, whatever the case, in order."""
+        """The sorted names that contain `search`, ignoring case."""
         part = search.lower()
         return sorted(name for name in self._catalog.entries if part in name.lower())
 
     def described(self, names: Iterable[str]) -> list[dict[str, Any]]:
-        """These sequences, from what the background knows; without those that are gone."""
+        """These sequences, from what the background tasks know; without those that are gone."""
         entries = self._catalog.entries
         return [self._describe(entries[name]) for name in names if name in entries]
 
     async def sequence(self, name: str) -> dict[str, Any]:
-        """One sequence, as its databases have it now. Raises UnknownSequence."""
+        """One sequence, with its present positions. Raises UnknownSequence."""
         entry = await self._catalog.find(name)
         for member, table in list(entry.tables.items()):
             if member.up:
@@ -200,27 +200,27 @@ class Overseer:
         }
 
     async def make(self, name: str, width: Width | None, start: int | None) -> tuple[bool, dict[str, Any]]:
-        """Make the sequence; whether it was made, and what it is now."""
+        """Create the sequence. Returns whether it was created, and its description."""
         _, made = await self._catalog.create(name, width, start)
         return made, await self.sequence(name)
 
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
-        """Move the sequence above a number on every database.
+        """Advance the sequence above a number on every database.
 
-        Raises UnknownSequence, AboveCeiling, ForceWanted; NoTicketDatabase while a database is not up or fails.
+        Raises UnknownSequence, AboveCeiling, ForceRequired; NoTicketDatabase while a database is not up or fails.
         """
         entry = await self._catalog.find(name)
         if above >= entry.ceiling:
             raise AboveCeiling(f"above has to be below {entry.ceiling}, the end of {name}")
         if above > FORCE_SHARE * entry.ceiling and not force:
-            raise ForceWanted(f'that uses up more than {FORCE_SHARE:.0%} of {name}; say "force": true if it is meant')
+            raise ForceRequired(f'that uses up more than {FORCE_SHARE:.0%} of {name}; set "force": true to confirm')
         for member in self._ring.members:
             if not member.up or member not in entry.tables:
-                raise NoTicketDatabase(f"every ticket database has to be up for a bump, and {member.name} is not")
+                raise NoTicketDatabase(f"every ticket database has to be up for a bump, but {member.name} is not")
         unlisted = self._ring.absent_for(self._ring.members[0], self._ring.members)
         if unlisted:
             raise NoTicketDatabase(
-                f"every ticket database has to be up for a bump, and TICKETS_DATABASES lists none for {unlisted}"
+                f"every ticket database has to be up for a bump, but TICKETS_DATABASES lists none for {unlisted}"
             )
         for lane in entry.rotation.lanes:
             await self._bump(lane, above)
@@ -230,14 +230,14 @@ class Overseer:
     async def _bump(self, lane: Lane, above: int) -> None:
         for _ in range(3):
             try:
-                await self._ledger.bump(lane, above)
+                await self._ledger.advance(lane, above)
             except MarkRefused:
                 lane.close()
             except TicketDatabaseError as error:
-                raise NoTicketDatabase(f"{lane.member.name} {error}; ask again: a bump may be repeated") from error
+                raise NoTicketDatabase(f"{lane.member.name} {error}; try again: a bump may be repeated") from error
             else:
                 return
-        raise NoTicketDatabase(f"{lane.member.name} was moved by others meanwhile; ask again")
+        raise NoTicketDatabase(f"{lane.member.name} was advanced by another server meanwhile; try again")
 
     # --- metrics ---------------------------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ def _database(member: Member) -> dict[str, Any]:
         "offset": member.database.offset,
         "status": str(member.status),
         "since": since.replace("+00:00", "Z"),
-        "latency_ms": round(member.look.latency * 1000, 3) if member.look is not None else None,
+        "latency_ms": round(member.probe_result.latency * 1000, 3) if member.probe_result is not None else None,
         "last_error": member.last_error,
     }
 

@@ -1,11 +1,12 @@
-"""Every metric of the server, with what it means. Counting costs an addition; the text is made when it is asked for.
+"""Every metric of the server and its meaning. Counting costs an addition; the text is rendered on request.
 
-Labels are bounded: so many sequences and no more (see `app.operations.series`), ticket databases, and the fixed words
-of each metric.
+The number of label values is bounded: a limited number of sequences (see `app.operations.series`), the ticket
+databases, and a fixed set of words for each metric.
 """
 
 import asyncio
 import copy
+import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -14,19 +15,23 @@ from typing import Any, NamedTuple
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from app.common.slices import sliced
+from app.databases.protocol import Draw, Drawn
 from app.operations.series import OTHER
+from app.tickets.lane import Lane
+from app.tickets.request import TicketRequest
 from app.tickets.ring import Member
 
 LINES_AT_ONCE = 200
-"""So many samples are written in one turn of the event loop: about a millisecond."""
+"""How many samples are rendered in one turn of the event loop: about a millisecond."""
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 TICKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1000.0, 10000.0)
 
 COUNTERS = {
-    "tickets_issued": f"Tickets handed out, by sequence; {OTHER}: by all those without series of their own.",
+    "tickets_issued": f"Tickets handed out, by sequence; {OTHER}: by all sequences without series of their own.",
     "tickets_requests": "Requests for tickets and blocks, by endpoint and outcome.",
     "tickets_failovers": "Attempts on a ticket database that failed, so that the next one was asked.",
-    "tickets_retries": "Draws that were tried again, by database and cause; nobody's fault.",
+    "tickets_retries": "Draws that were tried again after a transient error, by database and cause.",
     "tickets_quarantines": "How often a ticket database was quarantined.",
     "tickets_fence_violations": "Draws that were dropped because an id broke a rule, by database and rule.",
     "tickets_gaps": "Tickets that were drawn and dropped, by database and cause.",
@@ -37,23 +42,23 @@ GAUGES = {
     "tickets_database_unprotected": "1 while its marks cannot be kept on another database, or could not be read.",
     "tickets_connections": "Open connections to the ticket database.",
     "tickets_in_flight": "Requests for tickets and blocks that are being served.",
-    "tickets_sequences": "Sequences that this server knows of.",
+    "tickets_sequences": "Sequences known to this server.",
     "tickets_sequences_folded": f"Sequences without series of their own; together they are the sequence {OTHER}.",
     "tickets_drift": f"How far apart the databases' last tickets of a sequence are, in ids; {OTHER}: the largest.",
-    "tickets_headroom": f"Ids that are left, by sequence and database; {OTHER}: the smallest number.",
-    "tickets_headroom_ratio": f"Share of the ids that is left, by sequence and database; {OTHER}: the smallest.",
+    "tickets_headroom": f"Ids left, by sequence and database; {OTHER}: the smallest number.",
+    "tickets_headroom_ratio": f"Share of the ids left, by sequence and database; {OTHER}: the smallest.",
     "tickets_ready": "1 while this server can issue tickets and is not draining.",
     "tickets_build_info": "Always 1; the version is in the label.",
 }
 HISTOGRAMS = {
     "tickets_issue_seconds": "Time from a request's arrival to its tickets.",
     "tickets_statement_seconds": "Time of one draw on a ticket database.",
-    "tickets_statement_tickets": "Tickets that one draw brought.",
+    "tickets_statement_tickets": "Tickets of one draw.",
 }
 
 
 class Histogram:
-    """Counts by bucket; adding costs a bisection."""
+    """Counts by bucket. Adding a value costs one bisection."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -67,7 +72,7 @@ class Histogram:
         self.total += value
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative, as Prometheus wants them."""
+        """Cumulative, as Prometheus expects them."""
         found: list[tuple[str, float]] = []
         count = 0
         for bound, own in zip([*self._bounds, float("inf")], self.counts, strict=True):
@@ -77,7 +82,7 @@ class Histogram:
 
 
 class Metrics:
-    """What is counted while the server works."""
+    """The counters of the running server."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
@@ -89,14 +94,22 @@ class Metrics:
         self.violations: Counter[tuple[str, str]] = Counter()
         self.gaps: Counter[tuple[str, str]] = Counter()
 
-    def statement(self, member: Member, seconds: float, tickets: int) -> None:
-        """One draw that succeeded."""
-        name = member.name
+    def request(self, endpoint: str, outcome: str, seconds: float | None) -> None:
+        """See RequestObserver.request."""
+        self.requests[endpoint, outcome] += 1
+        if seconds is not None:
+            self.issue_seconds.add(seconds)
+
+    def statement(self, lane: Lane, requests: Sequence[TicketRequest], sent_at: float, drawn: Drawn) -> None:
+        """See Observer.statement. One that drew nothing has no time of its own: it may have waited for a connection."""
+        if not isinstance(drawn, Draw):
+            return
+        name = lane.member.name
         if name not in self.statement_seconds:
             self.statement_seconds[name] = Histogram(SECONDS)
             self.statement_tickets[name] = Histogram(TICKETS)
-        self.statement_seconds[name].add(seconds)
-        self.statement_tickets[name].add(tickets)
+        self.statement_seconds[name].add(time.perf_counter() - sent_at)
+        self.statement_tickets[name].add(drawn.size)
 
     def gap(self, member: Member, cause: str, tickets: int) -> None:
         """Tickets that were drawn and dropped."""
@@ -112,7 +125,7 @@ class Metrics:
 
 
 class Exposition:
-    """Prometheus' text. `state` yields the metrics that are read off the server's state when they are asked for."""
+    """Prometheus' text format. `state` yields the metrics that are read from the server's state on request."""
 
     def __init__(self, metrics: Metrics, state: Callable[[], AsyncIterator[Metric]]) -> None:
         self._metrics = metrics
@@ -120,16 +133,15 @@ class Exposition:
         self._one_at_a_time = asyncio.Lock()
 
     async def text(self) -> bytes:
-        """All of it. Made bit by bit, so that tickets are handed out meanwhile; two are not made at once."""
+        """The whole text. It is rendered in parts, so that tickets are issued meanwhile; one request at a time."""
         async with self._one_at_a_time:
             written = [_text(family) for family in self._counted()]
             async for family in self._state():
-                samples = family.samples
-                for start in range(0, len(samples) or 1, LINES_AT_ONCE):
+                for number, samples in enumerate(list(sliced(family.samples, LINES_AT_ONCE)) or [[]]):
                     part = copy.copy(family)
-                    part.samples = samples[start : start + LINES_AT_ONCE]
+                    part.samples = list(samples)
                     text = _text(part)
-                    written.append(text if start == 0 else text.split(b"\n", 2)[2])  # HELP and TYPE stand there once
+                    written.append(text.split(b"\n", 2)[2] if number else text)  # HELP and TYPE are written once
                     await asyncio.sleep(0)
             return b"".join(written)
 

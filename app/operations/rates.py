@@ -1,6 +1,6 @@
-"""How fast each sequence goes: a sample every few seconds, off the way of any ticket, and a bounded memory of them.
+"""The rate of each sequence, from a sample every few seconds, outside the path of a ticket, with bounded memory.
 
-Only of a sequence that has moved lately a history is kept: of ten thousand, mostly a few are in use.
+Only sequences that have moved lately have a history: of ten thousand, usually a few are in use.
 """
 
 import asyncio
@@ -13,27 +13,28 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from app.common.slices import SLICE
+from app.common.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 2.0
 SAMPLES = 121
-"""How many are kept: four minutes."""
+"""How many samples are kept: four minutes."""
 PRESENT = 5
 """How many intervals make up the present rate."""
 
 Progress = Callable[[], Iterable[tuple[str, int, tuple[int, ...]]]]
-"""For every sequence: its name, tickets issued by this server, and ids used up on each database (0: not known)."""
+"""For every sequence: its name, tickets issued by this server, and ids used up on each database (0: unknown)."""
 
 
 class _History:
-    """The newest numbers, oldest first. All its memory is taken at once, so that a server does not grow as they come;
-    as objects they would be the largest part of one with many sequences."""
+    """The newest values, oldest first. Its memory is allocated at once, and not as Python objects, which would be most
+    of the memory of a server with many sequences."""
 
     __slots__ = ("_values", "filled")
 
     def __init__(self, before: float = 0.0, times: int = 0) -> None:
-        """With `before` as what was there so many times already."""
+        """Filled with the value `before`, `times` times."""
         self.filled = min(times, SAMPLES)
         self._values = array("d", [before] * self.filled + [0.0] * (SAMPLES - self.filled))
 
@@ -46,8 +47,8 @@ class _History:
             self._values.append(value)
 
     @property
-    def stands(self) -> bool:
-        """Whether nothing has changed for as long as is remembered."""
+    def is_constant(self) -> bool:
+        """Whether the value has been the same for the whole history."""
         return self.filled == SAMPLES and self._values[0] == self._values[-1]
 
     @property
@@ -55,7 +56,7 @@ class _History:
         return self._values[self.filled - 1] if self.filled else 0.0
 
     def back(self, times: int) -> float:
-        """What it was so many samples before the newest."""
+        """The value `times` samples before the newest."""
         return self._values[self.filled - 1 - times]
 
     def all(self) -> Sequence[float]:
@@ -63,7 +64,7 @@ class _History:
 
 
 class _Still(NamedTuple):
-    """A sequence that has not moved: since which sample, and where it stands."""
+    """A sequence that has not moved: since which sample, and its position."""
 
     since: int
     issued: int
@@ -72,8 +73,8 @@ class _Still(NamedTuple):
 
 @dataclass(slots=True)
 class _Samples:
-    """Of one sequence that moves, or of all of them. `used` adds up what was seen to be used, by whichever server.
-    `number`: of the newest sample. `now`: the present rate."""
+    """The samples of one moving sequence, or of all sequences together. `used`: the ids used up so far, by all servers.
+    `number`: the number of the newest sample. `now`: the present rate."""
 
     issued: _History = field(default_factory=_History)
     used: _History = field(default_factory=_History)
@@ -97,7 +98,7 @@ def _used(before: tuple[int, ...], now: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Tickets a second: now, and over the time that is remembered, oldest first. `used`: ids used up a second."""
+    """Tickets per second: now, and over the history, oldest first. `used`: ids used up per second, by all servers."""
 
     now: float = 0.0
     history: Sequence[float] = ()
@@ -105,7 +106,7 @@ class Rate:
 
 
 class Rates:
-    """Samples what `progress` says, from `start` to `stop`."""
+    """Samples `progress` from `start` to `stop`."""
 
     def __init__(self, progress: Progress, clock: Callable[[], float]) -> None:
         self._progress = progress
@@ -117,26 +118,24 @@ class Rates:
         self._still: dict[str, _Still] = {}
         self.busiest: list[str] = []
         """The sequences that have moved lately, the fastest first."""
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        self._tasks.spawn(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.cancel()
 
     async def _run(self) -> None:
         while True:
             try:
                 await self.sample()
             except Exception:
-                log.exception("the sampler met an error it does not know")
+                log.exception("unexpected error while sampling")
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def sample(self) -> None:
-        """Take one sample of every sequence, a slice at a time; forget those that are gone."""
+        """Take one sample of every sequence, a slice at a time, and drop those that are gone."""
         self._number += 1
         self._times.append(self._clock())
         moving: dict[str, _Samples] = {}
@@ -150,7 +149,7 @@ class Rates:
             else:
                 samples.add(issued, last, self._times)
                 samples.number = self._number
-                if samples.issued.stands and samples.used.stands:
+                if samples.issued.is_constant and samples.used.is_constant:
                     still[name] = _Still(self._number - SAMPLES + 1, issued, last)
                 else:
                     moving[name] = samples
@@ -163,7 +162,7 @@ class Rates:
         self.busiest = sorted(moving, key=lambda name: -moving[name].now)
 
     def _begun(self, name: str, issued: int, last: tuple[int, ...]) -> _Samples | None:
-        """The history of a sequence that moves for the first time in a while; None if it does not."""
+        """A history for a sequence that has begun to move; None if it has not."""
         before = self._still.get(name)
         if before is None or (issued == before.issued and not _used(before.last, last)):
             return None
@@ -171,7 +170,7 @@ class Rates:
         return _Samples(_History(before.issued, times), _History(0.0, times), before.last)
 
     def of(self, name: str) -> Rate:
-        """The rate of one sequence; zero if it has not moved for as long as is remembered, or is not known."""
+        """The rate of one sequence; zero if it has not moved within the history, or is unknown."""
         samples = self._moving.get(name)
         return Rate() if samples is None else self._rate(samples)
 
@@ -191,7 +190,7 @@ class Rates:
         return Rate(samples.now, history, used_up)
 
     def _times_of(self, samples: _Samples) -> Sequence[float]:
-        """When its samples were taken. While one is taken of all sequences, some have it already and some have not."""
+        """When its samples were taken. During `sample` some sequences have the newest one and some do not."""
         times = list(self._times)
         end = len(times) - (self._number - samples.number)
         return times[max(0, end - samples.issued.filled) : end]

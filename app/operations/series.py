@@ -1,9 +1,9 @@
-"""Which sequences have series of their own in /metrics: some hundreds. All others are folded into one.
+"""Which sequences have series of their own in /metrics: some hundreds. All others are folded into one series.
 
-A counter must never go backwards, so a sequence whose tickets have once been counted in the fold stays there, and one
-that has series of its own keeps them; both for as long as this process lives and the sequence is there. First come,
-first served: a place is taken with the first ticket, and where more come than there are places, those with the most
-tickets get them. Places that are left are lent to sequences without a ticket, whose count is 0 wherever it stands.
+A counter must never go backwards. So a sequence whose tickets have been counted in the fold stays there, and one with
+series of its own keeps them, as long as the process runs and the sequence exists. A sequence gets a place with its
+first ticket, first come, first served; among those that come at once, the ones with the most tickets go first. Free
+places are lent to sequences without a ticket, whose count is 0 either way.
 """
 
 from app.common.slices import in_slices
@@ -12,24 +12,24 @@ OTHER = "_other"
 """The label of the fold. No sequence has such a name."""
 PLACES = 500
 AT_ONCE = 1_000
-"""So many sequences are looked at in one turn of the event loop: about a millisecond."""
+"""How many sequences are checked in one turn of the event loop: about a millisecond."""
 
 
 class OwnSeries:
-    """Who has a place, and what the others' tickets add up to."""
+    """Which sequences have a place, and the sum of the others' tickets."""
 
     def __init__(self, places: int = PLACES) -> None:
         self._places = places
         self._own: set[str] = set()
         self._folded: dict[str, int] = {}
-        """Of those in the fold that have tickets: how many of them it holds."""
+        """The tickets of each sequence in the fold, as they are counted in it."""
         self._total = 0
         self._has_fold = False
 
     async def choose(self, issued: dict[str, int]) -> tuple[set[str], int | None]:
-        """The sequences that have series of their own, and the tickets of all others; None if there never were any.
+        """The sequences with series of their own, and the tickets of all others; None if there never were others.
 
-        `issued`: of each sequence that is there, how many tickets this server has issued. One call at a time.
+        `issued`: how many tickets this server has issued, by sequence. One call at a time.
         """
         self._own &= issued.keys()
         for name in self._folded.keys() - issued.keys():
@@ -39,7 +39,7 @@ class OwnSeries:
             for name, count in part:
                 before = self._folded.get(name)
                 if before is not None:
-                    self._total += count - before if count >= before else count  # fewer: dropped, and made again
+                    self._total += count - before if count >= before else count  # fewer: dropped and created again
                     self._folded[name] = count
                 elif count and name not in self._own:
                     new.append(name)

@@ -1,32 +1,31 @@
 """Traces with OpenTelemetry, off unless the standard OTEL_* variables ask for them.
 
-One span for each request, one for each draw, linked to every request that shared it. When it is off nothing of it is on
-the way of a ticket: `service` builds plain lanes and no wrapper.
+One span per request, and one per draw, linked to every request that shares it. When traces are off they cost nothing:
+`service` passes no tracer on and builds no wrapper.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.common.errors import SettingsError
 from app.common.version import VERSION
-from app.databases.protocol import Draw
-from app.tickets.lane import Lane, LaneKeeper
+from app.databases.protocol import Draw, Drawn
+from app.tickets.lane import Lane
 from app.tickets.observer import Observer
-from app.tickets.ring import Member, Ring
-from app.tickets.waiters import Waiter
+from app.tickets.request import TicketRequest
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import SpanContext, Tracer
+    from opentelemetry.trace import Span, Tracer
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
-def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for traces: a collector is named, and neither the SDK nor the exporter is off."""
+def is_configured(environment: Mapping[str, str]) -> bool:
+    """Whether the environment enables traces: a collector is set, and neither the SDK nor the exporter is disabled."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
@@ -34,7 +33,7 @@ def wanted(environment: Mapping[str, str]) -> bool:
 
 
 class Tracing:
-    """A tracer that sends to the collector which the OTEL_* variables name."""
+    """A tracer that sends to the collector of the OTEL_* variables."""
 
     def __init__(self) -> None:
         try:
@@ -43,7 +42,7 @@ class Tracing:
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError as error:
-            raise SettingsError("OTEL_* asks for traces: wanted the extra ticket-server[tracing] installed") from error
+            raise SettingsError("OTEL_* asks for traces: install the extra ticket-server[tracing]") from error
         named = Resource({SERVICE_NAME: "ticket-server", SERVICE_VERSION: VERSION}).merge(
             OTELResourceDetector().detect()
         )
@@ -52,7 +51,7 @@ class Tracing:
         self.tracer: Tracer = self._provider.get_tracer("ticket-server", VERSION)
 
     async def close(self) -> None:
-        """Send what has not been sent yet."""
+        """Send the remaining spans."""
         await asyncio.get_running_loop().run_in_executor(None, self._provider.shutdown)
 
 
@@ -85,42 +84,61 @@ class TracedRequests:
             await self._app(scope, receive, answer)
 
 
-class TracedLane(Lane):
-    """A lane whose draws are spans, each linked to the requests that it draws for."""
+class TracedTickets:
+    """A span for each request for tickets, which has no ASGI around it. See ticket_endpoint.Watcher."""
 
-    def __init__(
-        self, sequence: str, member: Member, ring: Ring, keeper: LaneKeeper, observer: Observer, *, tracing: Tracing
-    ) -> None:
-        super().__init__(sequence, member, ring, keeper, observer)
+    def __init__(self, tracing: Tracing) -> None:
         self._tracer = tracing.tracer
-        self._contexts: WeakKeyDictionary[Waiter, SpanContext] = WeakKeyDictionary()
 
-    def ask(self, waiter: Waiter) -> None:
-        """See Lane.ask."""
-        from opentelemetry.trace import get_current_span
+    def begin(self, method: str, path: str, fields: Iterable[tuple[bytes, bytes]]) -> "Span":
+        """The span of a request, a child of the caller's where its headers name one."""
+        from opentelemetry.propagate import extract
+        from opentelemetry.trace import SpanKind
 
-        self._contexts[waiter] = get_current_span().get_span_context()
-        super().ask(waiter)
+        carrier = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in fields}
+        route = "/" + path.split("/", 2)[1]
+        attributes = {"http.request.method": method, "url.path": path}
+        return self._tracer.start_span(
+            f"{method} {route}", context=extract(carrier), kind=SpanKind.SERVER, attributes=attributes
+        )
 
-    def _draws_at_once(self, batch: Sequence[Waiter], total: int) -> bool:
-        """Every draw is a task's: a span has to be around it."""
-        return False
+    def end(self, span: "Span", status: int) -> None:
+        """End the span; `status` is that of the answer, 0 where there was none."""
+        if status:
+            span.set_attribute("http.response.status_code", status)
+        span.end()
 
-    async def draw(self, count: int) -> Draw:
-        """See Lane.draw."""
+
+class TracedStatements:
+    """An observer that makes a span of each draw, linked to the requests that it draws for, and tells another one."""
+
+    def __init__(self, observer: Observer, tracing: Tracing) -> None:
+        self._observer = observer
+        self._tracer = tracing.tracer
+        self.gap = observer.gap
+        self.violation = observer.violation
+        self.retry = observer.retry
+
+    def statement(self, lane: Lane, requests: Sequence[TicketRequest], sent_at: float, drawn: Drawn) -> None:
+        """See Observer.statement."""
         from opentelemetry.context import Context
-        from opentelemetry.trace import Link, SpanKind
+        from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
-        links = [Link(self._contexts[waiter]) for waiter in self._under_way if waiter in self._contexts]
+        self._observer.statement(lane, requests, sent_at, drawn)
+        links = [Link(request.trace.get_span_context()) for request in requests if request.trace is not None]
         attributes: dict[str, str | int] = {
             "db.system.name": "mysql",
-            "server.address": self.member.name,
-            "db.collection.name": self.sequence,
-            "tickets.count": count,
+            "server.address": lane.member.name,
+            "db.collection.name": lane.sequence,
+            "tickets.count": sum(request.count for request in requests),
             "tickets.requests": len(links),
         }
-        # not a child of the request that happened to start the lane's task: it is linked like the others
-        with self._tracer.start_as_current_span(
-            "draw", context=Context(), kind=SpanKind.CLIENT, attributes=attributes, links=links
-        ):
-            return await super().draw(count)
+        began = time.time_ns() - int((time.perf_counter() - sent_at) * 1e9)
+        # not a child of one of the requests: it is linked to all of them alike
+        span = self._tracer.start_span(
+            "draw", context=Context(), kind=SpanKind.CLIENT, attributes=attributes, links=links, start_time=began
+        )
+        if not isinstance(drawn, Draw):
+            span.record_exception(drawn)
+            span.set_status(Status(StatusCode.ERROR, str(drawn)))
+        span.end()

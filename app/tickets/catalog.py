@@ -19,7 +19,8 @@ from app.common.errors import (
 from app.common.log import event
 from app.common.sequences import Width, ceiling_of, validated
 from app.databases.protocol import Table
-from app.tickets.lane import Lane, LaneState
+from app.tickets.lane import Lane
+from app.tickets.lane_state import LaneState
 from app.tickets.ring import Member, Ring, Rotation
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class Catalog:
         self, ring: Ring, make_lane: Callable[[str, Member], Lane], known_mark: Callable[[str, Member], int]
     ) -> None:
         self._ring = ring
+        ring.follow(self._database_changed)
         self._make_lane = make_lane
         self._known_mark = known_mark
         self.entries: dict[str, Entry] = {}
@@ -85,6 +87,13 @@ class Catalog:
         self._asked_for: set[str] = set()
         self._look_up_task: asyncio.Task[None] | None = None
         self._last_look_up = -LOOK_UP_PAUSE
+
+    def _database_changed(self, member: Member) -> None:
+        """Nobody waits for a database that is down."""
+        if not member.up:
+            for lane in self.lanes.values():
+                if lane.member is member:
+                    lane.send_on()
 
     def forget(self) -> None:
         """Another ring: every sequence is looked up again, and gets other lanes."""
@@ -182,7 +191,7 @@ class Catalog:
         known.update({name: next_id for name, (next_id, _) in found.items()})
         for name, before in highest.items():
             if name in found and known[name] <= before:
-                lanes[name].suspend(f"stands at {known[name]} after {before} had been issued", must_rise=True)
+                lanes[name].suspend(f"stands at {known[name]} after {before} had been issued", must_advance=True)
 
     def _enter(self, member: Member, table: Table) -> Entry:
         name = table.sequence
@@ -196,8 +205,7 @@ class Catalog:
         lane = entry.lane_on(member)
         lane.listed = table
         if lane.state is LaneState.EXHAUSTED and table.ceiling > lane.guard.ceiling:
-            lane.state = LaneState.CLOSED
-            self._ring.lanes_changed()
+            lane.close()
         return entry
 
     def _forget_dropped(self) -> None:
@@ -265,7 +273,7 @@ class Catalog:
                     if start is not None:
                         event(log, logging.INFO, "making it", sequence=entry.name, database=member.name, start=start)
                         await self._make_on(member, entry.name, entry.width, start)
-                        entry.lane_on(member).must_rise = True
+                        entry.lane_on(member).must_advance = True
 
     async def _start_above_others(self, entry: Entry, member: Member) -> int | None:
         """Above all that is known of it: where it was made to begin, where the databases that are up stand, drawn from

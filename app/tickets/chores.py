@@ -10,8 +10,11 @@ from collections.abc import Callable
 
 from app.common.errors import TicketDatabaseError
 from app.common.log import event
+from app.common.slices import sliced
+from app.common.tasks import Tasks
 from app.tickets.catalog import Catalog
-from app.tickets.lane import Lane, LaneState
+from app.tickets.lane import Lane
+from app.tickets.lane_state import LaneState
 from app.tickets.ledger import Ledger
 from app.tickets.ring import Member, Ring
 
@@ -35,11 +38,12 @@ class Chores:
         self._ledger = ledger
         self._catalog = catalog
         self._clock = clock
-        self._tasks: dict[Member, asyncio.Task[None]] = {}
+        self._tasks = Tasks()
+        self._busy: set[Member] = set()
         self._due: set[Member] = set()
         self._listed: dict[Member, float] = {}
         self._returned: set[Member] = set()
-        """Those that have come up, and may have lanes left that have to be moved up."""
+        """Those that have come up, and may have lanes left that have to be advanced."""
 
     def came_up(self, member: Member) -> None:
         """List its tables anew, and open its lanes that may have gone back, when its chores are done next."""
@@ -49,18 +53,17 @@ class Chores:
     def do(self, member: Member) -> None:
         """Do the chores of a database that is up; once more after those that are under way."""
         self._due.add(member)
-        if member not in self._tasks or self._tasks[member].done():
-            self._tasks[member] = asyncio.create_task(self._do_chores(member))
+        if member not in self._busy:
+            self._busy.add(member)
+            self._tasks.spawn(self._do_chores(member))
 
     async def done(self) -> None:
         """Wait for those that are under way."""
-        await asyncio.gather(*self._tasks.values())
+        await self._tasks.wait()
 
     async def stop(self) -> None:
         """End those that are under way."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._tasks.cancel()
 
     async def _do_chores(self, member: Member) -> None:
         """What takes time with many sequences, beside the probes: list tables, open lanes, bring marks to others."""
@@ -70,11 +73,13 @@ class Chores:
                 await self._do_chores_once(member)
         except Exception:
             log.exception("the chores of a database met an error they do not know: database=%s", member.name)
+        finally:
+            self._busy.discard(member)
 
     async def _do_chores_once(self, member: Member) -> None:
         await self._list(member)
         at_once = asyncio.Semaphore(RECOVERIES)
-        closed = self._of_another_life(member) if member in self._returned else []
+        closed = self._of_another_epoch(member) if member in self._returned else []
         if not closed:
             self._returned.discard(member)
         await asyncio.gather(
@@ -101,17 +106,17 @@ class Chores:
         if not due:
             return
         names = sorted(await member.database.names())
-        for start in range(0, len(names), COUNTERS_AT_ONCE):
-            found = await member.database.counters(names[start : start + COUNTERS_AT_ONCE])
+        for part in sliced(names, COUNTERS_AT_ONCE):
+            found = await member.database.counters(part)
             for pair in list(due):
-                holder, _ = pair
-                if not holder.up or holder.marks_trouble is not None:
+                witness, _ = pair
+                if not witness.up or witness.marks_trouble is not None:
                     del due[pair]  # its turn comes when it can keep marks again
                     continue
                 try:
-                    await self._ledger.account_for(holder, member, found, self._catalog.lanes)
+                    await self._ledger.exchange.account_for(witness, member, found, self._catalog.lanes)
                 except TicketDatabaseError as error:
-                    event(log, logging.WARNING, "could not keep marks", database=holder.name, reason=error)
+                    event(log, logging.WARNING, "could not keep marks", database=witness.name, reason=error)
                     return
         for pair, since in due.items():
             if self._ring.unaccounted.get(pair) == since:  # else one of them came up once more, maybe as an empty one
@@ -121,14 +126,14 @@ class Chores:
         lanes = self._catalog.lanes.values()
         return [lane for lane in lanes if lane.member is member and lane.state is LaneState.SUSPENDED]
 
-    def _of_another_life(self, member: Member) -> list[Lane]:
+    def _of_another_epoch(self, member: Member) -> list[Lane]:
         """Those that were closed when it was taken in and may have gone back: they are moved above their marks
         now, while the marks are there."""
         lanes = self._catalog.lanes.values()
         return [
             lane
             for lane in lanes
-            if lane.member is member and lane.state is LaneState.CLOSED and self._ledger.is_of_another_life(lane)
+            if lane.member is member and lane.state is LaneState.CLOSED and self._ledger.is_of_another_epoch(lane)
         ]
 
     async def _recover(self, lane: Lane, at_once: asyncio.Semaphore) -> None:

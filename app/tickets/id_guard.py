@@ -31,7 +31,7 @@ class IdGuard:
         self.ceiling = ceiling
         self.last_allowed = ceiling - 1 if repeats_ceiling else ceiling
 
-    def lift(self, floor: int) -> None:
+    def advance(self, floor: int) -> None:
         """No id at or below `floor` passes from now on."""
         self.highest = max(self.highest, floor)
 

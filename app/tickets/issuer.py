@@ -1,13 +1,21 @@
-"""The issuer: takes a sequence's turn, and asks one lane after the other until one has tickets."""
+"""The issuer: takes a sequence's turn, and has one lane after the other asked until one has tickets.
+
+Mostly that is one call: the lane whose turn it is has tickets. Where it has not, the request comes back to `ask_next`,
+and where all have been asked, or the sequence is not known, `_ask_again` waits in a task for what may change that.
+"""
 
 import asyncio
-from typing import NamedTuple
+import logging
 
-from app.common.errors import NoTicketDatabase, OutOfTime, SequenceExhausted
+from app.common.errors import Draining, NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownError
+from app.common.tasks import Tasks
 from app.tickets.catalog import Catalog, Entry
-from app.tickets.lane import Lane, LaneState
+from app.tickets.lane import Lane
+from app.tickets.lane_state import LaneState
+from app.tickets.request import TicketRequest
 from app.tickets.ring import Ring
-from app.tickets.waiters import FutureWaiter, Tickets, Waiter
+
+log = logging.getLogger(__name__)
 
 LARGEST_BLOCK = 10_000
 """The most tickets in a block, however many a database can draw at once."""
@@ -18,17 +26,6 @@ LAST_PAUSE = 0.08
 """Seconds before every database is asked once more, doubled each time, and how long it gets at the most."""
 
 
-class FirstTry(NamedTuple):
-    """What a request has behind it when it comes to `issue`: the lane that could not serve it, if that is known.
-
-    `began`: in the event loop's time; `arrived`: the same moment by the performance counter.
-    """
-
-    lane: Lane | None
-    began: float
-    arrived: float
-
-
 class TicketIssuer:
     """Issues tickets. `attempt`: seconds for one attempt on one database; `timeout`: for the whole request."""
 
@@ -37,9 +34,12 @@ class TicketIssuer:
         self._catalog = catalog
         self._attempt = attempt
         self._timeout = timeout
-        self.first_attempt = min(attempt, timeout)
         self._asked: set[Lane] = set()
         self._expiry: asyncio.TimerHandle | None = None
+        self._tasks = Tasks()
+        self._waiting: dict[TicketRequest, None] = {}
+        """Those that a task waits for, oldest first."""
+        self._closed = False
 
     @property
     def increment(self) -> int:
@@ -51,84 +51,113 @@ class TicketIssuer:
         """The most tickets that one block can have on any of the databases."""
         return min(LARGEST_BLOCK, *(member.database.largest_block for member in self._ring.members))
 
-    async def issue(self, name: str, count: int, *, whole: bool = False, first: FirstTry | None = None) -> Tickets:
-        """`count` tickets of the sequence, increasing, all from one database; as a range if `whole` or `count` is 1.
-
-        Raises InvalidRequest or UnknownSequence for the name, SequenceExhausted, NoTicketDatabase, OutOfTime.
-        """
-        now = asyncio.get_running_loop().time
-        time = now()
-        deadline = (time if first is None else first.began) + self._timeout
-        tried = None if first is None else first.lane
-        pause = FIRST_PAUSE
-        while True:
-            if time >= deadline:
-                raise OutOfTime
-            # again each time: a change of the ring gives every sequence another entry
-            entry = self._catalog.entries.get(name) or await self._catalog.find(name, deadline - time)
-            for lane in self._ring.take_turn(entry.rotation):
-                if lane is tried or not (lane.can_be_asked and lane.member.up):
-                    continue
-                waiter = FutureWaiter(count, whole, min(time + self._attempt, deadline))
-                self._ask(lane, waiter)
-                tickets = await waiter.future
-                if tickets is not None:
-                    return tickets
-                time = now()
-                if time >= deadline:
-                    raise OutOfTime
-            tried = None
-            self._raise_if_exhausted(entry, count, whole)
-            if not self._ring.take_turn(entry.rotation):
-                expected = any(lane.about_to_be_tried for lane in entry.rotation.lanes)
-                if not await self._ring.wait_for_change(deadline - time, expected=expected):
-                    raise NoTicketDatabase(f"no ticket database can draw for {name} now")
-            elif pause > LAST_PAUSE:
-                raise NoTicketDatabase(f"no ticket database could draw for {name} now")
-            else:
-                await asyncio.sleep(pause)
-                pause *= 2
-            time = now()
-
-    def knows(self, name: str) -> bool:
-        """Whether the sequence is known by now."""
-        return name in self._catalog.entries
-
-    def ask_first(self, name: str, waiter: Waiter) -> Lane | None:
-        """Have the lane whose turn it is answer one ticket; None if none can be asked, or the sequence is not known.
-
-        The waiter has `first_attempt` seconds; where it is answered None, `issue` goes on.
-        """
-        entry = self._catalog.entries.get(name)
+    def issue(self, request: TicketRequest) -> None:
+        """Have a request served within its time: its `desk` answers or refuses it."""
+        now = asyncio.get_running_loop().time()
+        request.deadline = now + self._timeout
+        entry = self._catalog.entries.get(request.sequence)
         if entry is not None:
-            for lane in self._ring.take_turn(entry.rotation):
-                if lane.can_be_asked and lane.member.up:
-                    self._ask(lane, waiter)
-                    return lane
-        return None
+            request.turn = iter(self._ring.take_turn(entry.rotation))
+            self._ask(request, now)
+        else:
+            self._wait_for(request)
 
-    def _ask(self, lane: Lane, waiter: Waiter) -> None:
-        lane.ask(waiter)
-        self._asked.add(lane)
-        if self._expiry is None:
-            self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SECONDS, self._expire)
+    def ask_next(self, request: TicketRequest) -> None:
+        """The lane that was asked could not serve the request: ask the next one in this turn."""
+        now = asyncio.get_running_loop().time()
+        if now < request.deadline:
+            self._ask(request, now)
+        else:
+            request.desk.refuse(request, OutOfTime())
 
-    def _raise_if_exhausted(self, entry: Entry, count: int, whole: bool) -> None:
+    def _ask(self, request: TicketRequest, now: float) -> None:
+        turn = request.turn
+        assert turn is not None
+        for lane in turn:
+            if lane.can_be_asked and lane.member.up:
+                until = now + self._attempt
+                request.until = until if until < request.deadline else request.deadline
+                lane.ask(request)
+                self._asked.add(lane)
+                if self._expiry is None:
+                    self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SECONDS, self._expire)
+                return
+        self._wait_for(request)
+
+    def _wait_for(self, request: TicketRequest) -> None:
+        if self._closed:
+            request.desk.refuse(request, Draining())
+        else:
+            self._waiting[request] = None
+            self._tasks.spawn(self._ask_again(request))
+
+    async def _ask_again(self, request: TicketRequest) -> None:
+        """Nobody could serve the request: wait for what may change that, and ask all lanes once more."""
+        now = asyncio.get_running_loop().time
+        refusal: TicketError | None = None
+        try:
+            # looked up each time: a change of the ring gives every sequence another entry
+            name = request.sequence
+            entry = self._catalog.entries.get(name) or await self._catalog.find(name, request.deadline - now())
+            if request.turn is not None:
+                await self._wait(request, entry)
+            if now() >= request.deadline:
+                raise OutOfTime
+        except TicketError as error:
+            refusal = error
+        except Exception:
+            log.exception("a request met an unknown error")
+            refusal = UnknownError()
+        del self._waiting[request]
+        if refusal is not None:
+            request.desk.refuse(request, refusal)
+        elif not request.settled:
+            request.turn = iter(self._ring.take_turn(entry.rotation))
+            self._ask(request, now())
+
+    async def _wait(self, request: TicketRequest, entry: Entry) -> None:
+        """Wait until another round may find a lane. Raises SequenceExhausted, NoTicketDatabase where none will."""
+        self._raise_if_exhausted(entry, request)
+        if not self._ring.take_turn(entry.rotation):
+            expected = any(lane.about_to_be_tried for lane in entry.rotation.lanes)
+            left = request.deadline - asyncio.get_running_loop().time()
+            if not await self._ring.wait_for_change(left, expected=expected):
+                raise NoTicketDatabase(f"no ticket database can draw for {entry.name} now")
+        elif request.pause > LAST_PAUSE:
+            raise NoTicketDatabase(f"no ticket database could draw for {entry.name} now")
+        else:
+            pause = request.pause or FIRST_PAUSE
+            await asyncio.sleep(pause)
+            request.pause = 2 * pause
+
+    def _raise_if_exhausted(self, entry: Entry, request: TicketRequest) -> None:
         lanes = entry.rotation.lanes
         if not all(lane.member.up for lane in lanes):
             return  # one that is away might still have some
         if all(lane.state is LaneState.EXHAUSTED for lane in lanes):
             raise SequenceExhausted(f"{entry.name} is exhausted: every id up to {entry.ceiling} has been used")
-        if not any(lane.may_hold(count, whole) for lane in lanes):
+        if not any(lane.may_hold(request.count, request.whole) for lane in lanes):
             raise SequenceExhausted(
-                f"{entry.name} is near its end: {count} tickets at once may not be left on one database"
+                f"{entry.name} is near its end: {request.count} tickets at once may not be left on one database"
             )
 
     def _expire(self) -> None:
-        """Let go the requests whose time on a database is over; again a moment later, while any wait."""
+        """Fail over the requests whose time on a database is over; again a moment later, while any wait."""
         loop = asyncio.get_running_loop()
-        time = loop.time()
-        self._asked = {lane for lane in self._asked if lane.waiting}
-        self._expiry = loop.call_later(EXPIRY_SECONDS, self._expire) if self._asked else None
-        for lane in tuple(self._asked):
-            lane.expire(time)
+        now = loop.time()
+        asked, self._asked, self._expiry = self._asked, set(), None
+        try:
+            for lane in asked:
+                lane.expire(now)  # whom it lets go may ask other lanes, and start the timer, at once
+        finally:
+            self._asked |= {lane for lane in asked if lane.waiting}
+            if self._asked and self._expiry is None:
+                self._expiry = loop.call_later(EXPIRY_SECONDS, self._expire)
+
+    async def close(self) -> None:
+        """End the tasks that wait on behalf of requests, and refuse those; none is waited for any more."""
+        self._closed = True
+        await self._tasks.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for request in waiting:
+            request.desk.refuse(request, Draining())

@@ -5,17 +5,16 @@ first served. One request alone waits for nobody. The statement is the lane's ow
 cancels nothing; its ticket becomes a gap. `expire` fails a request over to the next lane when its time on this database
 is over.
 
-A ticket mostly takes the short way: `ask` sends the statement, its answer comes to `_came`, which hands out what it
-brought; no task takes part. Whatever has to wait for more than that is seen to by a task: a lane that has to be opened,
-a mark to be reserved, a database without a connection to spare, an error.
+The way of a batch is one chain: `_next` chooses it, `_send` sends the statement, `_came` checks what it brought and
+`_hand_out` hands it out, which begins the next. Mostly no task takes part. Where a link has to wait, a task does that
+and goes on with the same chain: `_prepare` before the statement (a lane that has to be opened, a position to be read),
+`_reserve` after it (a mark to be committed). An error ends in `_failed`, wherever it comes from.
 """
 
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -34,29 +33,21 @@ from app.common.errors import (
 from app.common.log import event
 from app.databases.protocol import ROOM, Draw, Drawn, Table
 from app.tickets.id_guard import IdGuard, WrongResidue
+from app.tickets.lane_marks import LaneMarks
+from app.tickets.lane_queue import SINGLY, Batch, LaneQueue
+from app.tickets.lane_state import LaneEvent, LaneState, after
 from app.tickets.observer import Observer
+from app.tickets.request import TicketRequest
 from app.tickets.ring import Member, Ring
-from app.tickets.waiters import Tickets, Waiter, fail_over
 
 log = logging.getLogger(__name__)
 
 LAST_TICKETS = 1_000_000
 """With fewer left, the position is read before several tickets are drawn in one statement: one that runs past the end
 of the column uses up what is left, and what this server knows is as old as the last probes, while others draw."""
-SINGLY = 64
-"""The longest list that is drawn one ticket at a time where several are not certain to fit."""
 
 
-class LaneState(StrEnum):
-    """What a lane can be; `open` and `closed` both take requests."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    SUSPENDED = "suspended"
-    EXHAUSTED = "exhausted"
-
-
-class LaneKeeper(Protocol):
+class LaneLedger(Protocol):
     """The ledger, as far as a lane needs it."""
 
     async def open(self, lane: "Lane") -> None: ...
@@ -82,81 +73,76 @@ class _Sent(NamedTuple):
 
 
 class Lane:
-    """One sequence on one database: queue, statement under way, check on ids, and what the ledger holds for it.
+    """One sequence on one database: its queue, the statement under way, its state.
 
-    `token`, `mark`, `read_at` and the steps belong to the ledger. `must_rise`: the database may have gone back in this
-    sequence, whatever its incarnation says. `listed`: the table as the catalog saw it last, `table`: as it was when
-    the lane opened. `reason`: why the lane is suspended, in words. `missing`: because the
-    database has no table for it. `tried`: whether a suspended lane has been tried again since; requests wait for that.
-    `largest_whole`, `largest_list`: close to the end, the largest block and list that may still be there. `ring`: the
-    number of the ring record that it was opened under. `unverified`: the databases that could not be asked for its
-    marks when it opened.
+    `marks`: what the ledger holds for it. `guard`: the check on ids. `listed`: the table as the catalog saw it last,
+    `table`: as it was when the lane opened. `must_advance`: the database may have gone back in this sequence, whatever
+    its incarnation says. `reason`: why the lane is suspended, in words; `missing`: because the database has no table
+    for it; `tried`: whether it has been tried again since, which requests wait for. `largest_whole`, `largest_list`:
+    close to the end, the largest block and list that may still be there, in tickets. `issued`: tickets handed out.
     """
 
-    def __init__(self, sequence: str, member: Member, ring: Ring, keeper: LaneKeeper, observer: Observer) -> None:
+    def __init__(self, sequence: str, member: Member, ring: Ring, ledger: LaneLedger, observer: Observer) -> None:
         self.sequence = sequence
         self.member = member
-        self.state = LaneState.CLOSED
-        self.reason: str | None = None
+        self.marks = LaneMarks()
+        self.guard = IdGuard(member.database.offset, member.database.increment)
         self.listed: Table | None = None
         self.table: Table | None = None
-        self.guard = IdGuard(member.database.offset, member.database.increment)
-        self.token = ""
-        self.mark = 0
-        self.reserve_at = 0
-        self.step = 0
-        self.stepped_at = 0.0
-        self.must_rise = False
+        self.must_advance = False
+        self.reason: str | None = None
         self.missing = False
         self.tried = False
-        self.read_at = 0.0
-        self.ring = 0
-        self.unverified = ""
         self.issued = 0
         self.largest_whole = self.largest_list = member.database.largest_block
+        self._state = LaneState.CLOSED
         self._ring = ring
-        self._keeper = keeper
+        self._ledger = ledger
         self._observer = observer
-        self._queue: deque[Waiter] = deque()
-        self._under_way: Sequence[Waiter] = ()
+        self._queue = LaneQueue(self)
         self._busy = False
         self._opening = asyncio.Lock()
         self._in_company = False
+        self._touch = 0
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<Lane {self.sequence} on {self.member.name} {self.state}, {len(self._queue)} waiting>"
+        return f"<Lane {self.sequence} on {self.member.name} {self._state}, {len(self._queue)} waiting>"
+
+    @property
+    def state(self) -> LaneState:
+        return self._state
 
     @property
     def is_open(self) -> bool:
-        return self.state is LaneState.OPEN
+        return self._state is LaneState.OPEN
 
     @property
     def can_be_asked(self) -> bool:
-        return self.state is LaneState.OPEN or self.state is LaneState.CLOSED
+        return self._state is LaneState.OPEN or self._state is LaneState.CLOSED
 
     @property
     def about_to_be_tried(self) -> bool:
         """Whether it is suspended and the database, which is up, has not been asked for it since."""
-        return self.state is LaneState.SUSPENDED and not self.tried and self.member.up
+        return self._state is LaneState.SUSPENDED and not self.tried and self.member.up
 
     def may_hold(self, count: int, whole: bool) -> bool:
         """Whether so many tickets may be left here; false where it is certain that they are not."""
-        if self.state is LaneState.EXHAUSTED:
+        if self._state is LaneState.EXHAUSTED:
             return False
         return count == 1 or count <= (self.largest_whole if whole else self.largest_list)
 
     @property
     def waiting(self) -> bool:
         """Whether any request waits here."""
-        return bool(self._queue or self._under_way)
+        return bool(self._queue or self._queue.under_way)
 
     # --- the request's side ----------------------------------------------------------------------------------------
 
-    def ask(self, waiter: Waiter) -> None:
+    def ask(self, request: TicketRequest) -> None:
         """Queue a request. It is answered later, at once only if the lane breaks over it; from its `until` on `expire`
         lets it go."""
-        self._queue.append(waiter)
+        self._queue.add(request)
         if not self._busy:
             self._busy = True
             if self._in_company:  # others are about to ask, in this turn of the event loop, and can share the statement
@@ -166,224 +152,203 @@ class Lane:
 
     def expire(self, now: float) -> None:
         """Let go every request whose time on this database is over; it need not be the oldest one."""
-        for waiter in (*self._under_way, *self._queue):
-            if waiter.until <= now:
-                fail_over(waiter)
+        self._queue.fail_over_expired(now)
 
     def send_on(self) -> None:
         """Let every request go: this lane cannot serve now. What the statement under way draws becomes a gap."""
-        for waiter in self._under_way:
-            fail_over(waiter)
-        while self._queue:
-            fail_over(self._queue.popleft())
+        self._queue.fail_over_all()
 
-    # --- the statement's side --------------------------------------------------------------------------------------
+    # --- the way of a batch ----------------------------------------------------------------------------------------
 
     def _next(self) -> None:
         """Draw for those who wait. The lane is busy until it has come back and nobody waits."""
         try:
-            while self._queue:
-                batch, total = self._next_batch()
-                if batch:
-                    self._in_company = len(batch) > 1
-                    self._under_way = batch
-                    if not self._draws_at_once(batch, total):
-                        self._see_to(self.draw(total))
-                    return
-            self._busy = False
+            batch, total = self._queue.next_batch(self.member.database.largest_block)
+            if not batch:
+                self._busy = False
+                return
+            self._in_company = len(batch) > 1
+            if self._is_ready_for(total):
+                self._send(batch, total)
+            else:
+                self._wait_for(batch, self._prepare(total), partial(self._send, batch, total))
         except Exception as error:
             self._broke(error)
 
-    def _draws_at_once(self, batch: Sequence[Waiter], total: int) -> bool:
-        """Send the statement now, if nothing is to be done before."""
+    def _is_ready_for(self, total: int) -> bool:
+        """Whether the statement can be sent as it is."""
         try:
-            self._keeper.check(self)
+            self._ledger.check(self)
         except TicketDatabaseError:
             return False
-        table, highest = self.table, self.guard.highest
-        if self.state is not LaneState.OPEN or table is None or (total > 1 and self.guard.headroom() < LAST_TICKETS):
-            return False
-        came = partial(self._came, batch, self._sent(total))
-        return self.member.database.draw_at_once(table, total, highest, came)
+        return self._state is LaneState.OPEN and (total == 1 or self.guard.headroom() >= LAST_TICKETS)
 
-    def _came(self, batch: Sequence[Waiter], sent: _Sent, drawn: Drawn) -> None:
-        """What was sent at once has come back."""
-        if self._under_way is not batch:  # the lane broke meanwhile: they have been sent on, and others are under way
+    async def _prepare(self, total: int) -> None:
+        """Do what is to be done before the statement can be sent. Raises TicketDatabaseError."""
+        self._ledger.check(self)
+        if self._state is LaneState.SUSPENDED or self._state is LaneState.RETIRED:
+            raise SequenceUnavailable(self.reason)
+        if self._state is LaneState.EXHAUSTED:
+            raise ColumnExhausted("holds no further id for it")
+        if self._state is not LaneState.OPEN:
+            await self.open()
+        if total > 1 and self.guard.headroom() < LAST_TICKETS:
+            await self._make_sure_of(total)
+        if self._state is not LaneState.OPEN:
+            raise TicketDatabaseBusy("lost touch with it while its position was read")
+
+    async def _make_sure_of(self, count: int) -> None:
+        """Raise ColumnExhausted unless so many tickets in one statement end before the column does, whatever others
+        draw between this look and the statement."""
+        assert self.table is not None
+        if self.guard.headroom() >= count:
+            self.guard.advance((await self.member.database.position(self.table)).next_id - 1)
+        if self.guard.headroom() < ROOM * count:
+            raise ColumnExhausted("may hold fewer further ids than were asked for")
+
+    def _send(self, batch: Batch, total: int) -> None:
+        table = self.table
+        assert table is not None
+        highest = self.guard.highest
+        protected = self._ring.has_witness(self.member)
+        sent = _Sent(highest, self.marks.token, time.perf_counter(), total, protected)
+        self.member.database.start_draw(table, total, highest, partial(self._came, batch, sent))
+
+    def _came(self, batch: Batch, sent: _Sent, drawn: Drawn) -> None:
+        """See what came back, unless the lane broke meanwhile: then they have been sent on, and others are under way.
+
+        Raises nothing: whoever calls has the draws of other lanes to answer.
+        """
+        if self._queue.under_way is not batch:
             return
         try:
-            if isinstance(drawn, TicketDatabaseError):
-                raise drawn
-            self._take_in(drawn, sent)
-            if drawn.last > self.mark:
-                self._see_to(self._reserved(drawn, sent))
-                return
-            if drawn.last > self.reserve_at:
-                self._keeper.reserve_soon(self)
-            self._hand_out(batch, drawn)
-        except TicketDatabaseError as error:
-            self._see_to(_failed(error))
+            self._observer.statement(self, batch, sent.at, drawn)
+            if isinstance(drawn, Draw):
+                self._take(batch, sent, drawn)
+            else:
+                self._failed(batch, drawn)
         except Exception as error:
             self._broke(error)
-        else:
-            self._under_way = ()
-            self._next()
 
-    def _see_to(self, drawing: Coroutine[None, None, Draw]) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._finish(drawing))
+    def _take(self, batch: Batch, sent: _Sent, drawn: Draw) -> None:
+        """Check what was drawn; hand it out, or first have a mark above it committed."""
+        try:
+            self._check(drawn, sent)
+        except TicketDatabaseError as error:
+            self._failed(batch, error)
+            return
+        if drawn.last > self.marks.mark:
+            reserve = self._ledger.reserve(self, drawn.last, protected=sent.protected)
+            self._wait_for(batch, reserve, partial(self._hand_out, batch, drawn))
+            return
+        if drawn.last > self.marks.reserve_at:
+            self._ledger.reserve_soon(self)
+        self._hand_out(batch, drawn)
+
+    def _check(self, drawn: Draw, sent: _Sent) -> None:
+        """Check the ids, and that the lane is still what it was when the statement was sent."""
+        self.guard.check(drawn, sent.highest)
+        self.guard.advance(drawn.last)
+        if self.marks.token != sent.token or self._state is LaneState.CLOSED:
+            raise MarkRefused("was closed while it drew")
+
+    def _hand_out(self, batch: Batch, drawn: Draw) -> None:
+        """Give each request its tickets; then draw for the next ones."""
+        next_id, step = drawn.first, drawn.step
+        collecting = self._queue.is_collecting
+        for request in batch:
+            count = 1 if collecting else request.count
+            end = next_id + step * count
+            if request.lane is not self:
+                self._observer.gap(self.member, "gone", count)
+            elif not collecting:
+                self.issued += count
+                request.answer(range(next_id, end, step))
+            elif (tickets := self._queue.collect(next_id)) is not None:
+                self.issued += len(tickets)
+                request.answer(tickets)
+            next_id = end
+        self._next()
+
+    def _wait_for(self, batch: Batch, waiting: Coroutine[None, None, None], then: Callable[[], None]) -> None:
+        """Go on with `then` after a wait, in a task."""
+        self._task = asyncio.get_running_loop().create_task(self._waited_for(batch, waiting, then))
         self._task.add_done_callback(self._finished)
 
-    async def _finish(self, drawing: Coroutine[None, None, Draw]) -> None:
-        """Hand out what is drawn for those under way, or send them on; then draw for the next."""
-        batch = self._under_way
+    async def _waited_for(self, batch: Batch, waiting: Coroutine[None, None, None], then: Callable[[], None]) -> None:
         try:
-            drawn = await drawing
-        except ColumnExhausted:
-            await self._draw_each(batch)
+            await waiting
         except TicketDatabaseError as error:
-            for waiter in batch:
-                fail_over(waiter)
-            self.report(error)
+            self._failed(batch, error)
         else:
-            self._hand_out(batch, drawn)
-        self._under_way = ()
-        self._next()
+            then()
 
     def _finished(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None or task.cancelled():
             self._broke(error)
 
+    def _failed(self, batch: Batch, error: TicketDatabaseError) -> None:
+        """Take the state that follows, send the batch on to the next lane; then draw for those who are left."""
+        if not (isinstance(error, ColumnExhausted) and self._may_fit_in_parts(batch)):
+            self._queue.stop_collecting()
+            self.report(error)
+            self._queue.fail_over(batch)
+        self._next()
+
     def _broke(self, error: BaseException | None) -> None:
         """An error that this server does not know: nobody waits here for ever because of it."""
         if error is not None:
             event(log, logging.ERROR, "a lane met an unknown error", exc_info=error, sequence=self.sequence)
         self.send_on()
-        self._under_way = ()
-        self._busy = False
+        self._queue.forget_statement()
+        self._busy = bool(self._queue)  # who was sent on may have made room for others, who have asked at once
+        if self._busy:
+            asyncio.get_running_loop().call_soon(self._next)
 
-    def _next_batch(self) -> tuple[list[Waiter], int]:
-        """As many of those who wait as one statement can serve."""
-        limit = self.member.database.largest_block
-        batch: list[Waiter] = []
-        total = 0
-        while self._queue and total + self._queue[0].count <= limit:
-            waiter = self._queue.popleft()
-            if waiter.is_gone():
-                continue
-            batch.append(waiter)
-            total += waiter.count
-        if not batch and self._queue and self._queue[0].count > limit:
-            fail_over(self._queue.popleft())
-        return batch, total
+    def _may_fit_in_parts(self, batch: Batch) -> bool:
+        """What did not fit into one statement: see that it is drawn in smaller ones. False where it is one ticket.
 
-    async def draw(self, count: int) -> Draw:
-        """Draw `count` tickets that may be handed out: checked, and below a committed mark.
-
-        Raises TicketDatabaseError; what was drawn then is dropped.
+        Several requests are drawn for one by one. A short list is collected ticket by ticket. A block or a long list is
+        sent on, so that what is left is not used up for it.
         """
-        self._keeper.check(self)
-        if self.state is LaneState.SUSPENDED:
-            raise SequenceUnavailable(self.reason)
-        if self.state is not LaneState.OPEN:
-            await self.open()
-        table = self.table
-        assert table is not None
-        if count > 1 and self.guard.headroom() < LAST_TICKETS:
-            await self._make_sure_of(table, count)
-        sent = self._sent(count)
-        drawn = await self.member.database.draw(table, count, sent.highest)
-        self._take_in(drawn, sent)
-        return await self._reserved(drawn, sent)
+        request = batch[0]
+        if len(batch) > 1:
+            self._queue.draw_one_by_one(batch)
+        elif request.count == 1 or self._queue.is_collecting:
+            return False
+        elif request.whole:
+            self.largest_whole = min(self.largest_whole, request.count - 1)
+            self._queue.fail_over(batch)
+        elif request.count > min(SINGLY, self.guard.headroom()):
+            self.largest_list = min(self.largest_list, request.count - 1)
+            self._queue.fail_over(batch)
+        else:
+            self._queue.draw_ticket_by_ticket()
+        return True
 
-    def _sent(self, tickets: int) -> _Sent:
-        protected = self._ring.has_keeper(self.member)
-        return _Sent(self.guard.highest, self.token, time.perf_counter(), tickets, protected)
+    # --- states ----------------------------------------------------------------------------------------------------
 
-    def _take_in(self, drawn: Draw, sent: _Sent) -> None:
-        """Check what came back, and that the lane is still what it was when the statement was sent."""
-        self._observer.statement(self.member, time.perf_counter() - sent.at, sent.tickets)
-        self.guard.check(drawn, sent.highest)
-        self.guard.lift(drawn.last)
-        if self.token != sent.token or self.state is LaneState.CLOSED:
-            raise MarkRefused("was closed while it drew")
-
-    async def _reserved(self, drawn: Draw, sent: _Sent) -> Draw:
-        """The same, once a mark above it is committed."""
-        last = drawn.last
-        if last > self.mark:
-            await self._keeper.reserve(self, last, protected=sent.protected)
-        elif last > self.reserve_at:
-            self._keeper.reserve_soon(self)
-        return drawn
-
-    def _hand_out(self, batch: Iterable[Waiter], drawn: Draw) -> None:
-        next_id, step = drawn.first, drawn.step
-        for waiter in batch:
-            end = next_id + step * waiter.count
-            if waiter.is_gone():
-                self._observer.gap(self.member, "gone", waiter.count)
-            else:
-                waiter.answer(range(next_id, end, step))
-                self.issued += waiter.count
-            next_id = end
-
-    async def _make_sure_of(self, table: Table, count: int) -> None:
-        """Raise ColumnExhausted unless so many tickets in one statement end before the column does, whatever others
-        draw between this look and the statement."""
-        if self.guard.headroom() >= count:
-            self.guard.lift((await self.member.database.position(table)).next_id - 1)
-        if self.guard.headroom() < ROOM * count:
-            raise ColumnExhausted("may hold fewer further ids than were asked for")
-
-    async def _draw_each(self, batch: Sequence[Waiter]) -> None:
-        """Close to the end, what several wait for together no longer fits in one statement: each by itself."""
-        for waiter in batch:
-            if waiter.is_gone():
-                continue
-            try:
-                tickets = await self._draw_for(waiter, tried=len(batch) == 1)
-            except TicketDatabaseError as failure:
-                for each in batch:
-                    fail_over(each)
-                self.report(failure)
-                return
-            if tickets is None:  # those that are left are not used up for it
-                fail_over(waiter)
-            elif not waiter.is_gone():
-                waiter.answer(tickets)
-                self.issued += len(tickets)
-
-    async def _draw_for(self, waiter: Waiter, *, tried: bool) -> Tickets | None:
-        """One request's tickets, a short list's one at a time if need be; None if it is too large for what is left."""
-        count = waiter.count
-        if not tried:
-            try:
-                drawn = await self.draw(count)
-                return range(drawn.first, drawn.last + 1, drawn.step)
-            except ColumnExhausted:
-                if count == 1:
-                    raise
-        if count > 1 and waiter.whole:
-            self.largest_whole = min(self.largest_whole, count - 1)
-            return None
-        if count > 1 and count > min(SINGLY, self.guard.headroom()):
-            self.largest_list = min(self.largest_list, count - 1)
-            return None
-        ids: list[int] = []
-        while len(ids) < count and not waiter.is_gone():
-            ids.append((await self.draw(1)).first)
-        return ids
+    def _move(self, what: LaneEvent) -> None:
+        before, self._state = self._state, after(self._state, what)
+        if self._state is not before and {before, self._state} != {LaneState.CLOSED, LaneState.OPEN}:
+            self._ring.lanes_changed()
 
     async def open(self) -> None:
         """Open it with the ledger, unless that has been done meanwhile. Raises TicketDatabaseError."""
-        async with self._opening:  # two at a time would take the marks from each other, and move it up twice
-            if self.state is LaneState.OPEN:
+        async with self._opening:  # two at a time would take the marks from each other, and advance it twice
+            if self._state is LaneState.OPEN:
                 return
-            await self._keeper.open(self)
+            await self._ledger.open(self)
+            if self._state is LaneState.RETIRED:
+                raise RingChanged
             self.largest_whole = self.largest_list = self.member.database.largest_block  # a column may be wider now
-            self.state = LaneState.OPEN
+            self._move(LaneEvent.OPENED)
 
-    # --- states ----------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Open again, with the ledger, before the next draw; the end of the sequence is found again, too."""
+        self._touch += 1
+        self._move(LaneEvent.LOST_TOUCH)
 
     def report(self, error: TicketDatabaseError) -> None:
         """Take the state that follows from an error on this lane, and tell the ring what is the database's own."""
@@ -401,7 +366,7 @@ class Lane:
             if isinstance(error, SequenceWentBack):
                 self._observer.violation(member, "order")
             self.missing = isinstance(error, SequenceMissing)
-            self.suspend(str(error), must_rise=isinstance(error, SequenceMissing | SequenceWentBack))
+            self.suspend(str(error), must_advance=isinstance(error, SequenceMissing | SequenceWentBack))
         elif isinstance(error, TicketDatabaseBusy):
             self._observer.retry(member, str(error))
         elif isinstance(error, WrongResidue):
@@ -417,34 +382,27 @@ class Lane:
             member.failovers += 1
 
     def _exhaust(self) -> None:
-        if self.state is not LaneState.EXHAUSTED:
+        if self._state is not LaneState.EXHAUSTED:
             event(log, logging.WARNING, "exhausted", sequence=self.sequence, database=self.member.name)
-        self.state = LaneState.EXHAUSTED
-        self._ring.lanes_changed()
+        self._move(LaneEvent.ENDED)
         self.send_on()
 
-    def suspend(self, reason: str, *, must_rise: bool = False) -> None:
+    def suspend(self, reason: str, *, must_advance: bool = False) -> None:
         """Take no requests until `recover` succeeds."""
-        self.must_rise |= must_rise
-        if self.state is not LaneState.SUSPENDED:
+        self.must_advance |= must_advance
+        if self._state is not LaneState.SUSPENDED:
             event(log, logging.WARNING, "suspended", sequence=self.sequence, database=self.member.name, reason=reason)
             self.tried = False
-        self.state, self.reason = LaneState.SUSPENDED, reason
-        self._ring.lanes_changed()
+        self.reason = reason
+        self._move(LaneEvent.FAILED)
         self.send_on()
         self.member.wake.set()
 
-    def close(self) -> None:
-        """Open again, with the ledger, before the next draw; the end of the sequence is found again, too."""
-        if self.state is LaneState.OPEN or self.state is LaneState.EXHAUSTED:
-            self.state = LaneState.CLOSED
-            self._ring.lanes_changed()
-
     def retire(self) -> None:
         """Its ring is no more: take no requests ever again. What comes back under it is dropped."""
-        self.state, self.reason, self.tried = LaneState.SUSPENDED, "is of another ring", True
-        self.token = ""
-        self._ring.lanes_changed()
+        self.reason = "is of another ring"
+        self.marks.adopt("")
+        self._move(LaneEvent.LEFT_THE_RING)
         self.send_on()
 
     async def recover(self) -> None:
@@ -455,19 +413,24 @@ class Lane:
         if self._busy:
             return
         async with self._opening:
-            if self.state is not LaneState.SUSPENDED:
+            if self._state is not LaneState.SUSPENDED:
                 return
-            await self._keeper.open(self)
+            touch = self._touch
+            await self._ledger.open(self)
             table = self.table
             assert table is not None
             highest = self.guard.highest
             drawn = await self.member.database.draw(table, 1, highest)
             self.guard.check(drawn, highest)
-            self.guard.lift(drawn.last)
+            self.guard.advance(drawn.last)
             self._observer.gap(self.member, "checked", 1)
-            self.state, self.reason = LaneState.OPEN, None
+            if self._state is not LaneState.SUSPENDED:  # its ring may have changed meanwhile
+                return
+            if self._touch != touch:
+                raise TicketDatabaseBusy("lost touch with it while it was tried")
+            self.reason = None
+            self._move(LaneEvent.RECOVERED)
         event(log, logging.INFO, "takes requests again", sequence=self.sequence, database=self.member.name)
-        self._ring.lanes_changed()
 
     def recovery_failed(self, error: TicketDatabaseError) -> None:
         """Stay suspended, or take the state that the error calls for; whoever waited for it can go on."""
@@ -478,9 +441,5 @@ class Lane:
             self.report(error)
             return
         self.missing = isinstance(error, SequenceMissing)
-        self.must_rise |= isinstance(error, SequenceMissing | SequenceWentBack)
+        self.must_advance |= isinstance(error, SequenceMissing | SequenceWentBack)
         self.reason = str(error)
-
-
-async def _failed(error: TicketDatabaseError) -> Draw:
-    raise error

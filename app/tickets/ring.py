@@ -5,12 +5,16 @@ state (`generation`), not once for each request.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
-from app.databases.protocol import Look, RingRecord, TicketDatabase
+from app.common.log import event
+from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase
+
+log = logging.getLogger(__name__)
 
 NEVER = "not looked at yet"
 
@@ -37,7 +41,7 @@ class Member:
     since: float
     status: Status = Status.DOWN
     last_error: str | None = NEVER
-    look: Look | None = None
+    probe_result: ProbeResult | None = None
     incarnation: str = ""
     settled: bool = False
     residue_of: str | None = None
@@ -90,7 +94,7 @@ class Ring:
         one of them come up."""
         self.generation = 0
         self._changed = asyncio.Event()
-        self.on_change: Callable[[Member], None] = lambda _: None
+        self._followers: list[Callable[[Member], None]] = []
 
     def __repr__(self) -> str:
         return "<Ring " + ", ".join(f"{m.name} {m.status}" for m in self.members) + ">"
@@ -107,11 +111,11 @@ class Ring:
         rotation.turn = turn = (rotation.turn + 1) % len(orders)
         return orders[turn - 1]
 
-    def keepers(self, member: Member) -> list[Member]:
+    def witnesses(self, member: Member) -> list[Member]:
         """Every other database that is up and keeps marks for `member`."""
         return [m for m in self.members if m is not member and m.status is Status.UP and m.marks_trouble is None]
 
-    def has_keeper(self, member: Member) -> bool:
+    def has_witness(self, member: Member) -> bool:
         """Whether any other database is up and keeps marks for `member`."""
         for other in self.members:
             if other is not member and other.status is Status.UP and other.marks_trouble is None:
@@ -133,7 +137,7 @@ class Ring:
         """It draws, but cannot keep marks: the others are protected by the rest of the ring, if there is any."""
         if member.marks_trouble is None:
             member.marks_trouble = reason
-            self.on_change(member)
+            self._tell(member)
             member.wake.set()
 
     @property
@@ -150,8 +154,8 @@ class Ring:
         self.generation += 1
         self._wake_waiters()
 
-    def mark_up(self, member: Member, look: Look) -> None:
-        member.look, member.incarnation, member.residue_of = look, look.incarnation, None
+    def mark_up(self, member: Member, result: ProbeResult) -> None:
+        member.probe_result, member.incarnation, member.residue_of = result, result.incarnation, None
         if member.last_error == NEVER:
             member.last_error = None
         self._set(member, Status.UP, None)
@@ -206,13 +210,25 @@ class Ring:
     def _set(self, member: Member, status: Status, reason: str | None) -> None:
         changed = member.status is not status or (reason is not None and member.last_error != reason)
         if reason is not None:
-            member.last_error = reason  # it stays when the database comes up: an operator wants to know
+            member.last_error = reason  # it stays when the database comes up: operators have to see it
         if member.status is not status:
             member.status, member.since = status, self._now()
         if changed:
             self.generation += 1
-            self.on_change(member)
+            self._tell(member)
             self._wake_waiters()
+
+    def follow(self, follower: Callable[[Member], None]) -> None:
+        """Have `follower` told of every change of a database's state, at once."""
+        self._followers.append(follower)
+
+    def _tell(self, member: Member) -> None:
+        level = logging.INFO if member.up else logging.WARNING
+        reason = member.marks_trouble if member.up else member.last_error
+        fields = {"reason": reason} if reason else {}
+        event(log, level, f"database {member.status}", None, name=member.name, offset=member.database.offset, **fields)
+        for follower in self._followers:
+            follower(member)
 
     def _wake_waiters(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 
 from app.common.errors import TicketDatabaseMisconfigured
-from app.databases.protocol import Look, RingRecord, RingState, TicketDatabase, check_settings
+from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
 from app.tickets import ring_changes
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_record import (
@@ -32,81 +32,83 @@ class RingRecords:
         self._ring = ring
         self._increment = increment
 
-    async def agree(self, looks: Mapping[Member, Look]) -> tuple[RingRecord | None, dict[Member, str]]:
+    async def agree(self, results: Mapping[Member, ProbeResult]) -> tuple[RingRecord | None, dict[Member, str]]:
         """The ring, recorded on every database that may draw in it, and why each of the others may not.
 
-        `looks`: what every database that answers has just said. Raises DatabaseFailed.
+        `results`: what every database that answers has just said. Raises DatabaseFailed.
         """
         try:
-            return await self._agree(looks)
+            return await self._agree(results)
         except RingContradiction as contradicted:
-            return None, dict.fromkeys(looks, str(contradicted))
+            return None, dict.fromkeys(results, str(contradicted))
 
-    async def _agree(self, looks: Mapping[Member, Look]) -> tuple[RingRecord | None, dict[Member, str]]:
-        records = [look.record for look in looks.values() if look.record is not None]
+    async def _agree(self, results: Mapping[Member, ProbeResult]) -> tuple[RingRecord | None, dict[Member, str]]:
+        records = [result.record for result in results.values() if result.record is not None]
         if any(record.state is RingState.GROWING for record in records):
             raise RingContradiction(UNFINISHED)
-        if self._ring.record is not None and set(looks) != set(self._ring.members):
+        if self._ring.record is not None and set(results) != set(self._ring.members):
             records.append(self._ring.record)  # those that answer may have gone back to before it
         if not records:
-            return await self._record_first(looks)
+            return await self._record_first(results)
         try:
             record = newest(records)
         except RingContradiction:
-            if not await self._never_drawn(looks):
+            if not await self._never_drawn(results):
                 raise
-            return await self._form(looks, self._increment or len(self._ring.members))
+            return await self._form(results, self._increment or len(self._ring.members))
         if record.state is RingState.FORMING:
-            return await self._form(looks, self._increment or record.increment)
+            return await self._form(results, self._increment or record.increment)
         reason = contradiction(record, self._increment, len(self._ring.members))
         if reason is None:
-            return await self._join(record, looks)
-        _use(looks, self._increment or len(self._ring.members))
-        if not await self._never_drawn(looks):
+            return await self._join(record, results)
+        _use(results, self._increment or len(self._ring.members))
+        if not await self._never_drawn(results):
             raise RingContradiction(reason)
-        return await self._form(looks, self._increment or len(self._ring.members))
+        return await self._form(results, self._increment or len(self._ring.members))
 
     # --- no database records a ring ----------------------------------------------------------------------------------
 
-    async def _record_first(self, looks: Mapping[Member, Look]) -> tuple[RingRecord | None, dict[Member, str]]:
+    async def _record_first(self, results: Mapping[Member, ProbeResult]) -> tuple[RingRecord | None, dict[Member, str]]:
         """Marks that agree with the settings: record the ring as it is. No marks: raise everything first."""
         listed = len(self._ring.members)
-        kept = {member: await _kept_by(member.database) for member in looks}
+        kept = {member: await _kept_by(member.database) for member in results}
         everything = set().union(*kept.values())
         increment = increment_of_marks(everything, self._increment, listed)
-        _use(looks, increment)
+        _use(results, increment)
         if not everything:
-            if not may_begin([member.database.offset for member in looks], listed):
+            if not may_begin([member.database.offset for member in results], listed):
                 raise RingContradiction(UNKNOWN)
-            drawn = [member for member in looks if await ring_changes.holds_tickets(member.database)]
+            drawn = [member for member in results if await ring_changes.holds_tickets(member.database)]
             if not drawn:
-                return await self._record(first_record(increment, ()), looks)
-            return await self._form(looks, increment)
-        for member in looks:
+                return await self._record(first_record(increment, ()), results)
+            return await self._form(results, increment)
+        for member in results:
             reason = contradiction_of_marks(kept[member], increment, [member.database.offset], listed)
             if reason is not None:
-                _use(looks, max(increment, listed))
-                if await self._never_drawn(looks):
-                    return await self._form(looks, increment)
+                _use(results, max(increment, listed))
+                if await self._never_drawn(results):
+                    return await self._form(results, increment)
                 raise RingContradiction(f"{member.name}: {reason}")
         record = first_record(increment, {offset for offset, _ in everything})
-        foreign = [member for member in looks if not kept[member] and await ring_changes.holds_tickets(member.database)]
-        return await self._record(record, looks, raised=foreign, everywhere=bool(foreign))
+        foreign = [
+            member for member in results if not kept[member] and await ring_changes.holds_tickets(member.database)
+        ]
+        return await self._record(record, results, raised=foreign, everywhere=bool(foreign))
 
     # --- some database records the ring ------------------------------------------------------------------------------
 
     async def _join(
-        self, record: RingRecord, looks: Mapping[Member, Look]
+        self, record: RingRecord, results: Mapping[Member, ProbeResult]
     ) -> tuple[RingRecord | None, dict[Member, str]]:
         """Databases that lack the record, or have an older one, take it, raised above the others where need be."""
-        _use(looks, record.increment)
+        _use(results, record.increment)
         refused: dict[Member, str] = {}
         raised: list[Member] = []
         misplaced: list[str] = []
         everywhere = False
-        for member, look in looks.items():
-            offset, found = member.database.offset, look.record
-            if found is not None and _is_in_its_place(member, look):
+        for member, result in results.items():
+            offset, found = member.database.offset, result.record
+            if found is not None and _is_in_its_place(member, result):
                 if found.since != record.since or offset not in record.offsets:
                     raised.append(member)
                     everywhere |= found.state is RingState.FORMING and await ring_changes.holds_tickets(member.database)
@@ -119,7 +121,7 @@ class RingRecords:
                         f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
                         "back in the order that they had"
                     )
-                elif set(looks) != set(self._ring.members):  # those that cannot be asked may have drawn its ids
+                elif set(results) != set(self._ring.members):  # those that cannot be asked may have drawn its ids
                     refused[member] = (
                         f"is recorded at offset {found.own}, holds no ticket, and is listed at {offset}: it takes "
                         "another place only where every database answers"
@@ -133,37 +135,37 @@ class RingRecords:
                 everywhere |= not kept and await ring_changes.holds_tickets(member.database)
         if misplaced:  # an empty one would draw the ids of one of them, from the beginning
             reason = f"holds no ticket, and its place is in doubt while {' and '.join(misplaced)} had another one"
-            strangers = (member for member in raised if not _is_in_its_place(member, looks[member]))
+            strangers = (member for member in raised if not _is_in_its_place(member, results[member]))
             refused |= dict.fromkeys(strangers, reason)
         if record.since > 1:
-            refused |= self._newcomers(record, looks, refused)
-        joining = {member: look for member, look in looks.items() if member not in refused}
-        if _formed_apart(record, [look.record for look in joining.values() if look.record is not None]):
+            refused |= self._newcomers(record, results, refused)
+        joining = {member: result for member, result in results.items() if member not in refused}
+        if _formed_apart(record, [result.record for result in joining.values() if result.record is not None]):
             raised, everywhere = list(joining), True
         raised = [member for member in raised if member in joining]
         ring, more = await self._record(record, joining, raised, everywhere=everywhere)
         return ring, refused | more
 
     def _newcomers(
-        self, record: RingRecord, looks: Mapping[Member, Look], refused: Mapping[Member, str]
+        self, record: RingRecord, results: Mapping[Member, ProbeResult], refused: Mapping[Member, str]
     ) -> dict[Member, str]:
         """Databases at offsets that are new, where one of the ring cannot be asked: nobody keeps marks about them, and
         their ids may have been issued by others before the increment was what it is."""
-        out = {*refused, *_misconfigured(looks, record.increment)}
-        held = {member.database.offset for member in looks if member not in out}
+        out = {*refused, *_misconfigured(results, record.increment)}
+        held = {member.database.offset for member in results if member not in out}
         if held >= set(record.offsets):
             return {}
         away = ", ".join(f"offset {offset}" for offset in record.offsets if offset not in held)
         return {
             member: f"is new in the ring, and has to start above the databases that cannot be asked now: {away}"
-            for member in looks
+            for member in results
             if member not in out and member.database.offset not in record.offsets
         }
 
     async def _record(
         self,
         record: RingRecord,
-        looks: Mapping[Member, Look],
+        results: Mapping[Member, ProbeResult],
         raised: Iterable[Member] = (),
         *,
         everywhere: bool = False,
@@ -172,8 +174,8 @@ class RingRecords:
 
         `everywhere`: one of them holds tickets that other programs drew, of whatever residue, so all are lifted.
         """
-        refused = _misconfigured(looks, record.increment)
-        joining = [member.database for member in looks if member not in refused]
+        refused = _misconfigured(results, record.increment)
+        joining = [member.database for member in results if member not in refused]
         if not joining:
             return None, refused
         lifted = [member.database for member in raised if member not in refused]
@@ -184,29 +186,33 @@ class RingRecords:
                 {each: tables[each] for each in (joining if everywhere else lifted)}, floors
             )
         new = with_offsets(record, [database.offset for database in joining])
-        await ring_changes.write_record(new, {m.database: look.record for m, look in looks.items() if m not in refused})
+        await ring_changes.write_record(
+            new, {m.database: result.record for m, result in results.items() if m not in refused}
+        )
         return new, refused
 
-    async def _form(self, looks: Mapping[Member, Look], increment: int) -> tuple[RingRecord | None, dict[Member, str]]:
+    async def _form(
+        self, results: Mapping[Member, ProbeResult], increment: int
+    ) -> tuple[RingRecord | None, dict[Member, str]]:
         """Raise everything and record a new ring; see the module's docstring.
 
         A database that does not answer is raised when it comes, and the others above what it holds. Whatever increment
         was found, it is no smaller than the list: an offset above it would have another one's residue.
         """
         increment = max(increment, len(self._ring.members))
-        refused = _misconfigured(looks, increment)
-        databases = {member.database: look.record for member, look in looks.items() if member not in refused}
+        refused = _misconfigured(results, increment)
+        databases = {member.database: result.record for member, result in results.items() if member not in refused}
         if not databases:
             return None, refused
-        top = max((look.record.number for look in looks.values() if look.record is not None), default=0)
+        top = max((result.record.number for result in results.values() if result.record is not None), default=0)
         change = begun(top, increment, [database.offset for database in databases], RingState.FORMING)
         return await ring_changes.change_ring(databases, change), refused
 
-    async def _never_drawn(self, looks: Mapping[Member, Look]) -> bool:
+    async def _never_drawn(self, results: Mapping[Member, ProbeResult]) -> bool:
         """Whether all databases answer, and no sequence has a ticket or a mark on any of them."""
-        if set(looks) != set(self._ring.members):
+        if set(results) != set(self._ring.members):
             return False
-        for member in looks:
+        for member in results:
             if await ring_changes.holds_anything(member.database):
                 return False
         return True
@@ -225,15 +231,15 @@ def _of_this_ring(kept: set[tuple[int, int]], record: RingRecord) -> set[tuple[i
     return current if current and record.since > 1 else kept
 
 
-def _use(looks: Iterable[Member], increment: int) -> None:
+def _use(results: Iterable[Member], increment: int) -> None:
     """Ask the databases over connections for this increment: those for another one find them misconfigured."""
-    for member in looks:
+    for member in results:
         member.database.use_increment(increment)
 
 
-def _is_in_its_place(member: Member, look: Look) -> bool:
+def _is_in_its_place(member: Member, result: ProbeResult) -> bool:
     """Whether the database records that it is drawn at the offset at which it is listed."""
-    return look.record is not None and look.record.own == member.database.offset
+    return result.record is not None and result.record.own == member.database.offset
 
 
 def _formed_apart(record: RingRecord, records: Iterable[RingRecord]) -> bool:
@@ -243,12 +249,12 @@ def _formed_apart(record: RingRecord, records: Iterable[RingRecord]) -> bool:
     return record.since > 1 and any(one.own not in other.offsets for one, other in pairs)
 
 
-def _misconfigured(looks: Mapping[Member, Look], increment: int) -> dict[Member, str]:
+def _misconfigured(results: Mapping[Member, ProbeResult], increment: int) -> dict[Member, str]:
     """Those whose increment or offset is not that of the ring, each with what is wrong."""
     refused = {}
-    for member, look in looks.items():
+    for member, result in results.items():
         try:
-            check_settings(look, increment, member.database.offset)
+            check_settings(result, increment, member.database.offset)
         except TicketDatabaseMisconfigured as error:
             refused[member] = str(error)
     return refused

@@ -109,11 +109,11 @@ async def floors_of(tables: Tables) -> dict[str, int]:
 async def raise_tables(tables: Tables, floors: Mapping[str, int]) -> None:
     """Raise these tables above their floors. Raises DatabaseFailed."""
 
-    async def lift(database: TicketDatabase, held: Sequence[Table]) -> None:
+    async def advance(database: TicketDatabase, held: Sequence[Table]) -> None:
         lower = {table.sequence: min(floors.get(table.sequence, 0), table.ceiling) for table in held}
-        await or_fail(database, database.raise_all_above({name: floor for name, floor in lower.items() if floor > 0}))
+        await or_fail(database, database.advance_all({name: floor for name, floor in lower.items() if floor > 0}))
 
-    await asyncio.gather(*(lift(database, held) for database, held in tables.items()))
+    await asyncio.gather(*(advance(database, held) for database, held in tables.items()))
 
 
 async def make_tables(tables: Tables, lacking: TicketDatabase, floors: Mapping[str, int]) -> None:
@@ -141,7 +141,7 @@ async def keep_floors(databases: Iterable[TicketDatabase], floors: Mapping[str, 
             row = rows[mark.sequence, mark.offset]
             if row.token != mark.token:  # from when this increment was the ring's before
                 await or_fail(
-                    database, database.renew(row, replace(mark, mark=max(mark.mark, row.mark)), change.number)
+                    database, database.supersede(row, replace(mark, mark=max(mark.mark, row.mark)), change.number)
                 )
 
 

@@ -136,7 +136,7 @@ import sys
 from tests.harness.containers import ContainerMySQL
 database = ContainerMySQL("odd")
 database.create()
-print(database._engines.name, flush=True)
+print(database.container_name, flush=True)
 sys.stdin.read()
 """
 

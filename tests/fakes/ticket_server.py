@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 
 from app.databases.protocol import RingRecord, TicketDatabase
-from app.operations.admin import Overseer
+from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.tickets.catalog import Catalog
+from app.tickets.front_desk import FrontDesk
 from app.tickets.issuer import TicketIssuer
 from app.tickets.lane import Lane
 from app.tickets.ledger import Ledger
@@ -22,7 +23,7 @@ REQUEST_TIMEOUT = 2.0
 
 
 class FakeTicketServer:
-    """Ring, ledger, catalog, issuer, health and overseer on these databases."""
+    """Ring, ledger, catalog, issuer, health and admin on these databases."""
 
     def __init__(
         self,
@@ -40,7 +41,6 @@ class FakeTicketServer:
         self._lane = lane
         self.metrics = Metrics()
         self.ring = Ring(databases, now=clock)
-        self.ring.on_change = self._database_changed
         self.ledger = Ledger(
             self.ring,
             refuse_unverified=refuse_unverified,
@@ -57,16 +57,11 @@ class FakeTicketServer:
         )
         records = RingRecords(self.ring, increment)
         self.prober = Prober(self.ring, records, self.ledger, self.catalog, interval=probe_interval, clock=clock)
-        self.overseer = Overseer(self.ring, self.catalog, self.ledger, self.issuer, self.metrics)
+        self.desk = FrontDesk(self.issuer, self.metrics)
+        self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics)
 
     def _make_lane(self, sequence: str, member: Member) -> Lane:
         return self._lane(sequence, member, self.ring, self.ledger, self.metrics)
-
-    def _database_changed(self, member: Member) -> None:
-        if not member.up:
-            for lane in self.catalog.lanes.values():
-                if lane.member is member:
-                    lane.send_on()
 
     def lane(self, sequence: str, offset: int) -> Lane:
         return self.catalog.lanes[sequence, offset]
@@ -77,6 +72,7 @@ class FakeTicketServer:
 
     async def stop(self) -> None:
         await self.prober.stop()
+        await self.issuer.close()
         await self.ledger.close()
         await self.catalog.close()
         await asyncio.gather(*(database.close() for database in self.databases))

@@ -101,6 +101,11 @@ class ContainerMySQL:
     def url(self) -> str:
         return f"mysql://{USER}:{self._password}@127.0.0.1:{self.port}/{SCHEMA}"
 
+    @property
+    def container_name(self) -> str:
+        """What the engine knows its container by."""
+        return str(self._engines.name)
+
     def create(self) -> None:
         """Make and start a container with an empty database, and wait until it serves."""
         assert self._container is None, f"{self!r} is created twice"

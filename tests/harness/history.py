@@ -27,13 +27,13 @@ class Answer(NamedTuple):
 
     `asked_at` is taken before the first byte is sent, `arrived_at` after the last one was read; one clock for all.
     `status` is 0 where no answer came, and `error` says why; the tickets of such a request are gaps. `server` names
-    the server that answered, `wanted` is how many tickets were asked for.
+    the server that answered, `expected` is how many tickets were asked for.
     """
 
     sequence: str
     server: str
     kind: Kind
-    wanted: int
+    expected: int
     asked_at: float
     arrived_at: float
     status: int
@@ -104,10 +104,10 @@ def malformed(history: Iterable[Answer], increment: int = 2, offsets: Iterable[i
                 found.append(_malformed(answer, f"a {answer.status} with tickets"))
             continue
         ids = answer.ids
-        if len(ids) != answer.wanted:
+        if len(ids) != answer.expected:
             found.append(
                 _malformed(
-                    answer, f"{answer.wanted} tickets wanted, {len(ids)} given{answer.error and ' '}{answer.error}"
+                    answer, f"{answer.expected} tickets expected, {len(ids)} given{answer.error and ' '}{answer.error}"
                 )
             )
         if not ids:

@@ -220,7 +220,7 @@ class Load:
             try:
                 ids = read_ids(want, body)
             except (ValueError, KeyError, TypeError) as problem:
-                error = repr(problem)  # a 200 without the tickets wanted: malformed to the checker
+                error = repr(problem)  # a 200 without the tickets expected: malformed to the checker
         elif status:
             error = body[:300].decode(errors="replace")
         return Answer(want.sequence, connection.name, want.kind, want.size, asked_at, arrived_at, status, ids, error)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tests.long.plan import REPOSITORY, carry_out, many_sequences, model, soak, torture
+from tests.long.plan import REPOSITORY, carry_out, many_sequences, model, soak, torture, variants
 
 
 def main() -> int:
@@ -30,6 +30,7 @@ def main() -> int:
     options = parser.parse_args()
     parts = [
         model(options.schedules),
+        *(variants(program) for program in options.mysqld),
         *(torture(options.seconds, program) for program in options.mysqld),
         torture(options.seconds / 2, options.mysqld[0], databases=3),
         many_sequences(options.sequences),

@@ -62,6 +62,16 @@ def model(schedules: int) -> Part:
     )
 
 
+def variants(program: str | None) -> Part:
+    """The variants of tests that `make test` leaves out, on this database server or the one that the tests find."""
+    chosen = {"TICKETS_TEST_MYSQLD": program} if program else {}
+    return Part(
+        "more variants of the tests",
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "long and not containers", "tests"],
+        [{"TICKETS_TEST_LONG": "1", **chosen}],
+    )
+
+
 def torture(seconds: float, program: str | None, databases: int = 2) -> Part:
     """Every fault at random, on so many of this database server or the one that the tests find."""
     chosen = {"TICKETS_TEST_MYSQLD": program} if program else {}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from app.databases.protocol import Draw
 from app.tickets.lane import Lane
-from app.tickets.waiters import Tickets, Waiter
+from app.tickets.request import AwaitedRequest, Tickets
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer
 from tests.model.process import Process, Surroundings
@@ -41,29 +41,25 @@ class WatchedLane(Lane):
         """Not of its place in memory: sets of lanes have the order that the seed gives."""
         return self._number
 
-    def ask(self, waiter: Waiter) -> None:
-        super().ask(_Watched(waiter, partial(self._host.handed_out, self)))
+
+Note = Callable[[WatchedLane, Tickets], None]
 
 
-class _Watched:
-    """A waiter whose tickets are noted before it gets them."""
+class WatchedRequest(AwaitedRequest):
+    """A request whose tickets are noted at the moment a lane hands them out."""
 
-    __slots__ = ("_note", "_waiter", "count", "until", "whole")
-
-    def __init__(self, waiter: Waiter, note: Callable[[Tickets], None]) -> None:
-        self.count = waiter.count
-        self.whole = waiter.whole
-        self.until = waiter.until
-        self._waiter = waiter
+    def __init__(
+        self, note: Callable[["WatchedLane", Tickets], None], sequence: str, count: int, *, whole: bool
+    ) -> None:
+        super().__init__(sequence, count, whole=whole)
         self._note = note
 
-    def is_gone(self) -> bool:
-        return self._waiter.is_gone()
-
     def answer(self, tickets: Tickets | None) -> None:
+        lane = self.lane
         if tickets is not None:
-            self._note(tickets)
-        self._waiter.answer(tickets)
+            assert isinstance(lane, WatchedLane)
+            self._note(lane, tickets)
+        super().answer(tickets)
 
 
 class Host(Process):
@@ -125,7 +121,6 @@ class Host(Process):
             server,
             offset,
             increment,
-            draws_at_once=world.toss_a_coin,
             connects=lambda: world.toss_a_coin(0.1),
             on_draw=lambda sequence, draw: None if client.closed else self._drew(server, sequence, draw),
         )
@@ -169,16 +164,16 @@ class Host(Process):
 
     # --- what it knew and what it said -----------------------------------------------------------------------------
 
-    def keepers(self, server: FakeServer) -> list[FakeServer]:
+    def up_witnesses(self, server: FakeServer) -> list[FakeServer]:
         """The databases that it knows to keep marks about this one now."""
         ring = self.server.ring
         listed = [client.server for client in self.clients]
         member = ring.members[listed.index(server)]
-        return [listed[other.database.offset - 1] for other in ring.keepers(member)]
+        return [listed[other.database.offset - 1] for other in ring.witnesses(member)]
 
     def _drew(self, server: FakeServer, sequence: str, draw: Draw) -> None:
-        keepers = self.keepers(server)
-        witnesses = tuple((other, other.incarnation) for other in keepers if other.well and self.reaches(other))
+        up = self.up_witnesses(server)
+        witnesses = tuple((other, other.incarnation) for other in up if other.well and self.reaches(other))
         self.drawn.setdefault((sequence, server), []).append(Drawn(draw, self._world.clock.now, witnesses))
 
     def witnesses(self, sequence: str, server: FakeServer, ticket: int) -> list[FakeServer]:
@@ -196,7 +191,7 @@ class Host(Process):
         """Whether /healthz says now that this database is unprotected."""
         return any(
             warning["database"] == server.name and warning["reason"].startswith("unprotected")
-            for warning in self.server.overseer.health()["warnings"]
+            for warning in self.server.admin.health()["warnings"]
         )
 
     def handed_out(self, lane: WatchedLane, tickets: Tickets) -> None:

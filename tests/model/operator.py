@@ -77,7 +77,7 @@ class Operator:
                 how(offset, increment)
 
     def put_right(self) -> None:
-        """What the runbook says, until every ticket server may draw in the ring that is wanted.
+        """What the runbook says, until every ticket server may draw in the ring that is requested.
 
         All faults have been mended. Raises AssertionError where that leads nowhere.
         """

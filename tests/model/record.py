@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from app.tickets.waiters import Tickets
+from app.tickets.request import Tickets
 from tests.fakes.ticket_database import FakeServer
 from tests.model.host import Host, WatchedLane
 from tests.model.runs import Run, runs_of, smallest_in_both
@@ -83,16 +83,16 @@ class Record:
             unmarked=excepted and not witnesses,
             blind=excepted and not any(self.knows[server, other] for other in witnesses),
         )
-        keepers = host.keepers(server)
+        up = host.up_witnesses(server)
         for other in others:
-            if other not in keepers and other not in witnesses:
+            if other not in up and other not in witnesses:
                 self.knows[server, other] = False
 
     # --- when it has reached its client ----------------------------------------------------------------------------
 
     def take(self, host: Host, sequence: str, count: int, tickets: Tickets, floor: int) -> None:
         """Hold an answer against all answers before it."""
-        assert len(tickets) == count, f"{count} wanted, {len(tickets)} given"
+        assert len(tickets) == count, f"{count} requested, {len(tickets)} given"
         first, last = tickets[0], tickets[-1]
         assert all(before < after for before, after in itertools.pairwise(tickets)), f"{tickets} do not increase"
         said = self._said.pop((host.number, sequence, first))

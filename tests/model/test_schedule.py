@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from app.tickets.waiters import Tickets
+from app.tickets.request import Tickets
 from tests.model.host import WatchedLane
 from tests.model.record import Said
 from tests.model.runs import Run
@@ -83,7 +83,7 @@ def test_a_ticket_that_its_database_never_drew_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("tickets", "floor", "words"),
     [
-        ([1, 3], 0, "3 wanted, 2 given"),
+        ([1, 3], 0, "3 requested, 2 given"),
         ([3, 1, 5], 0, "do not increase"),
         ([1, 2, 3], 0, "of two databases"),
         ([1, 3, 5], 1, "moved above 1"),

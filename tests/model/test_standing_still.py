@@ -59,10 +59,10 @@ def test_an_answer_that_has_come_is_seen_in_one_iteration_with_the_timer_that_is
     seen: list[str] = []
 
     async def ask() -> None:
-        await client.look()
+        await client.probe()
         table = (await client.tables(["photos"]))["photos"]
         asyncio.get_running_loop().call_later(patience, seen.append, "timer")
-        client.draw_at_once(table, 1, 0, lambda drawn: seen.append(type(drawn).__name__))
+        client.start_draw(table, 1, 0, lambda drawn: seen.append(type(drawn).__name__))
         try:
             async with asyncio.timeout(patience):
                 await client.draw(table, 1, 0)

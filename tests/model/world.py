@@ -15,21 +15,20 @@ import itertools
 import logging
 import math
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from app.common.errors import NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
+from app.common.errors import Draining, NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import RingState
 from app.tickets.chores import LISTING_SECONDS
-from app.tickets.issuer import FirstTry
-from app.tickets.waiters import FutureWaiter, Tickets
+from app.tickets.request import Tickets
 from tests.fakes.ticket_database import FakeServer, FakeState, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT
 from tests.fakes.virtual_time import VirtualClock
-from tests.model.host import Host, WatchedLane
+from tests.model.host import Host, WatchedLane, WatchedRequest
 from tests.model.process import Process
 from tests.model.record import Record
 
@@ -168,6 +167,9 @@ class World:
         except SequenceExhausted:
             assert sequence == "small", f"{sequence} is not exhausted"
             self.outcomes["exhausted"] += 1
+        except Draining:
+            assert host.leaving or host.stopped or loop is not host.loop, "it was refused by a server that stays"
+            self.outcomes["Draining"] += 1
         except (NoTicketDatabase, OutOfTime, UnknownSequence) as error:
             self.outcomes[type(error).__name__] += 1
         else:
@@ -178,15 +180,9 @@ class World:
                 self.record.take(host, sequence, count, tickets, floor)
 
     async def _issued(self, host: Host, sequence: str, count: int, *, whole: bool) -> Tickets:
-        """Half of those for one ticket try the express way first, as HTTP does."""
-        issuer, began = host.server.issuer, host.loop.time()
-        if count == 1 and self.toss_a_coin():
-            waiter = FutureWaiter(1, False, began + issuer.first_attempt)
-            lane = issuer.ask_first(sequence, waiter)
-            if lane is not None:
-                tickets = await waiter.future
-                return tickets or await issuer.issue(sequence, 1, first=FirstTry(lane, began, time.perf_counter()))
-        return await issuer.issue(sequence, count, whole=whole)
+        request = WatchedRequest(partial(self.handed_out, host), sequence, count, whole=whole)
+        host.server.desk.accept(request)
+        return await request.future
 
     def handed_out(self, host: Host, lane: WatchedLane, tickets: Tickets) -> None:
         database = lane.member.database
@@ -213,7 +209,7 @@ class World:
 
     def go_back(self, server: FakeServer, how: Callable[[], None]) -> None:
         """Send a database back in time; what it keeps about the others is old or gone, too."""
-        assert self.may_go_back(server), f"{self.returning} has not been moved up yet"
+        assert self.may_go_back(server), f"{self.returning} has not been advanced yet"
         self.returning = server
         self.lost_a_table = True
         before, record = server.life, server.state.ring
@@ -232,7 +228,7 @@ class World:
         lives = {server: server.life for server in self.ring}  # it may go back before the answer has come
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
-                await host.server.overseer.bump(sequence, above, force=True)
+                await host.server.admin.bump(sequence, above, force=True)
         except (TicketError, TimeoutError):
             self.outcomes["bumps that failed"] += 1
         else:
@@ -263,19 +259,19 @@ class World:
         all_well = len(well) == self.size
         if not well:
             return
-        wanted = 2 * self.size
+        requested = 2 * self.size
         for host, sequence in itertools.product(ready, ("photos", "accounts")):
             if not all_well and (host.refuses or not set(well) & set(held[sequence])):
                 continue  # a table that is gone is made again above what the others can say of it
             before = host.answers
-            for _ in range(wanted):
+            for _ in range(requested):
                 self.request(host, sequence, 1, whole=False)
             self.pass_time_until_answered(ready)
             served = host.answers - before
-            assert served == wanted, f"{host.name} served {served} of {wanted} in {sequence}: {self.report(host)}"
+            assert served == requested, f"{host.name} served {served} of {requested} in {sequence}: {self.report(host)}"
         if all_well and ready and len(ready) == len(self.running):
             for host in ready:
-                for _ in range(wanted):
+                for _ in range(requested):
                     self.request(host, "small", 1, whole=False)
             self.pass_time_until_answered(ready)
             self.pass_time(PROBED)
@@ -317,14 +313,14 @@ class World:
             assert self.clock.now < began + LONGEST_ANSWER, "a request is stuck"
 
     def _is_well(self, host: Host) -> None:
-        health = host.server.overseer.health()
+        health = host.server.admin.health()
         warnings = [w for w in health["warnings"] if w["sequence"] != "small"]
         down = [database for database in health["databases"] if database["status"] != "up"]
         assert not warnings, f"{host.name} warns: {warnings}"
         assert not down, f"{host.name} has not taken in {down}"
 
     def report(self, host: Host) -> str:
-        return f"{host.server.ring} {[*host.server.catalog.lanes.values()]} {host.server.overseer.health()}"
+        return f"{host.server.ring} {[*host.server.catalog.lanes.values()]} {host.server.admin.health()}"
 
     def end(self) -> None:
         for server in self.servers:

@@ -121,14 +121,14 @@ def test_a_browser_is_asked_for_a_token_on_pages_and_may_only_read(server: Ticke
 
 def test_the_description_says_where_a_token_is_wanted(server: TicketServer, setting: Setting) -> None:
     document = server.get("/openapi.json", headers=bearer(USER)).json()
-    wanted = {
+    expected = {
         (method, path): "security" in operation
         for path, operations in document["paths"].items()
         for method, operation in operations.items()
     }
-    assert wanted["get", "/ticket/{sequence}"] is (setting.nobody[0] == 401)
-    assert wanted["put", "/sequence/{sequence}"] is (setting.nobody[1] == 401)
-    assert not any(wanted["get", path] for path in OPEN)
+    assert expected["get", "/ticket/{sequence}"] is (setting.nobody[0] == 401)
+    assert expected["put", "/sequence/{sequence}"] is (setting.nobody[1] == 401)
+    assert not any(expected["get", path] for path in OPEN)
     assert ("securitySchemes" in document["components"]) is (setting.nobody[1] == 401)
 
 

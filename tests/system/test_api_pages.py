@@ -74,8 +74,8 @@ def test_every_example_answer_is_as_its_schema_says(server: TicketServer) -> Non
                 for content in answer.get("content", {}).values():
                     reference = content.get("schema", {}).get("$ref")
                     if reference and "example" in content:
-                        wanted = schemas[reference.rpartition("/")[2]]
-                        assert content["example"].keys() == wanted["properties"].keys()
+                        expected = schemas[reference.rpartition("/")[2]]
+                        assert content["example"].keys() == expected["properties"].keys()
                         checked += 1
     assert checked > 20
 

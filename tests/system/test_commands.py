@@ -136,7 +136,7 @@ def test_a_proxy_is_not_asked_for_a_server_on_this_machine(server: TicketServer)
 def test_tokens_come_from_a_file(guarded: TicketServer, token_file: Callable[[str], Path], tmp_path: Path) -> None:
     ran = ticketd("take", "photos", "--url", guarded.url)
     assert (ran.status, ran.output) == (1, "")
-    assert ran.errors.startswith("ticketd: 401: a bearer token is wanted")
+    assert ran.errors.startswith("ticketd: 401: a bearer token is required")
     assert "--token-file" in ran.errors
     ran = ticketd("take", "photos", "--url", guarded.url, "--token-file", token_file("another"))
     assert ran.errors.startswith("ticketd: 401: this token is not known")

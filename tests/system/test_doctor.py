@@ -79,7 +79,7 @@ def the_one_line(databases: str, **settings: object) -> str:
 
 def mended(line: str) -> str:
     """The SQL statement that the line recommends."""
-    return line.partition("To mend it: ")[2]
+    return line.partition("To fix it: ")[2]
 
 
 @contextlib.contextmanager
@@ -143,7 +143,7 @@ def test_a_misspelt_setting_and_a_single_database_are_notes(engine: Engine) -> N
         ran = doctor(database.url, datbases="x")
     assert ran.status == 0, ran
     notes = [line for line in ran.lines if line.startswith("note: ")]
-    assert "one ticket database alone" in notes[0]
+    assert "only one ticket database" in notes[0]
     assert "TICKETS_DATBASES" in notes[1]
 
 
@@ -153,7 +153,7 @@ def test_a_misspelt_setting_and_a_single_database_are_notes(engine: Engine) -> N
 def test_unreachable(schema: Schema) -> None:
     nobody = free_port()
     line = the_one_line(f"{schema.pair.odd.url_of(schema.name)} {schema.pair.even.url_of(schema.name, nobody)}")
-    assert line.startswith(f"127.0.0.1:{nobody}: refuses connections. To mend it: start it")
+    assert line.startswith(f"127.0.0.1:{nobody}: refuses connections. To fix it: start it")
 
 
 def test_hung(schema: Schema) -> None:
@@ -168,7 +168,7 @@ def test_hung(schema: Schema) -> None:
 def test_wrong_password(schema: Schema) -> None:
     urls = f"{schema.pair.odd.url_of(schema.name)} {schema.pair.even.url_of(schema.name).replace(PASSWORD, 'other')}"
     line = the_one_line(urls)
-    assert line.startswith(f"{schema.pair.even.name}: refuses the user or password. To mend it: put the right user")
+    assert line.startswith(f"{schema.pair.even.name}: refuses the user or password. To fix it: put the right user")
 
 
 def test_a_password_of_any_letters_is_right(schema: Schema) -> None:
@@ -183,7 +183,7 @@ def test_a_password_of_any_letters_is_right(schema: Schema) -> None:
 def test_no_such_database(schema: Schema) -> None:
     schema.pair.odd.execute("GRANT SELECT ON nowhere.* TO ticketd@'127.0.0.1'")
     line = the_one_line(f"{schema.pair.odd.url_of('nowhere')} {schema.pair.even.url_of(schema.name)}")
-    assert line.startswith(f"{schema.pair.odd.name}: has no such database. To mend it: CREATE DATABASE")
+    assert line.startswith(f"{schema.pair.odd.name}: has no such database. To fix it: CREATE DATABASE")
 
 
 class OlderServer:
@@ -223,8 +223,8 @@ class OlderServer:
 @pytest.mark.parametrize(
     ("version", "named"),
     [
-        (b"5.7.44-log", "is MySQL 5.7, wanted 8.0 or later"),
-        (b"5.5.5-10.5.23-MariaDB-log", "is MariaDB 10.5, wanted 10.6 or later"),
+        (b"5.7.44-log", "is MySQL 5.7, expected 8.0 or later"),
+        (b"5.5.5-10.5.23-MariaDB-log", "is MariaDB 10.5, expected 10.6 or later"),
     ],
 )
 def test_version_too_old(schema: Schema, version: bytes, named: str) -> None:
@@ -234,7 +234,7 @@ def test_version_too_old(schema: Schema, version: bytes, named: str) -> None:
     finally:
         older.close()
     assert line.startswith(f"127.0.0.1:{older.port}: {named}")
-    assert line.endswith("To mend it: upgrade it")
+    assert line.endswith("To fix it: upgrade it")
 
 
 def test_engine_that_is_not_crash_safe(schema: Schema) -> None:
@@ -286,22 +286,22 @@ def test_durability_off(schema: Schema) -> None:
 def test_wrong_increment(schema: Schema) -> None:
     with set_global(schema.pair.even, "auto_increment_increment", "3"):
         line = the_one_line(schema.urls)
-    assert line.startswith(f"{schema.pair.even.name}: has auto_increment_increment=3, wanted 2. To mend it: set auto_")
+    assert line.startswith(f"{schema.pair.even.name}: has auto_increment_increment=3, expected 2. To fix it: set auto_")
 
 
 def test_offset_shared_by_two(schema: Schema) -> None:
     with set_global(schema.pair.even, "auto_increment_offset", "1"):
         line = the_one_line(schema.urls)
     assert line.startswith(
-        f"{schema.pair.even.name}: has auto_increment_offset=1, wanted 2, which {schema.pair.odd.name} has too"
+        f"{schema.pair.even.name}: has auto_increment_offset=1, expected 2, which {schema.pair.odd.name} has too"
     )
 
 
 def test_urls_in_the_wrong_order(schema: Schema) -> None:
     lines = wrong(doctor(" ".join(reversed(schema.urls.split()))))
-    assert lines[0].startswith(f"{schema.pair.even.name}: has auto_increment_offset=2, wanted 1. To mend it: ")
+    assert lines[0].startswith(f"{schema.pair.even.name}: has auto_increment_offset=2, expected 1. To fix it: ")
     assert lines[0].endswith("or put the URLs into offset order")
-    assert lines[1].startswith(f"{schema.pair.odd.name}: has auto_increment_offset=1, wanted 2. To mend it: ")
+    assert lines[1].startswith(f"{schema.pair.odd.name}: has auto_increment_offset=1, expected 2. To fix it: ")
     assert len(lines) == 2
 
 
@@ -309,7 +309,7 @@ def test_two_urls_that_are_one_server(schema: Schema) -> None:
     url = schema.pair.odd.url_of(schema.name)
     lines = wrong(doctor(f"{url} {url}"))
     assert lines[0].startswith(f"{schema.pair.odd.name}: is the same server as {schema.pair.odd.name}")
-    assert "wanted 2" in lines[1]
+    assert "expected 2" in lines[1]
 
 
 def test_read_only(schema: Schema) -> None:
@@ -325,7 +325,7 @@ def test_missing_privilege(schema: Schema, privilege: str) -> None:
     odd.execute(f"CREATE USER IF NOT EXISTS {user}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'")
     odd.execute(f"GRANT {others} ON `{schema.name}`.* TO {user}@'127.0.0.1'")
     line = the_one_line(schema.urls.replace("//ticketd:", f"//{user}:", 1))
-    assert line.startswith(f"{odd.name}: does not give its user the privilege {privilege}")
+    assert line.startswith(f"{odd.name}: does not grant its user the privilege {privilege}")
     assert line.endswith(f"GRANT {privilege} on the whole database to that user")
 
 
@@ -333,7 +333,7 @@ def test_sequence_missing_on_one_database(schema: Schema) -> None:
     schema.execute(1, "DROP TABLE accounts")
     line = the_one_line(schema.urls)
     assert line.startswith(
-        f"{schema.pair.even.name}: accounts: has no table for it, and {schema.pair.odd.name} has one. To mend it: start"
+        f"{schema.pair.even.name}: accounts: has no table for it, but {schema.pair.odd.name} has one. To fix it: start"
     )
 
 
@@ -352,7 +352,7 @@ def test_below_its_high_water_mark(schema: Schema) -> None:
     line = the_one_line(schema.urls)
     assert line.startswith(
         f"{schema.pair.odd.name}: photos: is below its high-water mark: the next id would be 1, "
-        f"and {schema.pair.even.name} knows that 4001 has been issued"
+        f"but {schema.pair.even.name} records that 4001 has been issued"
     )
     with server_over(schema.urls) as server:
         server.wait_ready()
@@ -388,7 +388,9 @@ def test_own_tables_of_a_newer_version(schema: Schema) -> None:
         schema.execute(0, statement)
     schema.execute(0, "INSERT INTO _layout VALUES (1, 99)")
     line = the_one_line(schema.urls)
-    assert line.startswith(f"{schema.pair.odd.name}: has own tables of version 99, and this version of ticketd knows ")
+    assert line.startswith(
+        f"{schema.pair.odd.name}: has own tables of version 99, but this version of ticketd supports "
+    )
 
 
 def test_a_locked_table(schema: Schema) -> None:
@@ -433,7 +435,7 @@ def test_the_embedded_pair(folder: Path) -> None:
     change(folder, "odd.sqlite3", "UPDATE _sequences SET last = 1 WHERE name = 'photos'")
     (line,) = wrong(doctor(None, data_dir=folder))
     assert line.startswith(
-        "odd.sqlite3: photos: is below its high-water mark: the next id would be 2, and even.sqlite3"
+        "odd.sqlite3: photos: is below its high-water mark: the next id would be 2, but even.sqlite3"
     )
 
     change(folder, "odd.sqlite3", "UPDATE _sequences SET last = 4200000001 WHERE name IN ('photos', 'Tickets32')")
@@ -442,7 +444,7 @@ def test_the_embedded_pair(folder: Path) -> None:
     found = wrong(doctor(None, data_dir=folder))
     assert found[0].startswith("odd.sqlite3: Tickets32: 97 % of its ids are used up")
     assert found[1].startswith("even.sqlite3: accounts: has no table for it")
-    assert found[2].startswith("even.sqlite3: groups: its id is 32 bits, and 64 bits on odd.sqlite3")
+    assert found[2].startswith("even.sqlite3: groups: its id is 32 bits here and 64 bits on odd.sqlite3")
     assert len(found) == 3
 
 
@@ -470,4 +472,4 @@ def test_embedded_files_for_another_increment_and_one_file_twice(folder: Path) -
     (folder / "even.sqlite3").hardlink_to(folder / "odd.sqlite3")
     found = wrong(doctor(None, data_dir=folder))
     assert found[0].startswith("even.sqlite3: is the same file as odd.sqlite3")
-    assert found[1].startswith("even.sqlite3: was made for offset 1, wanted 2, which odd.sqlite3 has too")
+    assert found[1].startswith("even.sqlite3: was made for offset 1, expected 2, which odd.sqlite3 has too")

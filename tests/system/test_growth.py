@@ -145,7 +145,8 @@ def test_another_in_the_middle_cannot_leave(rings: Rings, issued: Issued) -> Non
     rings.set_globals(3, 3, 2)
     refused = grow(rings.urls(1, 3), 3)
     assert refused.status == 1
-    assert any("drawn at offset 3" in line and "only the last can leave" in line for line in left_to_do(refused.lines))
+    left = left_to_do(refused.lines)
+    assert any("drawn at offset 3" in line and "only the last can be removed" in line for line in left)
 
 
 def test_the_same_increment_again_is_harmless(rings: Rings, issued: Issued) -> None:
@@ -194,11 +195,11 @@ def test_what_stands_in_the_way_is_said_a_line_each(rings: Rings, issued: Issued
         return left_to_do(ran.lines)
 
     for found, line in zip((2, 2, 4), refused(rings.urls(1, 2, 3)), strict=True):
-        assert f"has auto_increment_increment={found}, wanted 3: set it in its configuration" in line
+        assert f"has auto_increment_increment={found}, expected 3: set it in its configuration" in line
     rings.configure(3, 1, 2)
     rings.set_globals(3, 3, 2)
     (wrong_offset,) = refused(rings.urls(1, 2, 3))
-    assert wrong_offset.startswith(f"{rings.name(3)} has auto_increment_offset=2, wanted 3")
+    assert wrong_offset.startswith(f"{rings.name(3)} has auto_increment_offset=2, expected 3")
     rings.configure(3, 3)
     assert len(refused(rings.urls(2, 1, 3))) == 4  # their offsets, and where they were drawn
     rings.set_globals(1, 3, 2)
@@ -223,7 +224,11 @@ def test_what_stands_in_the_way_is_said_a_line_each(rings: Rings, issued: Issued
 SEQUENCES = 60
 
 
-@pytest.mark.parametrize("said", [3, 4, 6], ids=lambda lines: f"after {lines} lines")
+@pytest.mark.parametrize(
+    "said",
+    [pytest.param(3, marks=pytest.mark.long), 4, pytest.param(6, marks=pytest.mark.long)],
+    ids=lambda lines: f"after {lines} lines",
+)
 def test_killed_half_way_nobody_draws_until_it_has_been_run_again(
     rings: Rings, issued: Issued, tmp_path: Path, said: int
 ) -> None:
@@ -263,8 +268,15 @@ def test_killed_half_way_nobody_draws_until_it_has_been_run_again(
             assert issued.residues(3, sequence) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("increment", [{}, {"TICKETS_INCREMENT": 2}], ids=["unset", "2"])
-@pytest.mark.parametrize("alone", [False, True], ids=["with marks", "unprotected"])
+@pytest.mark.parametrize(
+    ("increment", "alone"),
+    [
+        pytest.param({}, False, id="with marks-unset"),
+        pytest.param({"TICKETS_INCREMENT": 2}, True, id="unprotected-2"),
+        pytest.param({"TICKETS_INCREMENT": 2}, False, id="with marks-2", marks=pytest.mark.long),
+        pytest.param({}, True, id="unprotected-unset", marks=pytest.mark.long),
+    ],
+)
 def test_one_that_was_frozen_all_the_while_hands_out_nothing_of_the_old_ring(
     rings: Rings, issued: Issued, increment: dict[str, object], *, alone: bool
 ) -> None:

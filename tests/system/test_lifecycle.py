@@ -98,7 +98,7 @@ def test_it_says_good_bye_to_the_databases(mysql_pair: MySQLPair, fresh_schema: 
             load.run_until_tickets(200)
         assert all(database.connections() for database in mysql_pair)
         assert server.terminate() == 0
-        assert "good-bye" in server.log_text()
+        assert "stopped" in server.log_text()
     for database in mysql_pair:
         wait_until(lambda d=database: d.connections() == 0, 5, "the connections to be closed")  # type: ignore[misc]
     assert [aborted(mysql_pair, index) for index in (0, 1)] == before
@@ -150,7 +150,7 @@ URL = f"mysql://ticketd:{SECRET}@127.0.0.1:3306/tickets"
 
 
 @pytest.mark.parametrize(
-    ("settings", "wanted"),
+    ("settings", "expected"),
     [
         ({"TICKETS_PORT": "http"}, ["TICKETS_PORT", "'http'", "0 to 65535"]),
         ({"TICKETS_PORT": "tcp://10.0.0.1:8000"}, ["TICKETS_PORT", "enableServiceLinks"]),
@@ -168,12 +168,12 @@ URL = f"mysql://ticketd:{SECRET}@127.0.0.1:3306/tickets"
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )
 def test_a_setting_that_cannot_be_used_stops_the_start_with_one_line(
-    settings: dict[str, str], wanted: list[str]
+    settings: dict[str, str], expected: list[str]
 ) -> None:
     done = ticketd("serve", **settings)
     assert done.returncode == 2, done
     (line,) = done.stderr.splitlines()
-    for words in wanted:
+    for words in expected:
         assert words in line
     assert SECRET not in done.stderr
     assert done.stdout == ""

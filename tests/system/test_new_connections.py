@@ -38,7 +38,7 @@ def test_the_name_service_is_away(fresh_schema: Schema, names: NameService, how:
     """No database changes its status, neither before anybody asks for tickets nor while many do."""
     outage: Path = getattr(names, how)
     urls = by_name(fresh_schema.urls)
-    # a probe wants a new connection every 10 s: the warning shows that one was wanted, and could not be had by name
+    # a probe wants a new connection every 10 s: the warning shows that one was expected, and could not be had by name
     with TicketServer(urls, settings=SETTINGS | names.settings) as server:
         server.wait_health()
         before = since(server)

@@ -50,7 +50,7 @@ def test_a_database_restarted_without_its_offset_flags_is_quarantined_until_it_i
             load.run_until_tickets(100)
             odd.restart(kill=True, offset_flags=False)
             entry = server.wait_database(odd.name, "quarantined")
-            assert entry["last_error"] == "has auto_increment_increment=1, wanted 2"
+            assert entry["last_error"] == "has auto_increment_increment=1, expected 2"
             report = server.get("/healthz")
             assert report.status == 200
             assert report.json()["status"] == "warn"
@@ -66,7 +66,7 @@ def test_a_database_restarted_without_its_offset_flags_is_quarantined_until_it_i
     assert load.result.failures() == []
     load.result.check()
     assert odd_tickets(load, quarantined_at, right_again_at) == []
-    assert "has auto_increment_increment=1, wanted 2" in log
+    assert "has auto_increment_increment=1, expected 2" in log
 
 
 def test_offsets_changed_under_a_running_server_are_noticed_and_harm_nothing(fragile: Schema) -> None:
@@ -77,12 +77,12 @@ def test_offsets_changed_under_a_running_server_are_noticed_and_harm_nothing(fra
             load.run_until_tickets(100)
             with set_global(odd, auto_increment_offset=2):
                 entry = server.wait_database(odd.name, "quarantined", timeout=15)
-                assert entry["last_error"] == "has auto_increment_offset=2, wanted 1"
+                assert entry["last_error"] == "has auto_increment_offset=2, expected 1"
                 load.run_until_tickets(100)
             server.wait_health("pass")
             with set_global(even, auto_increment_increment=4):
                 entry = server.wait_database(even.name, "quarantined", timeout=15)
-                assert entry["last_error"] == "has auto_increment_increment=4, wanted 2"
+                assert entry["last_error"] == "has auto_increment_increment=4, expected 2"
                 load.run_until_tickets(100)
             server.wait_health("pass")
             up_at = time.monotonic()

@@ -42,8 +42,15 @@ def refused(server: TicketServer, *reasons: str) -> None:
 # --- growth as somebody does it who has not heard of `grow` ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("increment", INCREMENTS, ids=["unset", "3"])
-@pytest.mark.parametrize("databases_first", [True, False], ids=["databases first", "servers first"])
+@pytest.mark.parametrize(
+    ("increment", "databases_first"),
+    [
+        pytest.param(INCREMENTS[0], True, id="databases first-unset"),
+        pytest.param(INCREMENTS[1], False, id="servers first-3"),
+        pytest.param(INCREMENTS[1], True, id="databases first-3", marks=pytest.mark.long),
+        pytest.param(INCREMENTS[0], False, id="servers first-unset", marks=pytest.mark.long),
+    ],
+)
 def test_growth_without_grow_is_refused_and_never_twice(
     rings: Rings, issued: Issued, increment: dict[str, object], *, databases_first: bool
 ) -> None:

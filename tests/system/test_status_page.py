@@ -105,8 +105,8 @@ def test_it_can_be_read_without_scripts(browser: Browser, server: TicketServer) 
     try:
         browser.open(f"{server.url}/")
         text = browser.text("body")
-        for wanted in ("All well", "odd.sqlite3", "even.sqlite3", "photos", "up", "tickets/s"):
-            assert wanted in text
+        for expected in ("All well", "odd.sqlite3", "even.sqlite3", "photos", "up", "tickets/s"):
+            assert expected in text
         assert 'http-equiv="refresh"' in server.get("/").text
     finally:
         browser.look(1000, 800)

@@ -2,7 +2,7 @@
 
     stage         two ticket databases or three, three ticket servers, a proxy on each way from a server to a database
     faults        what can be done to them, each by its name
-    ring_faults   what can be done to the ring: growth, every mistake with it, keepers that are away
+    ring_faults   what can be done to the ring: growth, every mistake with it, witnesses that are away
     run           the load, the schedule, the verdict and the figures
 
 `make torture`, or `python -m tests.torture`: TORTURE_SECONDS (120) long, on TORTURE_DATABASES (2) databases, with the

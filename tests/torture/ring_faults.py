@@ -315,10 +315,10 @@ def another_in_its_place(stage: Stage) -> None:
 # -- three databases
 
 
-def keepers_away(stage: Stage) -> None:
+def witnesses_away(stage: Stage) -> None:
     """One database is away while another one draws, whose marks the rest keeps. The servers are restarted, and that
     other one is put back."""
-    away, goes_back, *keepers = stage.chance.sample(stage.pair.databases, len(stage.pair))
+    away, goes_back, *witnesses = stage.chance.sample(stage.pair.databases, len(stage.pair))
     unasked = stage.perhaps(0.4)
     with stage.tally.excuses(EVERYBODY):
         saved = goes_back.save_data_directory()
@@ -326,8 +326,8 @@ def keepers_away(stage: Stage) -> None:
         stage.pause(1, 3)
         stage.stop_servers()
         if unasked:  # those that know are away when it returns: until they are back it must not draw
-            for keeper in keepers:
-                keeper.kill()
+            for witness in witnesses:
+                witness.kill()
         _restore(goes_back, saved)
         returns_first = unasked or stage.perhaps()
         if returns_first:
@@ -338,15 +338,15 @@ def keepers_away(stage: Stage) -> None:
         stage.pause(0.5, 2)
         if not returns_first:
             away.restart()
-        for keeper in keepers:
-            if not keeper.running:
-                keeper.restart()
+        for witness in witnesses:
+            if not witness.running:
+                witness.restart()
         stage.wait_until_well()
     if unasked:
         _restart_one_by_one(stage)
 
 
-def keeper_returns_before_the_restart(stage: Stage) -> None:
+def witness_returns_before_the_restart(stage: Stage) -> None:
     """One database was away while another one drew, and vouches for it later, in the eyes of servers that were not
     there."""
     away, goes_back, *_ = stage.chance.sample(stage.pair.databases, len(stage.pair))
@@ -373,6 +373,6 @@ RING_FAULTS = (
     Fault("mistake: list in another order", swapped_list, 2),
     Fault("mistake: shorter list", shorter_list),
     Fault("mistake: another database in the place of one", another_in_its_place, 2, has_spare),
-    Fault("keepers away over a restart of all servers", keepers_away, 3, has_three),
-    Fault("keeper back before a restart of all servers", keeper_returns_before_the_restart, 1, has_three),
+    Fault("witnesses away over a restart of all servers", witnesses_away, 3, has_three),
+    Fault("witness back before a restart of all servers", witness_returns_before_the_restart, 1, has_three),
 )

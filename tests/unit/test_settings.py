@@ -108,7 +108,7 @@ def test_both_at_once_is_an_error(variable: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "text", "wanted"),
+    ("variable", "text", "expected"),
     [
         ("TICKETS_PORT", "http", "a port, 0 to 65535"),
         ("TICKETS_PORT", "65536", "a port, 0 to 65535"),
@@ -129,11 +129,11 @@ def test_both_at_once_is_an_error(variable: str) -> None:
     ],
 )
 def test_a_value_that_cannot_be_used_names_the_variable_the_value_and_what_is_wanted(
-    variable: str, text: str, wanted: str, tmp_path: Path
+    variable: str, text: str, expected: str, tmp_path: Path
 ) -> None:
     line = error_of({variable: text})
-    assert line.startswith(f"{variable}: {text.strip()!r} cannot be used; wanted ")
-    assert wanted in line
+    assert line.startswith(f"{variable}: {text.strip()!r} cannot be used; expected ")
+    assert expected in line
     file = tmp_path / "value"
     file.write_text(f"{text.strip() or 'x' * 70_000}\n")
     if text.strip():
@@ -169,12 +169,12 @@ def test_kubernetes_own_variable_is_explained() -> None:
 def test_urls_that_cannot_be_used_are_not_repeated(url: str) -> None:
     line = error_of({"TICKETS_DATABASES": url})
     assert line.startswith("TICKETS_DATABASES: ")
-    assert "wanted URLs like mysql://user:password@host:port/database" in line
+    assert "expected URLs like mysql://user:password@host:port/database" in line
 
 
 @pytest.mark.parametrize("variable", ["TICKETS_DATABASES", "TICKETS_TOKENS", "TICKETS_ADMIN_TOKENS"])
 def test_a_list_with_nothing_in_it_is_not_taken_for_no_list(variable: str, tmp_path: Path) -> None:
-    assert error_of({variable: "  "}).startswith(f"{variable}: a secret cannot be used; wanted ")
+    assert error_of({variable: "  "}).startswith(f"{variable}: a secret cannot be used; expected ")
     empty = tmp_path / "empty"
     empty.write_text("\n")
     assert error_of({f"{variable}_FILE": str(empty)}).startswith(f"{variable}_FILE: the file {empty} is empty")

@@ -1,27 +1,22 @@
-"""One connection to one MySQL or MariaDB server, prepared for drawing. The only module that imports the driver.
+"""One connection to one MySQL or MariaDB server, prepared for drawing.
 
 A connection belongs to whoever opened it until it is handed on. Anything that goes wrong on it, a cancellation
 included, drops it; only an error that leaves it as it was (see `errors`) does not.
 """
 
-import asyncio
 import hashlib
 import math
 import re
 import ssl
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import ClassVar, NoReturn, TypeVar
 
-import aiomysql
-import pymysql.err
-from pymysql.constants import CLIENT, CR
-
-from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
+from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseUnavailable
 from app.common.patience import patience
 from app.databases.mysql import statements as sql
-from app.databases.mysql.errors import KEEPS_CONNECTION, translated
+from app.databases.mysql.driver import DRIVER_ERRORS, NONSENSE, Driver, NoTLS, Rows, server_code, translate
+from app.databases.mysql.errors import KEEPS_CONNECTION
 from app.databases.mysql.url import DatabaseURL
 from app.databases.mysql.wire import Done, Wire, known_query, query
 from app.databases.protocol import check_settings
@@ -29,30 +24,20 @@ from app.databases.protocol import check_settings
 OLDEST_MYSQL = (8, 0)
 OLDEST_MARIADB = (10, 6)
 
-FIRST_CLIENT_ERROR, LAST_CLIENT_ERROR = 2000, 2999
-"""Codes in this range come from the driver, not from the server."""
-
-_NONSENSE = (
-    struct.error,
-    LookupError,
-    ValueError,
-    ArithmeticError,
-    AssertionError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-)
-"""What the driver raises on an answer that is not MySQL's protocol, and a reader of rows on one that means nothing."""
-
-_DRIVER_ERRORS = (pymysql.err.MySQLError, OSError, EOFError, ssl.SSLError, *_NONSENSE)
-
-Rows = tuple[tuple[Any, ...], ...]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself."""
+    """What a server says of itself.
+
+    `mariadb`: whether it is MariaDB, and not MySQL. `identity`: which server it is, and the second in which it started.
+    `incarnation`: a digest of that and of the database's name. `increment`, `offset`: the server's own settings, not
+    the session's. `autoinc_lock_mode`: its `innodb_autoinc_lock_mode`. `durability`: the settings that could lose a
+    committed ticket, in words. `now`: its clock, in seconds since 1970. `tls`: whether this connection uses it.
+    """
+
+    setting_names: ClassVar[tuple[str, str]] = ("auto_increment_increment", "auto_increment_offset")
 
     mariadb: bool
     version: str
@@ -66,101 +51,18 @@ class ServerFacts:
     tls: bool
 
 
-def translate(error: BaseException) -> TicketDatabaseError:  # noqa: PLR0911 - one line a kind
-    """Our error for what the driver, or the network under it, raised."""
-    if isinstance(error, TicketDatabaseError):
-        return error
-    if isinstance(error, TimeoutError):
-        return TicketDatabaseUnavailable("did not answer in time")
-    cause = error.__cause__ or error.__context__
-    if isinstance(error, ssl.SSLError) or isinstance(cause, ssl.SSLError):
-        return TicketDatabaseUnavailable("could not agree on TLS: the certificate or protocol does not fit")
-    if isinstance(error, pymysql.err.MySQLError):
-        if error.args and isinstance(error.args[0], int):
-            return translated(error.args[0])
-        return TicketDatabaseUnavailable("broke the connection off")
-    if isinstance(error, OSError | EOFError):
-        return TicketDatabaseUnavailable("broke the connection off")
-    return TicketDatabaseUnavailable("answered nonsense")
-
-
-def code_of(error: BaseException) -> int | None:
-    """The server's or the driver's code behind one of our errors."""
-    cause = error.__cause__
-    code = cause.args[0] if isinstance(cause, pymysql.err.MySQLError) and cause.args else None
-    return code if isinstance(code, int) else None
-
-
-class NoTLS(TicketDatabaseMisconfigured):
-    """The server does not use TLS, which the URL asks for."""
-
-    def __init__(self, url: DatabaseURL) -> None:
-        super().__init__(f"does not use TLS, which ssl-mode={url.ssl_mode} asks for")
-
-
-class _Driver(aiomysql.Connection):  # type: ignore[misc]
-    """aiomysql says that it will use TLS and then goes on in plain text where the server has none. MySQL refuses that,
-    MariaDB sends and receives passwords and all in plain text."""
-
-    def __init__(self, url: DatabaseURL, context: ssl.SSLContext | None, **options: Any) -> None:
-        super().__init__(ssl=context, **options)
-        self._context = context
-        self._url = url
-
-    async def connect_to(self, addresses: Sequence[str]) -> None:
-        """Connect to the first of these that lets itself be connected to, and log in."""
-        for number, self._host in enumerate(addresses, 1):
-            try:
-                await self._connect()
-            except pymysql.err.OperationalError as error:
-                if number == len(addresses) or error.args[0] != CR.CR_CONN_HOST_ERROR:
-                    raise
-            else:
-                return
-
-    async def _get_server_information(self) -> None:
-        self._host = self._url.host  # from here on it is whom the certificate has to name
-        await super()._get_server_information()
-        if self._context is not None and not self.server_capabilities & CLIENT.SSL:
-            if self._url.wants_tls:
-                raise NoTLS(self._url)
-            self._ssl_context = self._context = None
-            self.client_flag &= ~CLIENT.SSL
-
-    def put_wire(self) -> Wire:
-        """A `Wire` between the socket and the driver's stream, from now on."""
-        transport = self._writer.transport
-        wire = Wire(transport, transport.get_protocol(), self._loop)
-        transport.set_protocol(wire)
-        return wire
-
-    async def read_answer(self) -> None:
-        """Read the answer to a statement that the driver has not sent itself."""
-        self._next_seq_id = 1
-        await self._read_query_result()
-
-
 class MySQLConnection:
-    """A prepared connection. `run` sends one statement or several and yields what each reported."""
+    """A prepared connection: it sends one statement or several, and then holds what the last received one reported.
+
+    `mariadb`: whether the server is MariaDB. `facts`: what it said of itself when it was opened and checked.
+    `last_used`: when somebody gave it back, in seconds by `time.monotonic`.
+    """
 
     def __init__(self, url: DatabaseURL, increment: int, offset: int, context: ssl.SSLContext | None) -> None:
         self._url = url
         self._increment = increment
         self._offset = offset
-        # Not aiomysql.connect(): when that is cancelled in the handshake nobody is left who could close the socket.
-        self._driver = _Driver(
-            url,
-            context,
-            host=url.host,
-            port=url.port,
-            user=url.user,
-            # the driver encodes it as Latin-1; the server compares the bytes of UTF-8
-            password=(url.password or "").encode().decode("latin-1"),
-            db=url.database,
-            charset="utf8mb4",
-            autocommit=None,
-            program_name="ticketd",
-        )
+        self._driver = Driver(url, context)
         self._open = False
         self._wire: Wire | None = None
         self.mariadb = False
@@ -171,8 +73,7 @@ class MySQLConnection:
         """Connect, log in, prepare the session and check the server, all within the caller's deadline.
 
         `addresses`: where the host is, for a caller that has looked its name up. `anybody`: whatever increment and
-        offset the server has. Raises TicketDatabaseUnavailable or
-        TicketDatabaseMisconfigured.
+        offset the server has. Raises TicketDatabaseUnavailable or TicketDatabaseMisconfigured.
         """
         facts = await self.open_unchecked(addresses)
         try:
@@ -187,17 +88,17 @@ class MySQLConnection:
         return facts
 
     async def open_unchecked(self, addresses: Sequence[str] = ()) -> ServerFacts:
-        """Connect, log in and prepare the session; the facts are read and not held against anything.
+        """Connect, log in and prepare the session; the facts are read and not checked.
 
         Raises TicketDatabaseUnavailable, or TicketDatabaseMisconfigured where the server is too old to be prepared.
         """
         await self.log_in(addresses)
         try:
-            _check_version(self._driver.get_server_info(), mariadb=self.mariadb)
+            _check_version(self._driver.version, mariadb=self.mariadb)
             prepare = sql.prepare(self._increment, self._offset, mariadb=self.mariadb)
             await self._driver.query(f"SET SESSION autocommit = 1; {sql.ISOLATION}; {prepare}")
-            await self._driver.next_result()
-            await self._driver.next_result()
+            await self._driver.next()
+            await self._driver.next()
             return await self._read_facts()
         except BaseException as error:
             self._lose(error)
@@ -205,27 +106,24 @@ class MySQLConnection:
     async def log_in(self, addresses: Sequence[str] = ()) -> None:
         """Connect and log in, and no more: any server will do, of whatever version."""
         try:
-            await self._driver.connect_to(addresses or [self._url.host])
+            await self._driver.connect(addresses or [self._url.host])
             self._wire = self._driver.put_wire()
             self._open = True
-            self.mariadb = "mariadb" in self._driver.get_server_info().lower()
+            self.mariadb = "mariadb" in self._driver.version.lower()
         except BaseException as error:
             self._lose(error)
 
     def _lose(self, error: BaseException) -> NoReturn:
         """Drop the connection, translate and raise."""
         self.drop()
-        if isinstance(error, _DRIVER_ERRORS):
+        if isinstance(error, DRIVER_ERRORS):
             raise translate(error) from error
         raise error
 
     @property
     def usable(self) -> bool:
         """Whether nothing is known against it; a server that has hung up since its last use is seen here."""
-        if not self._open or self._driver.closed:
-            return False
-        reader = self._driver._reader
-        return not (reader is None or reader.at_eof() or reader.exception())
+        return self._open and self._driver.usable
 
     def drop(self) -> None:
         """Close it without a word."""
@@ -233,11 +131,11 @@ class MySQLConnection:
         self._driver.close()
 
     async def say_goodbye(self) -> None:
-        """Close it as the protocol wants, so that the server logs no aborted client."""
+        """Close it as the protocol asks, so that the server logs no aborted client."""
         self._open = False
         try:
-            await self._driver.ensure_closed()
-        except _DRIVER_ERRORS:
+            await self._driver.say_goodbye()
+        except DRIVER_ERRORS:
             self._driver.close()
 
     async def start(self, statements: str) -> None:
@@ -256,40 +154,29 @@ class MySQLConnection:
         assert wire is not None
         wire.draw(known_query(statements) if answers == 1 else query(statements), answers, seconds, done)
 
-    async def draw_all(self, statements: str, answers: int, seconds: float) -> Sequence[int] | None:
-        """The same for somebody who waits for it."""
-        drawn: asyncio.Future[Sequence[int] | None] = asyncio.get_running_loop().create_future()
-        self.draw(statements, answers, seconds, lambda ids: None if drawn.done() else drawn.set_result(ids))
-        return await drawn
-
     async def receive(self) -> None:
         """Receive the first result of what `draw` has sent."""
         try:
-            await self._driver.read_answer()
+            await self._driver.receive()
         except BaseException as error:
             self._fail(error)
 
     async def next(self) -> None:
         """Receive the next statement's result."""
         try:
-            await self._driver.next_result()
+            await self._driver.next()
         except BaseException as error:
             self._fail(error)
 
     @property
     def insert_id(self) -> int:
         """The id in the OK packet of the result received last; 0 where it drew nothing."""
-        return int(self._driver.insert_id() or 0)
-
-    @property
-    def affected_rows(self) -> int:
-        return int(self._driver.affected_rows())
+        return self._driver.insert_id
 
     @property
     def rows(self) -> Rows:
         """The rows of the result received last."""
-        result = self._driver._result
-        return tuple(result.rows or ()) if result is not None else ()
+        return self._driver.rows
 
     async def execute(self, statement: str) -> Rows:
         """One statement; its rows, if any."""
@@ -309,7 +196,7 @@ class MySQLConnection:
         """
         try:
             return make(self.rows)
-        except _NONSENSE as error:
+        except NONSENSE as error:
             self._lose(error)
 
     async def attempt(self, statement: str) -> int:
@@ -317,22 +204,22 @@ class MySQLConnection:
         try:
             await self._driver.query(statement)
         except BaseException as error:
-            code = error.args[0] if isinstance(error, pymysql.err.MySQLError) and error.args else None
-            if isinstance(code, int) and not FIRST_CLIENT_ERROR <= code <= LAST_CLIENT_ERROR:
-                return code
-            self._fail(error)
+            code = server_code(error)
+            if code is None:
+                self._fail(error)
+            return code
         return 0
 
     def _fail(self, error: BaseException) -> NoReturn:
         """Translate and raise; a connection whose state is in doubt is dropped."""
-        if isinstance(error, pymysql.err.MySQLError) and error.args and error.args[0] in KEEPS_CONNECTION:
+        if server_code(error) in KEEPS_CONNECTION:
             raise translate(error) from error
         self._lose(error)
 
     @property
     def thread_id(self) -> int:
         """The server's number for this connection."""
-        return int(self._driver.thread_id())
+        return self._driver.thread_id
 
     async def check(self) -> ServerFacts:
         """What the server says of itself now. Raises TicketDatabaseUnavailable; NoTLS where the URL asks for TLS."""
@@ -347,19 +234,19 @@ class MySQLConnection:
         clock = sql.clock(mariadb=self.mariadb)
         await self._driver.query(f"{sql.SHOW_VARIABLES}; {sql.SHOW_CIPHER}; {clock}")
         variables = {str(name).lower(): str(value) for name, value in self.rows}
-        await self._driver.next_result()
+        await self._driver.next()
         tls = any(value for _, value in self.rows)
-        await self._driver.next_result()
+        await self._driver.next()
         now, started = self.rows[0]
         if not math.isfinite(now):
             raise ValueError(now)
         identity = "|".join(variables.get(k, "") for k in ("server_uuid", "server_id", "hostname", "port", "datadir"))
-        life = f"{identity}|{int(started)}"
+        server_start = f"{identity}|{int(started)}"
         return ServerFacts(
             mariadb=self.mariadb,
             version=variables.get("version", ""),
-            identity=life,
-            incarnation=hashlib.sha256(f"{life}|{self._url.database}".encode()).hexdigest()[:24],
+            identity=server_start,
+            incarnation=hashlib.sha256(f"{server_start}|{self._url.database}".encode()).hexdigest()[:24],
             increment=int(variables.get("auto_increment_increment", "0")),
             offset=int(variables.get("auto_increment_offset", "0")),
             autoinc_lock_mode=int(variables.get("innodb_autoinc_lock_mode", "1")),
@@ -383,10 +270,10 @@ def _durability(variables: dict[str, str]) -> list[str]:
     found = []
     flush = variables.get("innodb_flush_log_at_trx_commit", "1")
     if flush != "1":
-        found.append(f"innodb_flush_log_at_trx_commit={flush} loses tickets in a crash, wanted 1")
+        found.append(f"innodb_flush_log_at_trx_commit={flush} loses tickets in a crash, expected 1")
     if variables.get("log_bin", "OFF") == "ON" and variables.get("sync_binlog") != "1":
         found.append(
-            f"sync_binlog={variables.get('sync_binlog')} with the binary log on loses tickets in a crash, wanted 1"
+            f"sync_binlog={variables.get('sync_binlog')} with the binary log on loses tickets in a crash, expected 1"
         )
     return found
 
@@ -400,7 +287,7 @@ def _check_version(version: str, *, mariadb: bool) -> None:
     if number < oldest:
         engine = "MariaDB" if mariadb else "MySQL"
         raise TicketDatabaseMisconfigured(
-            f"is {engine} {number[0]}.{number[1]}, wanted {oldest[0]}.{oldest[1]} or later: "
+            f"is {engine} {number[0]}.{number[1]}, expected {oldest[0]}.{oldest[1]} or later: "
             "an older one forgets its counters in a crash"
         )
 

@@ -15,7 +15,7 @@ from app.databases.mysql.ring_record import MySQLRing, record_of
 from app.databases.mysql.rows import layout_of
 from app.databases.mysql.tables import MySQLTables
 from app.databases.mysql.url import DatabaseURL
-from app.databases.protocol import LARGEST_INCREMENT, Draw, Drawn, Look, Table
+from app.databases.protocol import LARGEST_INCREMENT, Drawn, ProbeResult, Table, TicketDatabase
 
 PROBE_CONNECTION_SECONDS = 10.0
 """A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
@@ -28,7 +28,7 @@ elsewhere by now; with a password that is refused, or settings that do not fit, 
 """
 
 
-class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
+class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
     """One MySQL or MariaDB server as a ticket database; owns all its connections."""
 
     def __init__(
@@ -67,16 +67,12 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
         """How many connections are open."""
         return self._pool.open
 
-    async def draw(self, table: Table, count: int, after: int) -> Draw:
-        """See TicketDatabase.draw."""
-        return await self._draws.draw(table, count, after)
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+        """See TicketDatabase.start_draw."""
+        self._draws.start_draw(table, count, after, done)
 
-    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
-        """See TicketDatabase.draw_at_once."""
-        return self._draws.draw_at_once(table, count, after, done)
-
-    async def look(self) -> Look:
-        """See TicketDatabase.look."""
+    async def probe(self) -> ProbeResult:
+        """See TicketDatabase.probe."""
         try:
             # one at a time: the probe loop of another database may look at this one too, on the same connection
             async with patience(self._timeout), self._looking:
@@ -133,7 +129,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
                 return fresh, fresh.facts
         return self._probe, await self._probe.check()
 
-    async def _look(self) -> Look:
+    async def _look(self) -> ProbeResult:
         probe, facts = await self._probe_connection()
         began = time.monotonic()
         await probe.execute(sql.PROBE)
@@ -144,19 +140,18 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
         if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
             self._pool.incarnation = facts.incarnation
             self._pool.drop_idle()
-        if self._pool.last_of_all:  # then draws have it too, and the next look takes its turn
+        if self._pool.last_of_all:  # then draws have it too, and the next probe takes its turn
             self._probe = None
             self._pool.give_back(probe)
-        return Look(
+        return ProbeResult(
             incarnation=facts.incarnation,
             identity=facts.identity,
-            version=facts.version,
-            now=facts.now,
             latency=self._pool.last_answer - began,
             increment=facts.increment,
             offset=facts.offset,
             record=record,
             warnings=facts.durability + self._layout_warnings + self._pool.warnings,
+            setting_names=facts.setting_names,
         )
 
     async def _prepare_own_tables(self, probe: MySQLConnection) -> None:
@@ -181,7 +176,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
             self._probe = None
 
     def forget_connections(self) -> None:
-        """See TicketDatabase.forget_connections: the old ones are dropped when the next look has a new one."""
+        """See TicketDatabase.forget_connections: the old ones are dropped when the next probe has a new one."""
         self._renew_at = 0.0
         self._forget = True
 
@@ -194,6 +189,6 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing):
 
 
 async def _leave(draws: DrawQueue, pool: MySQLPool) -> None:
-    """End what is under way and say good-bye on every connection."""
+    """End what is under way and end every connection in good order."""
     await draws.close()
     await pool.close()

@@ -1,4 +1,4 @@
-"""A check-up of a MySQL or MariaDB ticket database: every fact that `app.doctor.report` wants, and not one change."""
+"""A check-up of a MySQL or MariaDB ticket database: every fact that `app.doctor.report` needs, and not one change."""
 
 import asyncio
 import time
@@ -11,9 +11,11 @@ from app.common.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
+from app.common.slices import sliced
 from app.databases.inspection import InspectedTable, Inspection
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import MySQLConnection, NoTLS, Rows, ServerFacts, code_of
+from app.databases.mysql.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.driver import NoTLS, Rows, code_of
 from app.databases.mysql.marks import marks_of
 from app.databases.mysql.ring_record import record_of
 from app.databases.mysql.rows import layout_of
@@ -69,7 +71,7 @@ class MySQLInspector:
         self._connect_seconds = max(timeout, CONNECT_SECONDS)
         self._connection = MySQLConnection(url, increment, offset, url.ssl_context())
 
-    async def look(self) -> None:
+    async def inspect(self) -> None:
         """See Inspector.look."""
         found = self.inspection
         try:
@@ -151,8 +153,7 @@ class MySQLInspector:
     async def _look_at_tables(self) -> None:
         connection = self._connection
         names = sorted(await connection.ask(sql.NAMES, names_of))
-        for start in range(0, len(names), 50):
-            part = names[start : start + 50]
+        for part in sliced(names, 50):
             keys = await connection.ask(sql.keys(part), _keys_of)
             found = await connection.ask(sql.tables(part), lambda rows, keys=keys: _all_inspected(rows, keys))  # type: ignore[misc]
             self.inspection.tables.update(found)
@@ -220,13 +221,13 @@ def _inspected(row: tuple[Any, ...], keys: list[Key]) -> InspectedTable | None:
         table=table,
         column=str(row[4]),
         engine=engine,
-        mend_engine=None if engine in CRASH_SAFE_ENGINES else f"ALTER TABLE {name} ENGINE=InnoDB",
-        mend_keys=_mend_keys(name, keys),
+        fix_engine=None if engine in CRASH_SAFE_ENGINES else f"ALTER TABLE {name} ENGINE=InnoDB",
+        fix_keys=_fix_keys(name, keys),
         widen=f"ALTER TABLE {name} MODIFY id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT",
     )
 
 
-def _mend_keys(name: str, keys: Iterable[Key]) -> str | None:
+def _fix_keys(name: str, keys: Iterable[Key]) -> str | None:
     """The statement that makes `stub` the primary key; None where it is."""
     changes = []
     id_has_key = False

@@ -1,11 +1,12 @@
 """The high-water marks that a MySQL or MariaDB ticket database keeps for the others."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from app.common.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseUnavailable
+from app.common.slices import sliced
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import Rows
+from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
 from app.databases.mysql.rows import sequence_name, token, whole
 from app.databases.protocol import LARGEST_INCREMENT, Mark
@@ -46,39 +47,38 @@ class MySQLLedger:
     async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
         # in one order whoever writes: two writes that lock rows in different orders deadlock
-        wanted = sorted(marks, key=lambda mark: (mark.sequence, mark.offset))
+        requested = sorted(marks, key=lambda mark: (mark.sequence, mark.offset))
         found: dict[tuple[str, int], Mark] = {}
-        for start in range(0, len(wanted), MARKS_PER_WRITE):
-            part = wanted[start : start + MARKS_PER_WRITE]
+        for part in sliced(requested, MARKS_PER_WRITE):
             rows = [(m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in part]
             keys = [(m.sequence, m.offset, m.increment) for m in part]
             for row in await self._write(sql.reserve(rows, ring), keys, ring):
                 found[row.sequence, row.offset] = row
         return found
 
-    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
-        """See TicketDatabase.renew."""
+    async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
+        """See TicketDatabase.supersede."""
         key = (old.sequence, old.offset, old.increment)
-        renew = sql.renew(key, (old.token, old.mark), (new.token, new.mark), new.issued, ring)
-        return (await self._write(renew, [key], ring))[0]
+        supersede = sql.supersede(key, (old.token, old.mark), (new.token, new.mark), new.issued, ring)
+        return (await self._write(supersede, [key], ring))[0]
 
-    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
-        """See TicketDatabase.renew_all."""
-        wanted = sorted(renewals, key=lambda each: (each[0].sequence, each[0].offset))
-        for start in range(0, len(wanted), MARKS_PER_WRITE):
-            await self._renew_together(wanted[start : start + MARKS_PER_WRITE], ring)
+    async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+        """See TicketDatabase.supersede_all."""
+        requested = sorted(replacements, key=lambda each: (each[0].sequence, each[0].offset))
+        for part in sliced(requested, MARKS_PER_WRITE):
+            await self._supersede_together(part, ring)
 
-    async def _renew_together(self, renewals: list[tuple[Mark, Mark]], ring: int) -> None:
-        """In one transaction, which keeps the row of the ring record locked from the first renewal on."""
+    async def _supersede_together(self, replacements: Sequence[tuple[Mark, Mark]], ring: int) -> None:
+        """In one transaction, which keeps the row of the ring record locked from the first replacement on."""
         statements = [
-            sql.renew(
+            sql.supersede(
                 (old.sequence, old.offset, old.increment),
                 (old.token, old.mark),
                 (new.token, new.mark),
                 new.issued,
                 ring,
             )
-            for old, new in renewals
+            for old, new in replacements
         ]
         for _ in range(RETRIES):
             try:

@@ -8,10 +8,11 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from app.common.errors import SettingsError, TicketDatabaseError
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import MySQLConnection, code_of
+from app.databases.mysql.connection import MySQLConnection
+from app.databases.mysql.driver import code_of
 from app.databases.mysql.url import DatabaseURL
 
-WANTED = "mysql://user:password@host:port/database/table.column"
+EXPECTED = "mysql://user:password@host:port/database/table.column"
 PATIENCE_SECONDS = 120.0
 """MAX() of a column without an index reads the whole table."""
 
@@ -21,7 +22,8 @@ _COUNTER = re.compile(r"^\)(?: /\*!\d+ TABLESPACE `[^`]*` \*/)? ENGINE=\w+ AUTO_
 
 
 class Column(NamedTuple):
-    """A column of somebody else's table, and how to get there."""
+    """A column of somebody else's table, and how to get there: `url` leads to the database, `table` and `column` are
+    the names there."""
 
     url: DatabaseURL
     table: str
@@ -38,22 +40,23 @@ class Column(NamedTuple):
         try:
             parts = urlsplit(text)
         except ValueError:
-            raise SettingsError(f"the URL cannot be read; wanted {WANTED}") from None
+            raise SettingsError(f"the URL cannot be read; expected {EXPECTED}") from None
         path, _, last = parts.path.rpartition("/")
         table, dot, column = last.rpartition(".")
         if not path.strip("/") or not dot or not table or not column:
-            raise SettingsError(f"the URL does not end in a database, a table and a column; wanted {WANTED}")
+            raise SettingsError(f"the URL does not end in a database, a table and a column; expected {EXPECTED}")
         try:
             url = DatabaseURL.parse(urlunsplit(parts._replace(path=path)))
         except SettingsError as error:
-            raise SettingsError(f"{error}; wanted {WANTED}") from None
+            raise SettingsError(f"{error}; expected {EXPECTED}") from None
         if password is not None:
             url = replace(url, password=password)
         return cls(url, unquote(table), unquote(column))
 
 
 class Used(NamedTuple):
-    """The largest number in the column, and the last one that its counter has given, deleted rows included."""
+    """`largest`: the largest number in the column. `counted`: the last one that its counter has given, deleted rows
+    included."""
 
     largest: int
     counted: int

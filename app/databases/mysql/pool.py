@@ -4,7 +4,7 @@ Nobody waits here for anybody: whoever finds no idle connection opens one. How m
 ask: draws (`draws`), questions (`question`), and the probe.
 
 But a connection that works is worth more than one that cannot be had. Where the name service is away, new connections
-go to the addresses that it gave last. Where the server has no further connection to give, whoever wants one waits until
+go to the addresses that it gave last. Where the server has no further connection to give, whoever needs one waits until
 somebody gives one back, the last idle one is never closed, and none is dropped before there is another in its place.
 """
 
@@ -26,7 +26,8 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
-from app.databases.mysql.connection import MySQLConnection, ServerFacts, code_of, opened
+from app.databases.mysql.connection import MySQLConnection, ServerFacts, opened
+from app.databases.mysql.driver import code_of
 from app.databases.mysql.errors import NO_FURTHER_CONNECTION
 from app.databases.mysql.url import DatabaseURL
 
@@ -157,7 +158,7 @@ class MySQLPool:
         """The host's addresses: as the name service gives them now or, where it does not answer soon, gave them last.
 
         The driver gets these instead of the name, which it would look up again, without an end. A name service that is
-        away says nothing about the server; and who answers at an old address is held against the last probe's
+        away says nothing about the server; and who answers at an old address is checked against the last probe's
         incarnation, like any other. Look-ups run in a few threads that all databases share: those of a name that does
         not resolve must not take them all, so there is one at a time.
         """
@@ -228,7 +229,7 @@ class MySQLPool:
             self.discard(self._idle.pop())
 
     async def close_unused(self) -> None:
-        """Say good-bye on connections that nobody has needed for a while."""
+        """End the connections that nobody has needed for a while."""
         horizon = time.monotonic() - IDLE_SECONDS
         unused = [connection for connection in self._idle[:-1] if connection.last_used < horizon]
         self._idle = [connection for connection in self._idle if connection not in unused]
@@ -280,7 +281,7 @@ class MySQLPool:
         return TicketDatabaseBusy("had no connection free in time")
 
     async def close(self) -> None:
-        """Say good-bye on every idle connection, and open none any more."""
+        """End every idle connection in good order, and open none any more."""
         self._closed = True
         connections, self._idle = self._idle, []
         for connection in connections:

@@ -5,7 +5,7 @@ import time
 
 from app.common.errors import RingChanged, TicketDatabaseUnavailable
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import Rows
+from app.databases.mysql.driver import Rows
 from app.databases.mysql.marks import number_of
 from app.databases.mysql.pool import MySQLPool
 from app.databases.mysql.rows import whole

@@ -1,4 +1,4 @@
-"""Values from a database's rows, held against what they can be. ValueError or TypeError where one is not.
+"""Values from a database's rows, checked against what they can be. ValueError or TypeError where one is not.
 
 A damaged table, or a server that is none of ours, answers with anything. What is read here is compared with tickets,
 handed to other databases and put into SQL again, so nothing gets through that this server could not have written.

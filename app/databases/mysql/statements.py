@@ -5,6 +5,7 @@ rule; all else is a number or passes through the driver's escaping.
 """
 
 import string
+from collections.abc import Sequence
 from functools import lru_cache
 
 from app.common.sequences import Width
@@ -155,7 +156,7 @@ def make(table: str, width: Width, start: int) -> str:
     )
 
 
-def raise_above(table: str, above: int) -> str:
+def advance(table: str, above: int) -> str:
     """Moves the counter above `above`; a lower number is harmless."""
     return f"REPLACE INTO `{table}` (id, stub) VALUES ({above}, '{RAISE_STUB}')"  # noqa: S608 - a validated name
 
@@ -166,18 +167,18 @@ NAMES = (
 )
 
 
-def counters(names: list[str]) -> str:
+def counters(names: Sequence[str]) -> str:
     """The live counters of these tables; half a millisecond each on MySQL, which opens every one."""
-    wanted = ", ".join(f"'{name}'" for name in names)
+    requested = ", ".join(f"'{name}'" for name in names)
     return (
         "SELECT TABLE_NAME, AUTO_INCREMENT, UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.TABLES "  # noqa: S608
-        f"WHERE TABLE_SCHEMA = DATABASE() AND AUTO_INCREMENT IS NOT NULL AND TABLE_NAME IN ({wanted})"
+        f"WHERE TABLE_SCHEMA = DATABASE() AND AUTO_INCREMENT IS NOT NULL AND TABLE_NAME IN ({requested})"
     )
 
 
-def tables(names: list[str]) -> str:
+def tables(names: Sequence[str]) -> str:
     """Everything that `Table` is made from, for these names."""
-    wanted = ", ".join(f"'{name}'" for name in names)
+    requested = ", ".join(f"'{name}'" for name in names)
     return (
         "SELECT t.TABLE_NAME, t.ENGINE, UNIX_TIMESTAMP(t.CREATE_TIME), i.DATA_TYPE, i.COLUMN_TYPE, "  # noqa: S608 - names
         "s.CHARACTER_MAXIMUM_LENGTH, s.COLLATION_NAME, s.COLUMN_KEY "
@@ -186,7 +187,7 @@ def tables(names: list[str]) -> str:
         "AND i.COLUMN_NAME = 'id' AND i.EXTRA LIKE '%auto_increment%' "
         "JOIN information_schema.COLUMNS s ON s.TABLE_SCHEMA = t.TABLE_SCHEMA AND s.TABLE_NAME = t.TABLE_NAME "
         "AND s.COLUMN_NAME = 'stub' AND s.COLUMN_KEY IN ('PRI', 'UNI') "
-        f"WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME IN ({wanted})"
+        f"WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME IN ({requested})"
     )
 
 
@@ -203,7 +204,7 @@ def position(table: str) -> tuple[str, str]:
     )
 
 
-def positions(tables: list[str]) -> tuple[str, str]:
+def positions(tables: Sequence[str]) -> tuple[str, str]:
     """The same for many tables, with each one's name."""
     names = ", ".join(f"'{table}'" for table in tables)
     largest = (f"SELECT '{table}', COALESCE(MAX(id), 0) FROM `{table}`" for table in tables)  # noqa: S608 - names
@@ -260,12 +261,12 @@ def reserve(marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
 
 def read_back(keys: list[tuple[str, int, int]]) -> str:
     """The rows of these sequences, offsets and increments."""
-    wanted = ", ".join(f"('{sequence}', {offset}, {increment})" for sequence, offset, increment in keys)
-    return f"{MARKS} WHERE (sequence, offset_of, increment_of) IN ({wanted})"
+    requested = ", ".join(f"('{sequence}', {offset}, {increment})" for sequence, offset, increment in keys)
+    return f"{MARKS} WHERE (sequence, offset_of, increment_of) IN ({requested})"
 
 
-def renew(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, int], issued: int, ring: int) -> str:
-    """Replaces token and mark, unless somebody has renewed the row, reserved above the old mark or changed the ring
+def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, int], issued: int, ring: int) -> str:
+    """Replaces token and mark, unless somebody has superseded the row, reserved above the old mark or changed the ring
     meanwhile."""
     sequence, offset, increment = key
     return (
@@ -316,12 +317,12 @@ def _ring_columns(row: RingRow) -> list[str]:
 # --- looking without touching: what the doctor asks ----------------------------------------------------------------
 
 
-def keys(names: list[str]) -> str:
+def keys(names: Sequence[str]) -> str:
     """The keys of these tables, each with its columns in order."""
-    wanted = ", ".join(f"'{name}'" for name in names)
+    requested = ", ".join(f"'{name}'" for name in names)
     return (
         "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, GROUP_CONCAT(COLUMN_NAME ORDER BY SEQ_IN_INDEX) "  # noqa: S608
-        f"FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({wanted}) "
+        f"FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({requested}) "
         "GROUP BY TABLE_NAME, INDEX_NAME, NON_UNIQUE"
     )
 

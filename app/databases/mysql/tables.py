@@ -1,13 +1,14 @@
-"""What tables a MySQL or MariaDB ticket database has, where they stand, and how they are made and moved up."""
+"""What tables a MySQL or MariaDB ticket database has, where they stand, and how they are made and advanced."""
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.common.errors import SequenceMissing, TicketDatabaseError
 from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_name
+from app.common.slices import sliced
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import Rows
+from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
 from app.databases.mysql.rows import LARGEST_ID, moment, sequence_name, whole
 from app.databases.protocol import Position, Table
@@ -63,7 +64,7 @@ class MySQLTables:
                         found |= await self._positions([name])
         return found
 
-    async def _positions(self, names: list[str]) -> dict[str, Position]:
+    async def _positions(self, names: Sequence[str]) -> dict[str, Position]:
         largest_first, counters_then = sql.positions(names)
         async with self._pool.question(times=MAKING) as connection:
             largest = await connection.ask(largest_first, largest_of)
@@ -74,16 +75,16 @@ class MySQLTables:
         async with self._pool.question(times=MAKING) as connection:
             await connection.execute(sql.make(sequence, width, start))
 
-    async def raise_above(self, table: Table, above: int) -> None:
-        """See TicketDatabase.raise_above."""
+    async def advance(self, table: Table, above: int) -> None:
+        """See TicketDatabase.advance."""
         if above > 0:  # an explicit 0 would draw an id
             async with self._pool.question() as connection:
-                await connection.execute(sql.raise_above(table.sequence, above))
+                await connection.execute(sql.advance(table.sequence, above))
 
-    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
-        """See TicketDatabase.raise_all_above."""
+    async def advance_all(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.advance_all."""
         for part in _parts((name for name, floor in floors.items() if floor > 0), 50):
-            statements = ["BEGIN", *(sql.raise_above(name, floors[name]) for name in part), "COMMIT"]
+            statements = ["BEGIN", *(sql.advance(name, floors[name]) for name in part), "COMMIT"]
             async with self._pool.question(times=MAKING) as connection:
                 try:
                     await connection.start(";".join(statements))
@@ -160,10 +161,9 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
     )
 
 
-def _parts(names: Iterable[str], size: int) -> list[list[str]]:
+def _parts(names: Iterable[str], size: int) -> Iterator[Sequence[str]]:
     """The names in parts, so that each question is answered in time however many there are."""
-    wanted = sorted(names)
-    return [wanted[start : start + size] for start in range(0, len(wanted), size)]
+    return sliced(sorted(names), size)
 
 
 def _stubs(length: object, collation: object) -> int:

@@ -23,7 +23,11 @@ class SslMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseURL:
-    """Where a ticket database is and how to log in. Its `repr` and its errors never hold the password."""
+    """Where a ticket database is and how to log in. Its `repr` and its errors never hold the password.
+
+    `host`, `port`: of the server. `user`, `password`: to log in with. `database`: the schema there. `ssl_mode`: whether
+    TLS is used. `ssl_ca`, `ssl_cert`, `ssl_key`: files with the certificates to trust, the client's own, and its key.
+    """
 
     host: str
     port: int

@@ -21,7 +21,7 @@ from app.common.errors import (
 )
 from app.common.patience import patience
 from app.common.sequences import Width
-from app.databases.sqlite.life import FileLife
+from app.databases.sqlite.incarnation import FileIncarnation
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class FileConnection:
         self.increment = increment
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
-        self._life: FileLife | None = None
+        self._incarnation: FileIncarnation | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=path.stem)
 
     @property
@@ -102,7 +102,7 @@ class FileConnection:
 
     def _same_file(self) -> sqlite3.Connection | None:
         """The open connection, while the paths still name the files that it was opened to."""
-        if self._life is not None and not self._life.holds():
+        if self._incarnation is not None and not self._incarnation.holds():
             self._drop()
             raise TicketDatabaseUnavailable("is another file than before")
         return self._connection
@@ -124,18 +124,18 @@ class FileConnection:
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        life = FileLife(self._path, self._timeout / 2)
+        incarnation = FileIncarnation(self._path, self._timeout / 2)
         try:
             connection = self._connect()
             try:
-                life.settle()
+                incarnation.settle()
             except BaseException:
                 connection.close()
                 raise
         except BaseException:
-            life.drop()
+            incarnation.drop()
             raise
-        self._life, self._connection = life, connection
+        self._incarnation, self._connection = incarnation, connection
         return connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -162,7 +162,7 @@ class FileConnection:
             connection.execute(_RING_SCHEMA)
             (made_for,) = connection.execute("SELECT offset FROM _database").fetchone()
             if made_for != self._offset:
-                raise TicketDatabaseMisconfigured(f"was made for offset {made_for}, wanted {self._offset}")
+                raise TicketDatabaseMisconfigured(f"was made for offset {made_for}, expected {self._offset}")
         except BaseException:
             connection.close()
             raise
@@ -173,26 +173,26 @@ class FileConnection:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        if self._life is not None:
-            self._life.drop()
-            self._life = None
+        if self._incarnation is not None:
+            self._incarnation.drop()
+            self._incarnation = None
 
     def _leave(self) -> None:
-        if self._connection is not None and self._life is not None and self._life.holds():
+        if self._connection is not None and self._incarnation is not None and self._incarnation.holds():
             self._connection.close()
-            self._life.leave()
-            self._connection = self._life = None
+            self._incarnation.leave()
+            self._connection = self._incarnation = None
         self._drop()
 
     def incarnation_of(self, connection: sqlite3.Connection) -> str:
-        """The file's own name for its life, its inode, and its life as the file beside it has it."""
-        (life,) = connection.execute("SELECT life FROM _database").fetchone()
-        assert self._life is not None
-        return f"{life[:16]}-{self._life.inode}-{self._life.name}"
+        """The name that the file was given when it was laid out, its inode, and what the file beside it says."""
+        (made_as,) = connection.execute("SELECT life FROM _database").fetchone()
+        assert self._incarnation is not None
+        return f"{made_as[:16]}-{self._incarnation.inode}-{self._incarnation.name}"
 
     async def is_shared(self) -> bool:
         """Whether another process has the file open."""
-        return self._life is not None and await asyncio.to_thread(self._life.is_shared)
+        return self._incarnation is not None and await asyncio.to_thread(self._incarnation.is_shared)
 
     async def close(self) -> None:
         """Leave the file as one that was closed cleanly."""

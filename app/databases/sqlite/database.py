@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +21,18 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.sequences import Width, ceiling_of
-from app.databases.protocol import LARGEST_INCREMENT, Draw, Drawn, Look, Mark, Position, RingRecord, RingState, Table
+from app.databases.protocol import (
+    LARGEST_INCREMENT,
+    Draw,
+    Drawn,
+    Mark,
+    Position,
+    ProbeResult,
+    RingRecord,
+    RingState,
+    Table,
+    TicketDatabase,
+)
 from app.databases.sqlite.connection import FileConnection
 
 T = TypeVar("T")
@@ -33,7 +44,7 @@ _NEXT = "last + 1 + ((:offset - last - 1) % :increment + :increment) % :incremen
 """The first id of an offset above the position; beyond 2**63 - 1 it is a real number, and larger still."""
 
 
-class SQLiteDatabase:
+class SQLiteDatabase(TicketDatabase):
     """One file of the embedded pair. Several server processes may use it at once."""
 
     def __init__(self, path: Path, offset: int, increment: int, timeout: float) -> None:
@@ -43,7 +54,7 @@ class SQLiteDatabase:
         self._path = path
         self._file = FileConnection(path, offset, increment, timeout)
         self._incarnation = ""
-        self._waiting: list[tuple[Table, int, str, asyncio.Future[Draw]]] = []
+        self._waiting: list[tuple[Table, int, str, Callable[[Drawn], None]]] = []
         self._working: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -61,20 +72,17 @@ class SQLiteDatabase:
 
     # --- probes and draws ------------------------------------------------------------------------------------------
 
-    async def look(self) -> Look:
-        """See TicketDatabase.look. The incarnation is the file's own name for its life, its inode, and its
-        life as the file beside it has it."""
+    async def probe(self) -> ProbeResult:
+        """See TicketDatabase.probe. See `FileConnection.incarnation_of`."""
         began = time.monotonic()
         incarnation, record = await self._file.run(self._probe)
         self._incarnation = incarnation  # nobody draws from another one before the caller knows
-        return Look(
+        return ProbeResult(
             incarnation=incarnation,
             increment=None,
             offset=None,
             record=record,
             identity=f"{self._path.resolve()}",
-            version=f"SQLite {sqlite3.sqlite_version}",
-            now=time.time(),
             latency=time.monotonic() - began,
         )
 
@@ -82,47 +90,35 @@ class SQLiteDatabase:
         connection.execute("UPDATE _database SET probed = ?", (time.time(),))
         return self._file.incarnation_of(connection), record_in(connection)
 
-    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
-        """See TicketDatabase.draw_at_once; the file is written by a thread, and never at once."""
-        return False
-
-    async def draw(self, table: Table, count: int, after: int) -> Draw:
-        """See TicketDatabase.draw."""
-        future: asyncio.Future[Draw] = asyncio.get_running_loop().create_future()
-        self._waiting.append((table, count, self._incarnation, future))
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+        """See TicketDatabase.start_draw."""
+        self._waiting.append((table, count, self._incarnation, done))
         if self._working is None:
-            self._working = asyncio.create_task(self._work())
-        return await future
+            self._working = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
         """Draw all that waits in one transaction, again and again until nothing waits."""
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                wanted = [(table, count, incarnation) for table, count, incarnation, _ in batch]
+                requested = [(table, count, incarnation) for table, count, incarnation, _ in batch]
+                results: Sequence[Drawn]
                 try:
-                    drawn = await self._file.run(lambda c, w=wanted: self._draw_all(c, w))  # type: ignore[misc]
+                    results = await self._file.run(lambda c, w=requested: self._draw_all(c, w))  # type: ignore[misc]
                 except TicketDatabaseError as error:
-                    drawn = [error] * len(batch)
-                for (*_, future), result in zip(batch, drawn, strict=True):
-                    if future.done():
-                        continue
-                    if isinstance(result, Draw):
-                        future.set_result(result)
-                    else:
-                        future.set_exception(result)
+                    results = [error] * len(batch)
+                for (*_, done), result in zip(batch, results, strict=True):
+                    done(result)
         finally:
             self._working = None
 
-    def _draw_all(
-        self, connection: sqlite3.Connection, wanted: list[tuple[Table, int, str]]
-    ) -> list[Draw | TicketDatabaseError]:
+    def _draw_all(self, connection: sqlite3.Connection, requested: list[tuple[Table, int, str]]) -> list[Drawn]:
         current = self._file.incarnation_of(connection)
-        if any(incarnation != current for *_, incarnation in wanted):  # it was opened again since the last look
+        if any(incarnation != current for *_, incarnation in requested):  # it was opened again since the last probe
             raise TicketDatabaseUnavailable("is another file than before")
-        return [self._draw_one(connection, table, count) for table, count, _ in wanted]
+        return [self._draw_one(connection, table, count) for table, count, _ in requested]
 
-    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int) -> Draw | TicketDatabaseError:
+    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int) -> Drawn:
         """From the first id of its own residue above the position, whoever put that where it is: the increment may have
         changed since, or another process may not know yet that it has."""
         increment = self.increment
@@ -190,18 +186,18 @@ class SQLiteDatabase:
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
-        wanted = set(names)
+        requested = set(names)
         query = "SELECT name, last, created FROM _sequences"
         rows = await self._file.run(lambda c: c.execute(query).fetchall())
-        return {name: (max(1, last + 1), created) for name, last, created in rows if name in wanted}
+        return {name: (max(1, last + 1), created) for name, last, created in rows if name in requested}
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
-        wanted = set(names)
+        requested = set(names)
 
         def read(connection: sqlite3.Connection) -> dict[str, Table]:
             rows = connection.execute("SELECT name, bits, created FROM _sequences").fetchall()
-            return {name: self._table(name, Width(bits), created) for name, bits, created in rows if name in wanted}
+            return {name: self._table(name, Width(bits), created) for name, bits, created in rows if name in requested}
 
         return await self._file.run(read)
 
@@ -230,13 +226,13 @@ class SQLiteDatabase:
 
     async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
         """See TicketDatabase.positions."""
-        wanted = {table.sequence for table in tables}
+        requested = {table.sequence for table in tables}
         query = "SELECT name, last, created FROM _sequences"
         rows = await self._file.run(lambda c: c.execute(query).fetchall())
         return {
             name: Position(next_id=max(1, last + 1), largest=max(0, last), created=created)
             for name, last, created in rows
-            if name in wanted
+            if name in requested
         }
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
@@ -244,12 +240,12 @@ class SQLiteDatabase:
         row = (sequence, int(width), start - 1, uuid.uuid4().hex[:12])
         await self._file.run(lambda c: c.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row))
 
-    async def raise_above(self, table: Table, above: int) -> None:
-        """See TicketDatabase.raise_above."""
-        await self.raise_all_above({table.sequence: above})
+    async def advance(self, table: Table, above: int) -> None:
+        """See TicketDatabase.advance."""
+        await self.advance_all({table.sequence: above})
 
-    async def raise_all_above(self, floors: Mapping[str, int]) -> None:
-        """See TicketDatabase.raise_all_above."""
+    async def advance_all(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.advance_all."""
         rows = [(floor, name) for name, floor in floors.items()]
 
         def write(connection: sqlite3.Connection) -> None:
@@ -278,43 +274,43 @@ class SQLiteDatabase:
 
     async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
-        wanted = list(marks)
+        requested = list(marks)
 
         def write(connection: sqlite3.Connection) -> dict[tuple[str, int], Mark]:
             self._refuse_another_ring(connection, ring)
-            for m in wanted:
+            for m in requested:
                 connection.execute(
                     "INSERT INTO _high_water VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                     "mark = MAX(mark, excluded.mark), issued = MAX(issued, excluded.issued) "
                     "WHERE token = excluded.token",
                     (m.sequence, m.offset, m.increment, m.mark, m.issued, m.token),
                 )
-            return {(m.sequence, m.offset): self._mark(connection, m) for m in wanted}
+            return {(m.sequence, m.offset): self._mark(connection, m) for m in requested}
 
         return await self._file.run(write)
 
-    async def renew(self, old: Mark, new: Mark, ring: int) -> Mark:
-        """See TicketDatabase.renew."""
+    async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
+        """See TicketDatabase.supersede."""
 
         def write(connection: sqlite3.Connection) -> Mark:
-            self._renew(connection, [(old, new)], ring)
+            self._supersede(connection, [(old, new)], ring)
             return self._mark(connection, old)
 
         return await self._file.run(write)
 
-    async def renew_all(self, renewals: Iterable[tuple[Mark, Mark]], ring: int) -> None:
-        """See TicketDatabase.renew_all."""
-        wanted = list(renewals)
-        await self._file.run(lambda c: self._renew(c, wanted, ring))
+    async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+        """See TicketDatabase.supersede_all."""
+        requested = list(replacements)
+        await self._file.run(lambda c: self._supersede(c, requested, ring))
 
-    def _renew(self, connection: sqlite3.Connection, renewals: list[tuple[Mark, Mark]], ring: int) -> None:
+    def _supersede(self, connection: sqlite3.Connection, replacements: list[tuple[Mark, Mark]], ring: int) -> None:
         self._refuse_another_ring(connection, ring)
         connection.executemany(
             "UPDATE _high_water SET token = ?, mark = ?, issued = MAX(issued, ?) "
             "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
             [
                 (new.token, new.mark, new.issued, old.sequence, old.offset, old.increment, old.token, old.mark)
-                for old, new in renewals
+                for old, new in replacements
             ],
         )
 
@@ -328,7 +324,7 @@ class SQLiteDatabase:
         return Mark(*row)
 
     def forget_connections(self) -> None:
-        """See TicketDatabase.forget_connections. The file is held against its path before every use anyway."""
+        """See TicketDatabase.forget_connections. The file is checked against its path before every use anyway."""
 
     async def close(self) -> None:
         """See TicketDatabase.close."""

@@ -22,7 +22,7 @@ class SQLiteInspector:
         self.inspection.set_offset, self.inspection.set_increment = offset, increment
         self._path = path
 
-    async def look(self) -> None:
+    async def inspect(self) -> None:
         """See Inspector.look."""
         await asyncio.to_thread(self._look)
 

@@ -1,4 +1,4 @@
-"""One ticket database of each storage engine, as the contract tests handle it: fresh, with as many clients as wanted.
+"""One ticket database of each storage engine, as the contract tests handle it: fresh, with as many clients as expected.
 
 A `Storage` is the database. Its clients are the `TicketDatabase`s under test: each is what one ticket server would
 have, with connections of its own. What engines may differ in has a name here, and the tests go by that.
@@ -78,12 +78,12 @@ class Storage(abc.ABC):
             await asyncio.gather(*(client.close() for client in self._clients))
             self._clients.clear()
 
-    async def client(self, offset: int = 1, *, increment: int = INCREMENT, look: bool = True) -> TicketDatabase:
+    async def client(self, offset: int = 1, *, increment: int = INCREMENT, probe: bool = True) -> TicketDatabase:
         """A further client of the database of this offset, that has looked at it unless told not to."""
         client = self._open(offset, increment)
         self._clients.append(client)
-        if look:
-            await client.look()
+        if probe:
+            await client.probe()
         return client
 
     async def close(self, client: TicketDatabase) -> None:

@@ -1,6 +1,7 @@
 """What a draw gives, by itself and with others of its table in between; far from the end of the column."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -8,6 +9,13 @@ from app.common.errors import SequenceMissing, SequenceWentBack, TicketDatabaseU
 from app.common.sequences import Width
 from app.databases.protocol import Draw, Drawn, Table, TicketDatabase
 from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine
+
+SECONDS = 30.0
+"""How long a test waits for an answer that has to come."""
+
+
+def ids_of(draw: Draw) -> range:
+    return range(draw.first, draw.last + 1, draw.step)
 
 
 def counts_of(database: TicketDatabase, table: Table) -> list[int]:
@@ -17,15 +25,24 @@ def counts_of(database: TicketDatabase, table: Table) -> list[int]:
     return sorted(count for count in counts if count <= most)
 
 
-async def drawn_at_once(database: TicketDatabase, table: Table, count: int, after: int = 0) -> Drawn | None:
-    """What a draw that could be sent at once came to; None where none could be sent."""
-    came: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-    if not database.draw_at_once(table, count, after, came.set_result):
-        await asyncio.sleep(0)
-        assert not came.done(), "what is not sent has no answer"
-        return None
-    assert not came.done(), "the answer comes from the event loop"
-    return await came
+class Started:
+    """A draw that has been started: what `done` was called with, each time."""
+
+    def __init__(self, database: TicketDatabase, table: Table, count: int = 1, after: int = 0) -> None:
+        self.came: list[Drawn] = []
+        self._first: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
+        database.start_draw(table, count, after, self._done)
+        assert not self.came, "the answer comes from the event loop, not before start_draw has returned"
+
+    def _done(self, drawn: Drawn) -> None:
+        self.came.append(drawn)
+        if not self._first.done():
+            self._first.set_result(drawn)
+
+    async def result(self) -> Drawn:
+        """What it came to first."""
+        async with asyncio.timeout(SECONDS):
+            return await self._first
 
 
 @on_each_engine
@@ -132,11 +149,11 @@ async def test_one_of_several_that_fails_does_not_fail_the_others(storage: Stora
 @on_each_engine
 async def test_nothing_is_drawn_before_the_first_look(storage: Storage) -> None:
     table = await made(await storage.client())
-    database = await storage.client(look=False)
+    database = await storage.client(probe=False)
     for count in counts_of(database, table):
         with pytest.raises(TicketDatabaseUnavailable):
             await database.draw(table, count, 0)
-    await database.look()
+    await database.probe()
     assert (await database.draw(table, 1, 0)).first == 1
 
 
@@ -164,18 +181,16 @@ async def test_after_is_no_floor_that_a_draw_rises_above(storage: Storage) -> No
     assert await database.draw(table, 2, 1001) == Draw(1, INCREMENT, 2)
 
 
-# --- at once ---------------------------------------------------------------------------------------------------------
+# --- started ---------------------------------------------------------------------------------------------------------
 
 
 @on_each_engine
-async def test_what_is_drawn_at_once_is_what_a_draw_gives(storage: Storage) -> None:
+async def test_what_is_started_comes_to_what_a_draw_gives(storage: Storage) -> None:
     database = await storage.client()
     table = await made(database)
-    highest = (await database.draw(table, 1, 0)).last
+    highest = 0
     for count in counts_of(database, table):
-        drawn = await drawn_at_once(database, table, count, highest)
-        if drawn is None:
-            drawn = await database.draw(table, count, highest)
+        drawn = await Started(database, table, count, highest).result()
         assert isinstance(drawn, Draw)
         assert (drawn.size, drawn.step, drawn.first % INCREMENT) == (count, INCREMENT, 1)
         assert highest < drawn.first <= highest + 3 * INCREMENT
@@ -183,43 +198,105 @@ async def test_what_is_drawn_at_once_is_what_a_draw_gives(storage: Storage) -> N
 
 
 @on_each_engine
-async def test_at_once_goes_only_what_one_statement_draws(storage: Storage) -> None:
+async def test_every_started_draw_is_answered_once_with_tickets_of_its_own(storage: Storage) -> None:
+    """One by itself, several that share a connection, blocks among them."""
     database = await storage.client()
-    table = await made(database)
-    await database.draw(table, 1, 0)
-    for count in counts_of(database, table):
-        if count > table.rows_per_statement:
-            assert await drawn_at_once(database, table, count) is None
+    tables = [await made(database, name) for name in ("photos", "albums")]
+    await database.draw(tables[0], 1, 0)
+    counts = [1, 1, 3, tables[0].rows_per_statement + 1, 1] * 8
+    started = [Started(database, tables[number % 2], count) for number, count in enumerate(counts)]
+    draws = [await each.result() for each in started]
+    await database.draw(tables[0], 1, 0)  # whatever else was to come has had its time
+    assert [len(each.came) for each in started] == [1] * len(started)
+    for number in range(2):
+        ids = [id_ for draw in draws[number::2] if isinstance(draw, Draw) for id_ in ids_of(draw)]
+        assert len(ids) == len(set(ids)) == sum(counts[number::2])
 
 
 @on_each_engine
-async def test_many_at_once_are_distinct(storage: Storage) -> None:
-    database = await storage.client()
-    table = await made(database)
-    await database.draw(table, 1, 0)
-    futures: list[asyncio.Future[Drawn]] = [asyncio.get_running_loop().create_future() for _ in range(20)]
-    sent = [each for each in futures if database.draw_at_once(table, 1, 0, each.set_result)]
-    draws = await asyncio.gather(*sent, *(database.draw(table, 1, 0) for _ in range(20)))
-    ids = [drawn.first for drawn in draws if isinstance(drawn, Draw)]
-    assert len(set(ids)) == len(ids) == 20 + len(sent)
-
-
-@on_each_engine
-async def test_at_once_the_same_error_comes_as_an_answer(storage: Storage) -> None:
+async def test_a_started_draw_is_answered_once_with_its_error(storage: Storage) -> None:
     database = await storage.client()
     table, gone = await made(database), await made(database, "gone")
     await database.draw(table, 1, 0)
     storage.drop("gone")
-    drawn = await drawn_at_once(database, gone, 1)
-    assert drawn is None or isinstance(drawn, SequenceMissing)
-    assert (await database.draw(table, 1, 0)).first == 3
+    alone = Started(database, gone)
+    assert isinstance(await alone.result(), SequenceMissing)
+    among_others = [Started(database, each) for each in [table, gone] * 10]
+    came = [await each.result() for each in among_others]
+    assert all(isinstance(each, SequenceMissing) for each in came[1::2])
+    assert len({each.first for each in came if isinstance(each, Draw)}) == 10
+    assert isinstance(await database.draw(table, 1, 0), Draw)
+    assert [len(each.came) for each in (alone, *among_others)] == [1] * 21
 
 
 @on_each_engine
-async def test_nothing_goes_at_once_before_the_first_look(storage: Storage) -> None:
+async def test_nothing_that_is_started_before_the_first_look_is_drawn(storage: Storage) -> None:
     table = await made(await storage.client())
-    database = await storage.client(look=False)
-    drawn = await drawn_at_once(database, table, 1)
-    assert drawn is None or isinstance(drawn, TicketDatabaseUnavailable)
-    await database.look()
+    database = await storage.client(probe=False)
+    for count in counts_of(database, table):
+        assert isinstance(await Started(database, table, count).result(), TicketDatabaseUnavailable)
+    await database.probe()
     assert (await database.draw(table, 1, 0)).first == 1
+
+
+@on_each_engine
+async def test_an_answer_can_start_the_next_draw(storage: Storage) -> None:
+    """As a lane does, from within `done`."""
+    database = await storage.client()
+    table = await made(database)
+    drawn: list[Draw] = []
+    finished = asyncio.Event()
+
+    def came(each: Drawn) -> None:
+        assert isinstance(each, Draw)
+        drawn.append(each)
+        if len(drawn) == 10:
+            finished.set()
+        else:
+            before = len(drawn)
+            database.start_draw(table, 1 if len(drawn) % 4 else table.rows_per_statement + 1, each.last, came)
+            assert len(drawn) == before
+
+    database.start_draw(table, 1, 0, came)
+    async with asyncio.timeout(SECONDS):
+        await finished.wait()
+    assert all(one.last < next_.first for one, next_ in itertools.pairwise(drawn))
+
+
+@on_each_engine
+async def test_a_draw_whose_caller_is_cancelled_loses_its_tickets_and_nothing_else(storage: Storage) -> None:
+    database = await storage.client()
+    table = await made(database)
+    highest = (await database.draw(table, 1, 0)).last
+    for count in (1, 2, table.rows_per_statement + 1):
+        for cancelled_after in range(4):
+            calling = [asyncio.ensure_future(database.draw(table, count, highest)) for _ in range(8)]
+            for _ in range(cancelled_after):
+                await asyncio.sleep(0)
+            for each in calling[::2]:
+                each.cancel()
+            came = await asyncio.gather(*calling, return_exceptions=True)
+            assert all(isinstance(each, Draw | asyncio.CancelledError) for each in came)
+            draws = [each for each in came[1::2] if isinstance(each, Draw)]
+            ids = [id_ for draw in draws for id_ in ids_of(draw)]
+            assert len(ids) == len(set(ids)) == 4 * count
+            assert min(ids) > highest
+            highest = max(draw.last for draw in draws)
+    drawn = await database.draw(table, 1, highest)
+    assert highest < drawn.first
+
+
+@on_each_engine
+async def test_draws_that_wait_when_the_database_is_closed_are_answered(storage: Storage) -> None:
+    for turns in range(4):
+        database = await storage.client()
+        table = await made(database)
+        await database.draw(table, 1, 0)
+        started = [Started(database, table, count) for count in [1, table.rows_per_statement + 1, 1, 2] * 6]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await storage.close(database)
+        for each in started:
+            assert isinstance(await each.result(), Draw | TicketDatabaseUnavailable)
+        await asyncio.sleep(0.05)
+        assert [len(each.came) for each in started] == [1] * len(started)

@@ -20,7 +20,7 @@ def columns_of(storage: Storage) -> list[tuple[str, Column]]:
 async def raised(database: TicketDatabase, table: Table, left: int) -> int:
     """Raise the table so far that `left` numbers are left up to its ceiling; how far that is."""
     above = table.ceiling - left
-    await database.raise_above(table, above)
+    await database.advance(table, above)
     return above
 
 
@@ -120,7 +120,7 @@ async def test_a_block_with_room_enough_is_drawn(storage: Storage) -> None:
             assert drawn.last <= table.ceiling
             storage.drop(name)
             table = await storage.make_column(database, name, column)
-            await database.raise_above(table, above)
+            await database.advance(table, above)
 
 
 @on_each_engine

@@ -1,7 +1,6 @@
 """What a database says of itself, across restarts, and what of a client goes on then."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -19,47 +18,42 @@ def storage(own_storage: Storage) -> Storage:
     return own_storage
 
 
-# --- looks -----------------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 @on_each_engine
 async def test_looks_of_one_life_agree(storage: Storage) -> None:
     one, other = await storage.client(), await storage.client()
-    looks = [await client.look() for client in (one, other, one)]
+    results = [await client.probe() for client in (one, other, one)]
     one.forget_connections()
-    looks.append(await one.look())
+    results.append(await one.probe())
     await storage.close(other)
-    looks.append(await (await storage.client()).look())
-    for each in ("incarnation", "identity", "version", "increment", "offset", "record", "warnings"):
-        assert len({getattr(look, each) for look in looks}) == 1, each
-    assert looks[0].incarnation
-    assert looks[0].identity
-    assert looks[0].version
-    assert not looks[0].warnings
+    results.append(await (await storage.client()).probe())
+    for each in ("incarnation", "identity", "increment", "offset", "record", "warnings"):
+        assert len({getattr(result, each) for result in results}) == 1, each
+    assert results[0].incarnation
+    assert results[0].identity
+    assert not results[0].warnings
 
 
 @on_each_engine
-async def test_a_look_tells_what_the_server_is_configured_with_and_the_time(storage: Storage) -> None:
+async def test_a_look_tells_what_the_server_is_configured_with(storage: Storage) -> None:
     database = await storage.client()
-    look = await database.look()
+    result = await database.probe()
     configured = (INCREMENT, 1) if storage.has_settings else (None, None)
-    assert (look.increment, look.offset) == configured
-    assert look.latency >= 0
-    again = await database.look()
-    assert look.now <= again.now
-    if look.version != "fake":
-        assert abs(again.now - time.time()) < 60
+    assert (result.increment, result.offset) == configured
+    assert result.latency >= 0
     storage.configure(5)
-    changed = await (await storage.client()).look()
+    changed = await (await storage.client()).probe()
     assert (changed.increment, changed.offset) == ((5, 1) if storage.has_settings else configured)
-    assert (changed.incarnation, changed.identity) == (look.incarnation, look.identity)
+    assert (changed.incarnation, changed.identity) == (result.incarnation, result.identity)
 
 
 @on_each_engine
 async def test_looks_at_the_same_time_do_not_disturb_each_other(storage: Storage) -> None:
-    clients = [await storage.client(look=False) for _ in range(4)]
-    looks = await asyncio.gather(*(client.look() for client in clients * 3))
-    assert len({look.incarnation for look in looks}) == 1
+    clients = [await storage.client(probe=False) for _ in range(4)]
+    results = await asyncio.gather(*(client.probe() for client in clients * 3))
+    assert len({result.incarnation for result in results}) == 1
     table = await made(clients[0])
     assert (await clients[3].draw(table, 1, 0)).first == 1
 
@@ -70,19 +64,19 @@ async def test_looks_at_the_same_time_do_not_disturb_each_other(storage: Storage
 @on_each_engine
 async def test_another_life_has_another_incarnation_and_all_that_was_committed(storage: Storage) -> None:
     database = await storage.client()
-    before = await database.look()
+    before = await database.probe()
     tables = [await made(database, name) for name in ("songs", "albums")]
     await database.record_ring(None, RING)
     await database.reserve([ROW], 1)
     last = [(await database.draw(tables[0], count, 0)).last for count in (1, 3, 1000)][-1]
-    await database.raise_all_above({"albums": 5000})
+    await database.advance_all({"albums": 5000})
     await storage.begin_another_life()
     await storage.close(database)
     database = await storage.client()
-    look = await database.look()
-    assert look.incarnation != before.incarnation
-    assert storage.renames_itself or look.identity == before.identity
-    assert look.record == RING
+    result = await database.probe()
+    assert result.incarnation != before.incarnation
+    assert storage.renames_itself or result.identity == before.identity
+    assert result.record == RING
     assert await database.marks() == [ROW]
     assert await database.tables(["songs", "albums"]) == {table.sequence: table for table in tables}
     assert (await database.position(tables[0])).next_id > last
@@ -93,25 +87,25 @@ async def test_another_life_has_another_incarnation_and_all_that_was_committed(s
 @on_each_engine
 async def test_nothing_is_drawn_in_another_life_before_a_look_at_it(storage: Storage) -> None:
     database = await storage.client()
-    before = await database.look()
+    before = await database.probe()
     table = await made(database, "songs")
     last = (await database.draw(table, 1, 0)).last
     await storage.begin_another_life()
     for count in (1, 1, 1000, 1):
         with pytest.raises(TicketDatabaseUnavailable):
             await database.draw(table, count, last)
-    look = await looked_again(database)
-    assert look != before.incarnation
+    result = await looked_again(database)
+    assert result != before.incarnation
     assert last < (await database.draw(table, 1, 0)).first <= last + INCREMENT
-    assert await looked_again(database) == look
+    assert await looked_again(database) == result
 
 
 async def looked_again(database: TicketDatabase) -> str:
-    """The incarnation; a look that finds the old connections broken has the next one make new ones."""
+    """The incarnation; a result that finds the old connections broken has the next one make new ones."""
     try:
-        return (await database.look()).incarnation
+        return (await database.probe()).incarnation
     except TicketDatabaseError:
-        return (await database.look()).incarnation
+        return (await database.probe()).incarnation
 
 
 # --- the increment ---------------------------------------------------------------------------------------------------
@@ -125,7 +119,7 @@ async def test_tickets_are_drawn_with_the_increment_that_is_used(storage: Storag
     storage.configure(3)
     database.use_increment(3)
     assert database.increment == 3
-    await database.look()
+    await database.probe()
     assert 1000 < database.largest_block <= 65_535 // 3
     for count in (1, 5, 1000, database.largest_block):
         before = (await database.position(table)).next_id
@@ -141,11 +135,11 @@ async def test_what_was_raised_or_made_before_another_increment_stays_so(storage
     database = await storage.client()
     tables = [await made(database, f"s{number}") for number in range(6)]
     for number, table in enumerate(tables):
-        await database.raise_above(table, 1000 + number)
+        await database.advance(table, 1000 + number)
     tables += [await made(database, f"m{number}", Width.BIGINT, 1001 + number) for number in range(6)]
     storage.configure(3)
     database.use_increment(3)
-    await database.look()
+    await database.probe()
     for number, table in enumerate(tables):
         first = (await database.draw(table, 1, 0)).first
         assert 1000 + number % 6 < first <= 1003 + number % 6
@@ -162,7 +156,7 @@ async def test_forgotten_connections_are_not_used_after_the_next_look(storage: S
     before = storage.sessions()
     database.forget_connections()
     assert (await database.draw(table, 1, 0)).first == 21
-    await database.look()
+    await database.probe()
     assert (await database.draw(table, 1, 0)).first == 23
     assert len(await database.names())
     await until(lambda: before.isdisjoint(storage.sessions()))
@@ -170,9 +164,9 @@ async def test_forgotten_connections_are_not_used_after_the_next_look(storage: S
 
 @on_each_engine
 async def test_a_client_counts_its_connections(storage: Storage) -> None:
-    database = await storage.client(look=False)
+    database = await storage.client(probe=False)
     assert database.connections == 0
-    await database.look()
+    await database.probe()
     assert database.connections >= 1
     table = await made(database)
     await asyncio.gather(*(database.draw(table, 1, 0) for _ in range(10)))
@@ -187,10 +181,10 @@ async def test_a_client_that_is_closed_leaves_the_others_alone(storage: Storage)
     one, other = await storage.client(), await storage.client()
     table = await made(one)
     await asyncio.gather(one.draw(table, 1, 0), other.draw(table, 1, 0))
-    before = await other.look()
+    before = await other.probe()
     await storage.close(one)
     assert (await other.draw(table, 1, 0)).first == 5
-    assert (await other.look()).incarnation == before.incarnation
+    assert (await other.probe()).incarnation == before.incarnation
 
 
 @on_each_engine
@@ -208,7 +202,7 @@ async def test_what_waits_when_a_client_is_closed_ends(storage: Storage) -> None
 
 @on_each_engine
 async def test_a_database_is_known_by_a_name_without_secrets(storage: Storage) -> None:
-    one, other = await storage.client(look=False), await storage.client()
+    one, other = await storage.client(probe=False), await storage.client()
     assert one.name == other.name
     assert "@" not in one.name
     assert "/" not in one.name

@@ -62,19 +62,18 @@ async def test_draws_of_several_clients_give_nothing_twice(storage: Storage) -> 
 
 
 @on_each_engine
-async def test_draws_at_once_and_others_of_several_clients_give_nothing_twice(storage: Storage) -> None:
+async def test_started_draws_and_others_of_several_clients_give_nothing_twice(storage: Storage) -> None:
     clients = await clients_of(storage)
     table = await made(clients[0])
     drawn = [await patiently(client.draw, table, 1, 0) for client in clients]
 
-    async def at_once(client: TicketDatabase) -> Drawn:
+    async def started(client: TicketDatabase) -> Drawn:
         came: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-        if client.draw_at_once(table, 2, 0, came.set_result):
-            return await came
-        return await patiently(client.draw, table, 2, 0)
+        client.start_draw(table, 2, 0, came.set_result)
+        return await came
 
     for _ in range(10):
-        both = [at_once(client) for client in clients] + [patiently(client.draw, table, 1, 0) for client in clients]
+        both = [started(client) for client in clients] + [patiently(client.draw, table, 1, 0) for client in clients]
         for came in await asyncio.gather(*both):
             if isinstance(came, Draw):
                 drawn.append(came)
@@ -113,12 +112,12 @@ async def test_no_ticket_at_or_below_comes_after_a_raise_has_returned(storage: S
                 drawn.append(came)
             number += 1
 
-    async def lift(client: TicketDatabase, step: int) -> None:
+    async def advance(client: TicketDatabase, step: int) -> None:
         for _ in range(10):
             above = max((draw.last for draw in drawn), default=0) + step
-            await patiently(client.raise_above, table, above)
+            await patiently(client.advance, table, above)
             raised["songs"] = max(raised["songs"], above)
-            await patiently(client.raise_all_above, {"songs": above - 7, "albums": above})
+            await patiently(client.advance_all, {"songs": above - 7, "albums": above})
             raised["albums"] = max(raised["albums"], above)
 
     drawing = [
@@ -126,7 +125,7 @@ async def test_no_ticket_at_or_below_comes_after_a_raise_has_returned(storage: S
         asyncio.ensure_future(draw(clients[1], table, [1, 3, 64])),
         asyncio.ensure_future(draw(clients[2], other, [1, 2])),
     ]
-    await asyncio.gather(lift(clients[2], 1000), lift(clients[3], 500))
+    await asyncio.gather(advance(clients[2], 1000), advance(clients[3], 500))
     enough.set()
     await asyncio.gather(*drawing)
     ids = ids_of(drawn)
@@ -150,30 +149,30 @@ async def test_of_several_that_make_a_table_one_does(storage: Storage) -> None:
 
 
 @on_each_engine
-async def test_of_several_that_renew_a_mark_one_does(storage: Storage) -> None:
+async def test_of_several_that_supersede_a_mark_one_does(storage: Storage) -> None:
     clients = await clients_of(storage)
     await clients[0].record_ring(None, RING)
     for round_ in range(5):
         old = replace(OLD, sequence=f"s{round_}")
         await clients[0].reserve([old], 1)
         new = [replace(old, token=f"life.t1:{number}", mark=20 + number) for number in range(CLIENTS)]
-        renewing = zip(clients, new, strict=True)
-        came = await asyncio.gather(*(patiently(client.renew, old, row, 1) for client, row in renewing))
+        superseding = zip(clients, new, strict=True)
+        came = await asyncio.gather(*(patiently(client.supersede, old, row, 1) for client, row in superseding))
         assert len(set(came)) == 1
         assert came[0] in new
         assert came[0] in await clients[1].marks()
 
 
 @on_each_engine
-async def test_of_several_that_renew_many_marks_each_mark_has_one_token_of_theirs(storage: Storage) -> None:
+async def test_of_several_that_supersede_many_marks_each_mark_has_one_token_of_theirs(storage: Storage) -> None:
     clients = await clients_of(storage)
     await clients[0].record_ring(None, RING)
     old = [replace(OLD, sequence=f"s{number}") for number in range(30)]
     await clients[0].reserve(old, 1)
     new = [[replace(row, token=f"life.t1:{number}", mark=20 + number) for row in old] for number in range(CLIENTS)]
-    renewing = zip(clients, new, strict=True)
+    superseding = zip(clients, new, strict=True)
     await asyncio.gather(
-        *(patiently(client.renew_all, list(zip(old, rows, strict=True)), 1) for client, rows in renewing)
+        *(patiently(client.supersede_all, list(zip(old, rows, strict=True)), 1) for client, rows in superseding)
     )
     kept = {row.sequence: row for row in await clients[0].marks()}
     for number, row in enumerate(old):
@@ -181,19 +180,22 @@ async def test_of_several_that_renew_many_marks_each_mark_has_one_token_of_their
 
 
 @on_each_engine
-async def test_a_mark_that_is_reserved_and_renewed_at_once_loses_no_reservation(storage: Storage) -> None:
-    """Either the reservation came first, and the renewal does not hold any more; or it is refused."""
+async def test_a_mark_that_is_reserved_and_superseded_at_once_loses_no_reservation(storage: Storage) -> None:
+    """Either the reservation came first, and the replacement does not hold any more; or it is refused."""
     clients = await clients_of(storage)
     await clients[0].record_ring(None, RING)
     for round_ in range(10):
         old = replace(OLD, sequence=f"s{round_}")
         await clients[0].reserve([old], 1)
         higher, new = replace(old, mark=50), replace(old, token="life.t2:new", mark=30)
-        reserving, renewing = patiently(clients[1].reserve, [higher], 1), patiently(clients[2].renew, old, new, 1)
-        reserved, renewed = await asyncio.gather(reserving, renewing)
+        reserving, superseding = (
+            patiently(clients[1].reserve, [higher], 1),
+            patiently(clients[2].supersede, old, new, 1),
+        )
+        reserved, superseded = await asyncio.gather(reserving, superseding)
         (kept,) = [row for row in await clients[3].marks() if row.sequence == old.sequence]
         assert kept in (higher, new)
-        assert reserved[old.sequence, 2] == renewed == kept
+        assert reserved[old.sequence, 2] == superseded == kept
 
 
 @on_each_engine
@@ -223,7 +225,7 @@ async def test_of_several_that_record_a_ring_one_does(storage: Storage) -> None:
         assert len(set(came)) == 1
         old = came[0]
         assert old in new
-        assert (await clients[number % CLIENTS].look()).record == old
+        assert (await clients[number % CLIENTS].probe()).record == old
 
 
 @on_each_engine

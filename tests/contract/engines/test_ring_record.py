@@ -28,7 +28,7 @@ OTHERS = [
 @on_each_engine
 async def test_a_database_records_no_ring_at_first(storage: Storage) -> None:
     database = await storage.client()
-    assert (await database.look()).record is None
+    assert (await database.probe()).record is None
     for number in (0, 1, 2):
         with pytest.raises(RingChanged):
             await database.check_ring(number)
@@ -40,7 +40,7 @@ async def test_the_first_record_is_written_once(storage: Storage) -> None:
     assert await one.record_ring(None, RING) == RING
     assert await other.record_ring(None, replace(RING, number=5)) == RING
     for client in (one, other):
-        assert (await client.look()).record == RING
+        assert (await client.probe()).record == RING
 
 
 @on_each_engine
@@ -54,7 +54,7 @@ async def test_every_part_of_a_record_is_read_as_it_was_written(storage: Storage
     ]
     for old, new in zip([None, *records], records, strict=False):
         assert await database.record_ring(old, new) == new
-        assert (await database.look()).record == new
+        assert (await database.probe()).record == new
 
 
 @on_each_engine
@@ -63,7 +63,7 @@ async def test_a_record_that_is_another_one_by_now_stays(storage: Storage) -> No
     await database.record_ring(None, RING)
     for old in OTHERS:
         assert await database.record_ring(old, replace(RING, number=9)) == RING
-        assert (await database.look()).record == RING
+        assert (await database.probe()).record == RING
     assert await database.record_ring(RING, replace(RING, number=9)) == replace(RING, number=9)
 
 
@@ -72,7 +72,7 @@ async def test_a_record_that_is_gone_is_not_taken_for_written(storage: Storage) 
     database = await storage.client()
     with pytest.raises(TicketDatabaseUnavailable):
         await database.record_ring(RING, replace(RING, number=2))
-    assert (await database.look()).record is None
+    assert (await database.probe()).record is None
 
 
 @on_each_engine
@@ -82,7 +82,7 @@ async def test_a_record_is_committed(storage: Storage) -> None:
     await database.record_ring(RING, replace(RING, number=2))
     await storage.close(database)
     database = await storage.client()
-    assert (await database.look()).record == replace(RING, number=2)
+    assert (await database.probe()).record == replace(RING, number=2)
     await database.check_ring(2)
 
 
@@ -90,13 +90,13 @@ async def test_a_record_is_committed(storage: Storage) -> None:
 async def test_a_record_is_that_of_one_database(storage: Storage) -> None:
     odd, even = await storage.client(1), await storage.client(2)
     await odd.record_ring(None, RING)
-    assert (await even.look()).record is None
+    assert (await even.probe()).record is None
 
 
 @on_each_engine
 async def test_two_databases_are_told_apart(storage: Storage) -> None:
     odd, even = await storage.client(1), await storage.client(2)
-    one, other = await odd.look(), await even.look()
+    one, other = await odd.probe(), await even.probe()
     assert odd.name != even.name
     assert one.identity != other.identity
     assert one.incarnation != other.incarnation
@@ -124,7 +124,7 @@ async def test_a_record_of_another_increment_can_be_written_and_read(storage: St
     grown = replace(RING, number=2, increment=3)
     assert await new.record_ring(None, RING) == RING
     assert await old.record_ring(RING, grown) == grown
-    assert (await old.look()).record == (await new.look()).record == grown
+    assert (await old.probe()).record == (await new.probe()).record == grown
 
 
 # --- the increment ---------------------------------------------------------------------------------------------------
@@ -196,5 +196,5 @@ async def test_whoever_comes_during_the_watch_is_seen(storage: Storage) -> None:
     database = await storage.client()
     watch = asyncio.ensure_future(database.in_use(1.0))
     other = await storage.client()
-    await other.look()
+    await other.probe()
     assert await watch

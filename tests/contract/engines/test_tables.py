@@ -37,7 +37,7 @@ async def test_names_are_read_as_they_are_written(storage: Storage) -> None:
     database = await storage.client()
     longest = "a" * 64
     tables = [await made(database, name) for name in ("songs", "Songs", "SONGS", "order", "s_1", "s11", longest)]
-    await database.raise_above(tables[1], 1000)
+    await database.advance(tables[1], 1000)
     for table in tables:
         raised = table.sequence == "Songs"
         assert list(await database.tables([table.sequence])) == [table.sequence]
@@ -67,15 +67,18 @@ async def test_what_differs_by_case_alone_is_missing(storage: Storage) -> None:
 @on_each_engine
 async def test_of_many_tables_none_is_left_out(storage: Storage) -> None:
     database = await storage.client()
-    wanted = [f"s{number}" for number in range(60)]
-    for name in wanted:
+    requested = [f"s{number}" for number in range(60)]
+    for name in requested:
         await database.make(name, Width.BIGINT, 1)
-    tables = await database.tables(wanted)
+    tables = await database.tables(requested)
     assert (
-        set(wanted) == set(tables) == set(await database.counters(wanted)) == set(wanted) & set(await database.names())
+        set(requested)
+        == set(tables)
+        == set(await database.counters(requested))
+        == set(requested) & set(await database.names())
     )
-    assert set(await database.positions(tables.values())) == set(wanted)
-    await database.raise_all_above(dict.fromkeys(wanted, 500))
+    assert set(await database.positions(tables.values())) == set(requested)
+    await database.advance_all(dict.fromkeys(requested, 500))
     assert all(position.next_id > 500 for position in (await database.positions(tables.values())).values())
 
 
@@ -197,7 +200,7 @@ async def test_every_later_ticket_is_larger_than_what_it_was_raised_above(storag
         database = await storage.client(offset)
         table = await made(database)
         for above in (0, 1, 2, 10, 11, 999, 10**15, 10**15 + 1):
-            await database.raise_above(table, above)
+            await database.advance(table, above)
             position = await database.position(table)
             drawn = await next_ticket(database, table)
             assert drawn > above
@@ -209,14 +212,14 @@ async def test_every_later_ticket_is_larger_than_what_it_was_raised_above(storag
 async def test_raising_goes_up_and_never_down(storage: Storage) -> None:
     database, other = await storage.client(), await storage.client()
     table = await made(database)
-    await database.raise_above(table, 1000)
+    await database.advance(table, 1000)
     for above in (10, 0, 999, 1000):
         before = (await database.position(table)).next_id
-        await database.raise_above(table, above)
-        await other.raise_all_above({"photos": above})
+        await database.advance(table, above)
+        await other.advance_all({"photos": above})
         assert (await database.position(table)).next_id == before
     assert await next_ticket(database, table) == 1001
-    await database.raise_above(table, 5)
+    await database.advance(table, 5)
     assert await next_ticket(other, table) == 1003
 
 
@@ -224,8 +227,8 @@ async def test_raising_goes_up_and_never_down(storage: Storage) -> None:
 async def test_a_raise_is_committed(storage: Storage) -> None:
     database = await storage.client()
     table, other = await made(database), await made(database, "songs")
-    await database.raise_above(table, 10**6)
-    await database.raise_all_above({"songs": 10**7})
+    await database.advance(table, 10**6)
+    await database.advance_all({"songs": 10**7})
     await storage.close(database)
     database = await storage.client()
     assert await next_ticket(database, table) == 10**6 + 1
@@ -239,8 +242,8 @@ async def test_a_raised_table_says_so_in_its_position(storage: Storage) -> None:
         database = await storage.client(offset)
         other = await storage.client(offset)
         one, two = await made(database, "songs"), await made(database, "albums")
-        await database.raise_above(one, 1001)
-        await database.raise_all_above({"albums": 1001})
+        await database.advance(one, 1001)
+        await database.advance_all({"albums": 1001})
         for client in (database, other):
             positions = await client.positions([one, two])
             for table in (one, two):
@@ -253,10 +256,10 @@ async def test_a_raised_table_says_so_in_its_position(storage: Storage) -> None:
 async def test_many_are_raised_each_above_its_own(storage: Storage) -> None:
     database = await storage.client(2)
     tables = [await made(database, name) for name in ("songs", "albums", "photos")]
-    await database.raise_all_above({"songs": 100, "albums": 0})
+    await database.advance_all({"songs": 100, "albums": 0})
     assert [await next_ticket(database, table) for table in tables] == [102, 2, 2]
-    await database.raise_all_above({})
-    await database.raise_all_above({"songs": 50, "albums": 200, "photos": 3})
+    await database.advance_all({})
+    await database.advance_all({"songs": 50, "albums": 200, "photos": 3})
     assert [await next_ticket(database, table) for table in tables] == [104, 202, 4]
 
 
@@ -266,8 +269,8 @@ async def test_a_missing_table_cannot_be_raised(storage: Storage) -> None:
     table, gone = await made(database), await made(database, MISSING)
     storage.drop(MISSING)
     with pytest.raises(SequenceMissing):
-        await database.raise_above(gone, 9)
+        await database.advance(gone, 9)
     with pytest.raises(SequenceMissing):
-        await database.raise_all_above({MISSING: 9, "photos": 9})
-    await database.raise_above(table, 9)
+        await database.advance_all({MISSING: 9, "photos": 9})
+    await database.advance(table, 9)
     assert await next_ticket(database, table) == 11

@@ -1,44 +1,93 @@
-"""A MySQL connection without a server: its driver answers with the rows that a test gives."""
+"""A MySQL server behind the adapter of the driver: it says what a test has it say, and no socket is opened."""
 
-from collections.abc import Iterable
-from types import SimpleNamespace
+from typing import cast
 
-from app.databases.mysql.connection import MySQLConnection, Rows
+import pymysql.err
+
+from app.databases.mysql import statements as sql
+from app.databases.mysql.driver import Rows
 from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.wire import Wire
 
 URL = DatabaseURL.parse("mysql://u@127.0.0.1:1/d")
+LOST = 2013
+
+
+class Server:
+    """One server for all connections that are opened while it stands for the driver.
+
+    `version`: what it greets with. `refuses`: the code of the error that a new connection gets, 0 where it gets one.
+    `says`: the rows that it answers a statement with; none to any other. `next`: rows for the next statements, whatever
+    they are, before it goes on by `says`. `asked`: the addresses that each new connection was to go to. `drivers`: one
+    for each connection that was had. `looked_on`: those that a probe wrote on, in order.
+    """
+
+    def __init__(self) -> None:
+        self.version = "8.4.3"
+        self.refuses = 0
+        self.says: dict[str, Rows] = {
+            sql.SHOW_VARIABLES: variables(),
+            sql.SHOW_CIPHER: (("Ssl_cipher", ""),),
+            **{sql.clock(mariadb=mariadb): ((1.7e9, 1_600_000_000),) for mariadb in (False, True)},
+            sql.LAYOUT: ((1,),),
+        }
+        self.next: list[Rows] = []
+        self.asked: list[list[str]] = []
+        self.drivers: list[Driver] = []
+        self.looked_on: list[Driver] = []
+
+    def driver(self, *_: object) -> "Driver":
+        """In place of app.databases.mysql.driver.Driver."""
+        return Driver(self)
+
+    def answer(self, statement: str) -> Rows:
+        return self.next.pop(0) if self.next else self.says.get(statement, ())
 
 
 class Driver:
-    """Answers each statement, and each further result, with the next of these rows."""
+    """The adapter of one connection to such a server. `usable`: false where the server is seen to have hung up. `cut`:
+    the connection is lost, and only who uses it sees that."""
 
-    def __init__(self, answers: Iterable[Rows]) -> None:
-        self.answers = list(answers)
-        self.closed = False
-        self._result = SimpleNamespace(rows=())
-        self._reader = SimpleNamespace(at_eof=lambda: False, exception=lambda: None)
+    def __init__(self, server: Server) -> None:
+        self.usable = False
+        self.cut = False
+        self.rows: Rows = ()
+        self._server = server
+        self._to_come: list[str] = []
 
-    async def query(self, _: str) -> None:
-        await self.next_result()
+    async def connect(self, addresses: list[str]) -> None:
+        self._server.asked.append(addresses)
+        if self._server.refuses:
+            raise pymysql.err.OperationalError(self._server.refuses, "no")
+        self.usable = True
+        self._server.drivers.append(self)
 
-    async def next_result(self) -> None:
-        self._result = SimpleNamespace(rows=self.answers.pop(0))
+    def put_wire(self) -> Wire:
+        return cast(Wire, None)
+
+    @property
+    def version(self) -> str:
+        return self._server.version
+
+    async def query(self, statements: str) -> None:
+        if self.cut:
+            raise pymysql.err.OperationalError(LOST, "no")
+        self._to_come = statements.split("; ")
+        if sql.PROBE in self._to_come:
+            self._server.looked_on.append(self)
+        await self.next()
+
+    async def next(self) -> None:
+        self.rows = self._server.answer(self._to_come.pop(0))
+
+    async def say_goodbye(self) -> None:
+        self.close()
 
     def close(self) -> None:
-        self.closed = True
+        self.usable = False
 
 
-def connection_that_answers(*answers: Rows) -> MySQLConnection:
-    connection = MySQLConnection(URL, 2, 1, None)
-    connection._driver = Driver(answers)  # type: ignore[assignment]
-    connection._open = True
-    return connection
-
-
-def facts_that_fit() -> tuple[Rows, ...]:
-    """What a database of offset 1 and increment 2 says of itself."""
-    return (
-        (("auto_increment_increment", "2"), ("auto_increment_offset", "1")),
-        (("Ssl_cipher", ""),),
-        ((1.7e9, 1_600_000_000),),
-    )
+def variables(**changed: str) -> Rows:
+    """A server's settings as a database of offset 1 and increment 2 has them."""
+    fit = {"auto_increment_increment": "2", "auto_increment_offset": "1"}
+    return tuple((fit | changed).items())

@@ -1,67 +1,68 @@
-"""What a server says of itself, held against what is expected; and the driver's errors in our words."""
+"""What a server says of itself, checked against what is expected."""
 
-import ssl
 from typing import Any
 
-import aiomysql
-import pymysql.err
 import pytest
 
-from app.common.errors import (
-    ColumnExhausted,
-    SequenceMissing,
-    SequenceUnavailable,
-    TicketDatabaseBusy,
-    TicketDatabaseMisconfigured,
-    TicketDatabaseUnavailable,
-)
-from app.databases.mysql.connection import (
-    MySQLConnection,
-    ServerFacts,
-    _check_version,
-    _durability,
-    code_of,
-    translate,
-)
-from app.databases.mysql.inspection import _mend_keys
-from app.databases.mysql.other_tables import _last_counted
+from app.common.errors import TicketDatabaseMisconfigured
+from app.databases.mysql import statements as sql
+from app.databases.mysql.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.inspection import MySQLInspector
+from app.databases.mysql.other_tables import Column, used_by
 from app.databases.mysql.url import DatabaseURL
+from tests.unit.databases.mysql_driver import URL, Server, variables
+
+
+async def opened() -> ServerFacts:
+    """What a new connection finds."""
+    return await MySQLConnection(URL, 2, 1, None).open()
 
 
 @pytest.mark.parametrize("version", ["8.0.11", "8.4.3-log", "9.7.4", "9.7.4-2", "10.0.1"])
-def test_mysql_that_is_new_enough(version: str) -> None:
-    _check_version(version, mariadb=False)
+async def test_mysql_that_is_new_enough(server: Server, version: str) -> None:
+    server.version = version
+    assert not (await opened()).mariadb
 
 
 @pytest.mark.parametrize(
     "version",
     ["10.6.0-MariaDB", "10.11.19-MariaDB-0+deb12u1", "5.5.5-10.6.12-MariaDB-log", "11.4.2-MariaDB", "12.0.1-MariaDB"],
 )
-def test_mariadb_that_is_new_enough(version: str) -> None:
-    _check_version(version, mariadb=True)
+async def test_mariadb_that_is_new_enough(server: Server, version: str) -> None:
+    server.version = version
+    assert (await opened()).mariadb
 
 
 @pytest.mark.parametrize(
-    ("version", "mariadb", "says"),
+    ("version", "says"),
     [
-        ("5.7.44-log", False, "is MySQL 5.7, wanted 8.0 or later"),
-        ("5.1.73", False, "is MySQL 5.1, wanted 8.0"),
-        ("10.5.23-MariaDB", True, "is MariaDB 10.5, wanted 10.6 or later"),
-        ("5.5.5-10.2.44-MariaDB", True, "is MariaDB 10.2, wanted 10.6"),
-        ("nonsense", False, "is MySQL 0.0, wanted 8.0"),
+        ("5.7.44-log", "is MySQL 5.7, expected 8.0 or later"),
+        ("5.1.73", "is MySQL 5.1, expected 8.0"),
+        ("10.5.23-MariaDB", "is MariaDB 10.5, expected 10.6 or later"),
+        ("5.5.5-10.2.44-MariaDB", "is MariaDB 10.2, expected 10.6"),
+        ("nonsense", "is MySQL 0.0, expected 8.0"),
     ],
 )
-def test_an_old_one_is_refused_with_a_line_that_says_why(version: str, mariadb: bool, says: str) -> None:
+async def test_an_old_one_is_refused_with_a_line_that_says_why(server: Server, version: str, says: str) -> None:
+    server.version = version
     with pytest.raises(TicketDatabaseMisconfigured) as caught:
-        _check_version(version, mariadb=mariadb)
+        await opened()
     assert str(caught.value).startswith(says)
     assert "forgets its counters in a crash" in str(caught.value)
+    assert not server.drivers[-1].usable
 
 
-def test_durability_settings() -> None:
-    assert _durability({"innodb_flush_log_at_trx_commit": "1", "log_bin": "OFF", "sync_binlog": "0"}) == []
-    assert _durability({"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1"}) == []
-    assert len(_durability({"innodb_flush_log_at_trx_commit": "2", "log_bin": "ON", "sync_binlog": "0"})) == 2
+@pytest.mark.parametrize(
+    ("flush", "log", "sync", "wrong"),
+    [
+        ("1", "OFF", "0", []),
+        ("1", "ON", "1", []),
+        ("2", "ON", "0", ["innodb_flush_log_at_trx_commit=2", "sync_binlog=0"]),
+    ],
+)
+async def test_durability_settings(server: Server, flush: str, log: str, sync: str, wrong: list[str]) -> None:
+    server.says[sql.SHOW_VARIABLES] = variables(innodb_flush_log_at_trx_commit=flush, log_bin=log, sync_binlog=sync)
+    assert [said.split()[0] for said in (await opened()).durability] == wrong
 
 
 def facts(**changed: Any) -> ServerFacts:
@@ -83,8 +84,8 @@ def facts(**changed: Any) -> ServerFacts:
 @pytest.mark.parametrize(
     ("query", "changed", "says"),
     [
-        ("", {"increment": 1}, "has auto_increment_increment=1, wanted 2"),
-        ("", {"offset": 2}, "has auto_increment_offset=2, wanted 1"),
+        ("", {"increment": 1}, "has auto_increment_increment=1, expected 2"),
+        ("", {"offset": 2}, "has auto_increment_offset=2, expected 1"),
         ("?ssl-mode=REQUIRED", {}, "does not use TLS, which ssl-mode=REQUIRED asks for"),
     ],
 )
@@ -99,76 +100,6 @@ async def test_a_server_that_is_as_it_should_be() -> None:
     MySQLConnection(DatabaseURL.parse("mysql://u@h/d?ssl-mode=REQUIRED"), 2, 1, None).check_facts(facts(tls=True))
 
 
-async def test_a_password_goes_out_in_utf8() -> None:
-    connection = MySQLConnection(DatabaseURL.parse("mysql://u:p%C3%BC%E2%82%AC@h/d"), 2, 1, None)
-    assert connection._driver._password.encode("latin-1") == "pü€".encode()
-    assert "ü" not in repr(connection)
-
-
-async def test_each_address_of_a_host_is_tried_and_the_certificate_is_held_against_its_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tried: list[str] = []
-    code = 2003
-
-    async def connect(driver: aiomysql.Connection) -> None:
-        tried.append(driver.host)
-        if len(tried) % 2:
-            raise pymysql.err.OperationalError(code, "no")
-        await driver._get_server_information()
-
-    async def greeting(_: aiomysql.Connection) -> None:
-        return
-
-    monkeypatch.setattr(aiomysql.Connection, "_connect", connect)
-    monkeypatch.setattr(aiomysql.Connection, "_get_server_information", greeting)
-    driver = MySQLConnection(DatabaseURL.parse("mysql://u@odd.example/d"), 2, 1, None)._driver
-    await driver.connect_to(["192.0.2.1", "192.0.2.2", "192.0.2.3"])
-    assert tried == ["192.0.2.1", "192.0.2.2"]
-    assert driver.host == "odd.example"
-    code = 1045
-    with pytest.raises(pymysql.err.OperationalError):
-        await driver.connect_to(["192.0.2.1", "192.0.2.2"])
-    assert len(tried) == 3
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "says"),
-    [
-        (pymysql.err.OperationalError(1213, "Deadlock found"), TicketDatabaseBusy, "deadlock"),
-        (pymysql.err.OperationalError(1205, "Lock wait"), TicketDatabaseBusy, "lock"),
-        (
-            pymysql.err.OperationalError(1045, "Access denied for 'u'@'h'"),
-            TicketDatabaseUnavailable,
-            "refuses the user",
-        ),
-        (pymysql.err.OperationalError(2003, "Can't connect"), TicketDatabaseUnavailable, "refuses connections"),
-        (pymysql.err.OperationalError(1290, "--read-only"), TicketDatabaseUnavailable, "read-only"),
-        (pymysql.err.ProgrammingError(1146, "Table 't' does not exist"), SequenceMissing, "no table"),
-        (pymysql.err.OperationalError(1467, "autoinc"), ColumnExhausted, "further id"),
-        (pymysql.err.InternalError(1932, "gone"), SequenceUnavailable, "damaged"),
-        (pymysql.err.OperationalError(9999, "secret text"), TicketDatabaseUnavailable, "error 9999"),
-        (pymysql.err.InternalError("Packet sequence number wrong"), TicketDatabaseUnavailable, "broke"),
-        (TimeoutError(), TicketDatabaseUnavailable, "in time"),
-        (ssl.SSLError("bad certificate"), TicketDatabaseUnavailable, "TLS"),
-        (ConnectionResetError(), TicketDatabaseUnavailable, "broke"),
-        (IndexError("x"), TicketDatabaseUnavailable, "nonsense"),
-    ],
-)
-def test_errors_in_our_own_words(error: Exception, kind: type[Exception], says: str) -> None:
-    found = translate(error)
-    assert type(found) is kind
-    assert says in str(found)
-    assert not any(str(part) in str(found) for part in error.args if isinstance(part, str))
-
-
-def test_the_code_behind_one_of_our_errors() -> None:
-    ours = TicketDatabaseUnavailable()
-    assert code_of(ours) is None
-    ours.__cause__ = pymysql.err.OperationalError(1045, "no")
-    assert code_of(ours) == 1045
-
-
 @pytest.mark.parametrize(
     ("keys", "statement"),
     [
@@ -177,14 +108,24 @@ def test_the_code_behind_one_of_our_errors() -> None:
             [("PRIMARY", True, ["id"]), ("stub", True, ["stub"])],
             "ALTER TABLE `t` DROP PRIMARY KEY, DROP KEY `stub`, ADD PRIMARY KEY (stub), ADD KEY id (id)",
         ),
+        ([("id", True, ["id"]), ("stub", False, ["stub"])], "ALTER TABLE `t` ADD PRIMARY KEY (stub)"),
         (
             [("x", True, ["id"]), ("a`b", True, ["stub"])],
             "ALTER TABLE `t` DROP KEY `a``b`, ADD PRIMARY KEY (stub)",
         ),
     ],
 )
-def test_the_statement_that_mends_the_keys(keys: list[tuple[str, bool, list[str]]], statement: str | None) -> None:
-    assert _mend_keys("`t`", keys) == statement
+async def test_the_statement_that_fixes_the_keys(
+    server: Server, keys: list[tuple[str, bool, list[str]]], statement: str | None
+) -> None:
+    server.says |= {
+        sql.NAMES: (("t", 1),),
+        sql.keys(["t"]): tuple(("t", name, int(not unique), ",".join(columns)) for name, unique, columns in keys),
+        sql.tables(["t"]): (("t", "InnoDB", 1, "bigint", "bigint unsigned", 1, "ascii_bin", "UNI"),),
+    }
+    inspector = MySQLInspector(URL, 1, 2, 1.0)
+    await inspector.inspect()
+    assert inspector.inspection.tables["t"].fix_keys == statement
 
 
 @pytest.mark.parametrize(
@@ -199,5 +140,6 @@ def test_the_statement_that_mends_the_keys(keys: list[tuple[str, bool, list[str]
         ),
     ],
 )
-def test_what_a_counter_has_given(definition: str, last: int) -> None:
-    assert _last_counted(definition, "id") == last
+async def test_what_a_counter_has_given(server: Server, definition: str, last: int) -> None:
+    server.says |= {sql.largest("t", "id"): ((7,),), sql.definition("t"): (("t", definition),)}
+    assert await used_by(Column(URL, "t", "id")) == (7, last)

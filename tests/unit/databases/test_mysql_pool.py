@@ -5,63 +5,49 @@ import socket
 import time
 from typing import Any
 
-import pymysql.err
 import pytest
 
 from app.common.errors import NoFurtherConnection, TicketDatabaseError, TicketDatabaseUnavailable
-from app.databases.mysql import pool as mysql_pool
-from app.databases.mysql.connection import MySQLConnection, Rows, translate
-from app.databases.mysql.database import MySQLDatabase
-from app.databases.mysql.pool import IDLE_SECONDS, MySQLPool
+from app.databases.mysql.database import PROBE_CONNECTION_SECONDS, MySQLDatabase
+from app.databases.mysql.pool import IDLE_SECONDS, REFUSED_SECONDS, MySQLPool
 from app.databases.mysql.url import DatabaseURL
-from tests.unit.databases.mysql_driver import URL, connection_that_answers, facts_that_fit
+from tests.unit.databases.mysql_driver import LOST, URL, Driver, Server
 
-TOO_MANY, TOO_MANY_OF_THIS_USER, LIMIT_REACHED, REFUSED, HUNG_UP, DENIED = 1040, 1203, 1226, 2003, 2013, 1045
-
-
-OF_A_NEW_ONE: tuple[Rows, ...] = (((1,),), ())
-"""What it is asked first: the version of the own tables, and whether all are there."""
-OF_AN_OLD_ONE: tuple[Rows, ...] = (*facts_that_fit(), (), (), *facts_that_fit())
-"""A look (the facts, a write, the ring record), and the facts again."""
+TOO_MANY, TOO_MANY_OF_THIS_USER, LIMIT_REACHED, REFUSED, DENIED = 1040, 1203, 1226, 2003, 1045
 
 
-class Server:
-    """Stands for `opened`: gives connections, or the error of this code."""
+class Clock:
+    """Time as it passes, and more where a test says so."""
 
     def __init__(self) -> None:
-        self.code = 0
-        self.asked: list[list[str]] = []
+        self.ahead = 0.0
+        self._monotonic = time.monotonic
 
-    async def __call__(self, *_: object, addresses: list[str], anybody: bool) -> MySQLConnection:
-        self.asked.append(addresses)
-        if self.code:
-            cause = pymysql.err.OperationalError(self.code, "no")
-            raise translate(cause) from cause
-        return await connection(*OF_A_NEW_ONE)
+    def monotonic(self) -> float:
+        return self._monotonic() + self.ahead
 
-
-async def connection(*answers: Rows) -> MySQLConnection:
-    """One that has been opened, and answers the next statements with these."""
-    made = connection_that_answers(*facts_that_fit(), *answers)
-    made.facts = await made.check()
-    return made
+    def advance(self, seconds: float) -> None:
+        self.ahead += seconds
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    server = Server()
-    monkeypatch.setattr(mysql_pool, "opened", server)
-    return server
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock.monotonic)
+    return clock
 
 
-async def pool_with(idle: int, url: DatabaseURL = URL) -> MySQLPool:
-    pool = MySQLPool(url, 1, 2, 0.2)
-    for _ in range(idle):
-        made = await connection(*OF_AN_OLD_ONE)
-        assert made.facts is not None
-        pool.incarnation = made.facts.incarnation
-        pool._connections.add(made)
-        pool.give_back(made)
+async def pool_with(server: Server, idle: int) -> MySQLPool:
+    """One with so many idle connections, and nothing has been asked of the server since."""
+    pool = MySQLPool(URL, 1, 2, 0.2)
+    refuses, server.refuses = server.refuses, 0
+    made = [await pool.connect(anybody=True) for _ in range(idle)]
+    for each in made:
+        assert each.facts is not None
+        pool.incarnation = each.facts.incarnation
+        pool.give_back(each)
+    server.refuses = refuses
+    server.asked.clear()
     return pool
 
 
@@ -69,8 +55,8 @@ async def pool_with(idle: int, url: DatabaseURL = URL) -> MySQLPool:
 
 
 async def test_whoever_wants_one_gets_the_next_that_is_given_back(server: Server) -> None:
-    pool = await pool_with(1)
-    server.code = TOO_MANY
+    pool = await pool_with(server, 1)
+    server.refuses = TOO_MANY
     held = await pool.connection()
     waiting = [asyncio.ensure_future(pool.connection()) for _ in range(2)]
     await asyncio.sleep(0)
@@ -83,8 +69,8 @@ async def test_whoever_wants_one_gets_the_next_that_is_given_back(server: Server
 
 
 async def test_one_that_is_given_to_somebody_who_has_left_is_not_lost(server: Server) -> None:
-    pool = await pool_with(1)
-    server.code = TOO_MANY
+    pool = await pool_with(server, 1)
+    server.refuses = TOO_MANY
     held = await pool.connection()
     waiting = asyncio.ensure_future(pool.connection())
     await asyncio.sleep(0)
@@ -96,104 +82,102 @@ async def test_one_that_is_given_to_somebody_who_has_left_is_not_lost(server: Se
 
 
 async def test_nobody_waits_where_there_is_none_or_for_ever(server: Server) -> None:
-    server.code = TOO_MANY
-    pool = await pool_with(0)
+    server.refuses = TOO_MANY
+    patient = MySQLPool(URL, 1, 2, 3600.0)
     with pytest.raises(NoFurtherConnection, match="too many connections"):
-        await pool.connection()
-    pool = await pool_with(1)
+        await patient.connection()
+    pool = await pool_with(server, 1)
     await pool.connection()
     with pytest.raises(NoFurtherConnection, match="too many connections"):
         await pool.connection()
 
 
-async def test_the_last_idle_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = await pool_with(3)
-    later = time.monotonic() + IDLE_SECONDS + 1
-
-    async def say_goodbye(self: MySQLConnection) -> None:
-        self.drop()
-
-    monkeypatch.setattr(MySQLConnection, "say_goodbye", say_goodbye)
-    monkeypatch.setattr(time, "monotonic", lambda: later)
+async def test_the_last_idle_one_stays(server: Server, clock: Clock) -> None:
+    pool = await pool_with(server, 3)
+    clock.advance(IDLE_SECONDS + 1)
     await pool.close_unused()
     assert pool.open == 1
+    assert [driver.usable for driver in server.drivers].count(True) == 1
     assert pool.take_idle() is not None
 
 
 # -- the probe
 
 
-async def database(server: Server) -> MySQLDatabase:
-    """One with a probe's connection that is to be replaced, and an idle one."""
+async def database(server: Server) -> tuple[MySQLDatabase, Driver]:
+    """One with an idle connection, and its probe's; nothing has been asked of the server since."""
     made = MySQLDatabase(URL, 1, 2, 1.0)
-    made._pool = await pool_with(1)
-    made._probe = await connection(*OF_AN_OLD_ONE)
-    made._pool._connections.add(made._probe)
-    return made
+    await made.probe()
+    await made.names()
+    assert made.connections == 2
+    (probe,) = server.looked_on
+    server.asked.clear()
+    server.looked_on.clear()
+    return made, probe
 
 
 @pytest.mark.parametrize("code", [TOO_MANY, TOO_MANY_OF_THIS_USER, LIMIT_REACHED])
-async def test_a_server_that_has_no_further_connection_to_give_is_well(server: Server, code: int) -> None:
-    found = await database(server)
-    probe, server.code = found._probe, code
-    look = await found.look()
-    assert found._probe is probe
+async def test_a_server_that_has_no_further_connection_to_give_is_well(server: Server, clock: Clock, code: int) -> None:
+    found, probe = await database(server)
+    clock.advance(PROBE_CONNECTION_SECONDS)
+    server.refuses = code
+    look = await found.probe()
     assert [warning for warning in look.warnings if warning.startswith("new connections fail: has ")]
-    await found._probe_connection()
+    await found.probe()
+    assert server.looked_on == [probe, probe]
     assert len(server.asked) == 1  # not with each probe
-    server.code, found._renew_at = 0, 0.0
-    await found._probe_connection()
-    assert found._probe is not probe
-    assert not found._pool.warnings
+    clock.advance(REFUSED_SECONDS)
+    server.refuses = 0
+    look = await found.probe()
+    assert server.looked_on[2:] == server.drivers[2:]
+    assert not probe.usable
+    assert not look.warnings
 
 
-@pytest.mark.parametrize("code", [REFUSED, HUNG_UP, DENIED])
-async def test_anything_else_may_mean_that_the_old_one_leads_elsewhere(server: Server, code: int) -> None:
-    found = await database(server)
-    server.code = code
+@pytest.mark.parametrize("code", [REFUSED, LOST, DENIED])
+async def test_anything_else_may_mean_that_the_old_one_leads_elsewhere(server: Server, clock: Clock, code: int) -> None:
+    found, probe = await database(server)
+    clock.advance(PROBE_CONNECTION_SECONDS)
+    server.refuses = code
     with pytest.raises(TicketDatabaseUnavailable):
-        await found.look()
-    assert found._probe is None
+        await found.probe()
+    assert not server.looked_on
+    assert not probe.usable
+    assert found.connections == 1
 
 
-async def test_a_probe_whose_connection_was_cut_looks_on_a_new_one(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_probe_whose_connection_was_cut_looks_on_a_new_one(server: Server) -> None:
     """A cut connection says nothing about the database, which answers the next one."""
-    found = await database(server)
-    cut, looked_on = found._probe, list[MySQLConnection | None]()
-
-    async def look() -> str:
-        looked_on.append(found._probe)
-        if found._probe is cut:
-            raise TicketDatabaseUnavailable("lost the connection")
-        return "what it says"
-
-    monkeypatch.setattr(found, "_look", look)
-    assert str(await found.look()) == "what it says"
-    assert looked_on == [cut, None]
+    found, probe = await database(server)
+    probe.cut = True
+    await found.probe()
+    assert len(server.asked) == 1
+    assert server.looked_on == server.drivers[2:]
+    assert not probe.usable
 
 
 async def test_a_probe_that_has_lost_its_connection_uses_an_idle_one(server: Server) -> None:
-    found = await database(server)
-    found._drop_probe()
-    server.code = TOO_MANY
-    await found.look()
+    found, probe = await database(server)
+    probe.usable = False
+    server.refuses = TOO_MANY
+    await found.probe()
     assert len(server.asked) == 1
     assert found.connections == 1
-    assert found._pool.take_idle() is not None  # the only one there is: draws have it between two looks
+    await found.names()  # on the only one there is: draws have it between two looks
+    assert len(server.asked) == 1
 
 
-async def test_no_connection_is_forgotten_before_there_is_a_new_one(server: Server) -> None:
-    found = await database(server)
-    server.code = TOO_MANY
+async def test_no_connection_is_forgotten_before_there_is_a_new_one(server: Server, clock: Clock) -> None:
+    found, _ = await database(server)
+    server.refuses = TOO_MANY
     found.forget_connections()
-    await found._probe_connection()
+    await found.probe()
     assert found.connections == 2
-    server.code, found._renew_at = 0, 0.0
-    await found._probe_connection()
+    clock.advance(REFUSED_SECONDS)
+    server.refuses = 0
+    await found.probe()
     assert found.connections == 1
-    assert found._pool.take_idle() is None
+    assert [driver.usable for driver in server.drivers] == [False, False, True]
 
 
 # -- the name service
@@ -226,7 +210,7 @@ NAMED = DatabaseURL.parse("mysql://u@odd.example/d")
 
 @pytest.mark.parametrize("how", ["away", "silent"])
 async def test_a_name_service_that_is_away(server: Server, names: NameService, how: str) -> None:
-    pool = await pool_with(0, NAMED)
+    pool = MySQLPool(NAMED, 1, 2, 0.2)
     await pool.connect(anybody=True)
     setattr(names, how, True)
     await pool.connect(anybody=True)
@@ -235,7 +219,7 @@ async def test_a_name_service_that_is_away(server: Server, names: NameService, h
 
 
 async def test_a_name_that_has_moved(server: Server, names: NameService) -> None:
-    pool = await pool_with(0, NAMED)
+    pool = MySQLPool(NAMED, 1, 2, 0.2)
     await pool.connect(anybody=True)
     names.away = True
     await pool.connect(anybody=True)
@@ -248,7 +232,7 @@ async def test_a_name_that_has_moved(server: Server, names: NameService) -> None
 @pytest.mark.parametrize("how", ["away", "silent"])
 async def test_a_name_that_never_was(server: Server, names: NameService, how: str) -> None:
     setattr(names, how, True)
-    pool = await pool_with(0, NAMED)
+    pool = MySQLPool(NAMED, 1, 2, 0.2)
     with pytest.raises(TicketDatabaseError, match="has a name that does not resolve"):
         await pool.connect(anybody=True)
     assert not server.asked

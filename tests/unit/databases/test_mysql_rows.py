@@ -11,25 +11,30 @@ import pytest
 
 from app.common.errors import SequenceMissing, TicketDatabaseUnavailable
 from app.common.sequences import TICKET_LIMIT, Width
-from app.databases.mysql.connection import MySQLConnection, Rows
+from app.databases.mysql import statements as sql
+from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.database import MySQLDatabase
+from app.databases.mysql.driver import Rows
 from app.databases.mysql.inspection import MySQLInspector
 from app.databases.mysql.marks import mark_of
 from app.databases.mysql.tables import position_of, table_of
 from app.databases.protocol import Mark, Position, Table
-from tests.unit.databases.mysql_driver import URL, connection_that_answers, facts_that_fit
+from tests.unit.databases.mysql_driver import URL, Driver, Server
 
 TOKEN = "0123456789abcdef01234567.1700000000:01ab23cd"
 MARK = ("photos", 1, 2, 1000, 10, TOKEN)
 ROW = ("photos", "InnoDB", 1_700_000_000, "bigint", "bigint unsigned", 1, "ascii_bin", "PRI")
+CLOCK = sql.clock(mariadb=False)
 TABLE = Table("photos", Width.BIGINT, TICKET_LIMIT, 1, "1700000000", False)
 
 
-def database_that_answers(*answers: Rows) -> tuple[MySQLDatabase, MySQLConnection]:
-    database, connection = MySQLDatabase(URL, 1, 2, 1.0), connection_that_answers(*answers)
-    database._pool._idle.append(connection)
-    database._pool._connections.add(connection)
-    return database, connection
+async def database_that_answers(server: Server, *answers: Rows) -> tuple[MySQLDatabase, Driver]:
+    """One with a probe's connection, and an idle one that answers the next statements with these."""
+    database = MySQLDatabase(URL, 1, 2, 1.0)
+    await database.probe()
+    await database.names()
+    server.next = list(answers)
+    return database, server.drivers[-1]
 
 
 Ask = Callable[[MySQLDatabase], Awaitable[Any]]
@@ -68,7 +73,7 @@ ours = Mark("photos", 1, 2, 1000, 10, TOKEN)
 CASES: list[tuple[str, Ask, tuple[Rows, ...]]] = [
     *((f"marks {row}", lambda d: d.marks(), ((row,),)) for row in BAD_MARKS),
     *((f"reserve {row}", lambda d: d.reserve([ours], 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
-    *((f"renew {row}", lambda d: d.renew(ours, ours, 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
+    *((f"supersede {row}", lambda d: d.supersede(ours, ours, 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
     *((f"tables {row}", lambda d: d.tables(["photos"]), ((row,),)) for row in BAD_TABLES),
     *((f"position {rows}", lambda d: d.position(TABLE), rows) for rows in BAD_POSITIONS),
     *((f"names {r}", lambda d: d.names(), ((r,),)) for r in ((), ("photos",), ("photos", 1, 2), ("photos", "1'"))),
@@ -80,72 +85,92 @@ CASES: list[tuple[str, Ask, tuple[Rows, ...]]] = [
 
 
 @pytest.mark.parametrize(("ask", "answers"), [pytest.param(*case[1:], id=case[0][:60]) for case in CASES])
-async def test_it_answered_nonsense_and_the_connection_is_dropped(ask: Ask, answers: tuple[Rows, ...]) -> None:
-    database, connection = database_that_answers(*answers)
+async def test_it_answered_nonsense_and_the_connection_is_dropped(
+    server: Server, ask: Ask, answers: tuple[Rows, ...]
+) -> None:
+    database, asked = await database_that_answers(server, *answers)
+    assert database.connections == 2
     with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
         await ask(database)
-    assert not connection.usable
-    assert database.connections == 0
+    assert not server.next
+    assert not asked.usable
+    assert database.connections == 1
 
 
 @pytest.mark.parametrize("rows", [(), ((*MARK[:1], 2, *MARK[2:]),), (MARK, changed(MARK, 0, "other"))])
-async def test_rows_of_a_ledger_that_were_not_asked_for_or_are_missing(rows: Rows) -> None:
-    database, _ = database_that_answers((), ((1,),), rows)
+async def test_rows_of_a_ledger_that_were_not_asked_for_or_are_missing(server: Server, rows: Rows) -> None:
+    database, _ = await database_that_answers(server, (), ((1,),), rows)
     with pytest.raises(TicketDatabaseUnavailable, match="lost a row of its ledger"):
         await database.reserve([ours], 1)
-    database, _ = database_that_answers((), ((1,),), rows)
+    database, _ = await database_that_answers(server, (), ((1,),), rows)
     with pytest.raises(TicketDatabaseUnavailable, match="lost a row of its ledger"):
-        await database.renew(ours, ours, 1)
+        await database.supersede(ours, ours, 1)
 
 
 @pytest.mark.parametrize("version", [None, "x", -1, 0, 2**64])
-async def test_a_layout_that_is_none(version: Any) -> None:
+async def test_a_layout_that_is_none(server: Server, version: Any) -> None:
+    server.says[sql.LAYOUT] = ((version,),)
     database = MySQLDatabase(URL, 1, 2, 1.0)
-    connection = connection_that_answers(((version,),))
     with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
-        await database._prepare_own_tables(connection)
-    assert not connection.usable
+        await database.probe()
+    assert not server.drivers[-1].usable
+    assert database.connections == 0
 
 
-async def test_facts() -> None:
-    assert (await connection_that_answers(*facts_that_fit()).check()).now == 1.7e9
+async def opened() -> MySQLConnection:
+    connection = MySQLConnection(URL, 2, 1, None)
+    await connection.open()
+    return connection
+
+
+async def test_facts(server: Server) -> None:
+    assert (await (await opened()).check()).now == 1.7e9
 
 
 @pytest.mark.parametrize(
-    ("result", "rows"),
+    ("statement", "rows"),
     [
-        (0, ((),)),
-        (0, (("auto_increment_increment",),)),
-        (0, (("auto_increment_increment", "two"), ("auto_increment_offset", "1"))),
-        (1, ((1, 2, 3),)),
-        (2, ()),
-        (2, ((1.0,),)),
-        (2, ((None, 5),)),
-        (2, ((math.nan, 5),)),
-        (2, ((math.inf, 5),)),
-        (2, ((1.0, math.inf),)),
+        (sql.SHOW_VARIABLES, ((),)),
+        (sql.SHOW_VARIABLES, (("auto_increment_increment",),)),
+        (sql.SHOW_VARIABLES, (("auto_increment_increment", "two"), ("auto_increment_offset", "1"))),
+        (sql.SHOW_CIPHER, ((1, 2, 3),)),
+        (CLOCK, ()),
+        (CLOCK, ((1.0,),)),
+        (CLOCK, ((None, 5),)),
+        (CLOCK, ((math.nan, 5),)),
+        (CLOCK, ((math.inf, 5),)),
+        (CLOCK, ((1.0, math.inf),)),
     ],
 )
-async def test_facts_that_are_none(result: int, rows: Rows) -> None:
-    connection = connection_that_answers(*changed(facts_that_fit(), result, rows))
+async def test_facts_that_are_none(server: Server, statement: str, rows: Rows) -> None:
+    connection = await opened()
+    server.says[statement] = rows
     with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
         await connection.check()
     assert not connection.usable
+    with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
+        await opened()
+    assert not server.drivers[-1].usable
 
 
 @pytest.mark.parametrize(
-    "answers", [((("x",),),), (((1,),), ((None,) * 6,)), (((1,),), (MARK,), (("photos",),))], ids=str
+    "says",
+    [
+        {sql.LAYOUT: (("x",),)},
+        {sql.RING: (("x",) * 6,)},
+        {sql.MARKS: ((None,) * 6,)},
+        {sql.MARKS: (MARK,), sql.NAMES: (("photos",),)},
+        {sql.NAMES: (("photos", 1),), sql.keys(["photos"]): (("photos", "PRIMARY"),)},
+        {sql.NAMES: (("photos", 1),), sql.tables(["photos"]): (ROW[:7],)},
+    ],
+    ids=lambda says: list(says)[-1][:60],
 )
-async def test_a_check_up_says_so_too(answers: tuple[Rows, ...]) -> None:
+async def test_a_check_up_says_so_too(server: Server, says: dict[str, Rows]) -> None:
+    server.says |= {sql.LAYOUT: ((sql.RING_LAYOUT,),)} | says
     inspector = MySQLInspector(URL, 1, 2, 1.0)
-    inspector._connection = connection_that_answers(*answers)
-
-    async def look() -> None:
-        await inspector._look_at_own_tables()
-        await inspector._look_at_tables()
-
-    with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
-        await look()
+    await inspector.inspect()
+    assert inspector.inspection.trouble == "answered nonsense"
+    assert not server.drivers[-1].usable
 
 
 def test_what_a_healthy_database_sends() -> None:

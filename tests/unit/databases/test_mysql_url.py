@@ -124,5 +124,5 @@ def test_a_column() -> None:
 def test_what_is_no_column_says_what_is_wanted(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         Column.parse(text)
-    assert "wanted mysql://user:password@host:port/database/table.column" in str(caught.value)
+    assert "expected mysql://user:password@host:port/database/table.column" in str(caught.value)
     assert SECRET not in str(caught.value)

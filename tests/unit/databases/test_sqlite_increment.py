@@ -29,7 +29,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Callable[[int, int], SQLiteD
 
 
 async def drawn(database: SQLiteDatabase, times: int) -> list[int]:
-    await database.look()
+    await database.probe()
     table = (await database.tables(["photos"]))["photos"]
     return [(await database.draw(table, 1, 0)).first for _ in range(times)]
 
@@ -79,10 +79,10 @@ async def test_a_sequence_off_its_residue_ends_with_the_last_id_that_there_is(
     database: Callable[[int, int], SQLiteDatabase],
 ) -> None:
     odd = database(1, 2)
-    await odd.look()
+    await odd.probe()
     table = (await odd.tables(["photos"]))["photos"]
     odd.use_increment(7)
-    await odd.raise_above(table, table.ceiling - 20)
+    await odd.advance(table, table.ceiling - 20)
     odd.use_increment(2)
     left = (table.ceiling - (await odd.position(table)).next_id) // 2 + 1
     ids = [(await odd.draw(table, 1, 0)).first for _ in range(left)]

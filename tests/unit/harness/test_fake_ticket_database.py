@@ -21,7 +21,7 @@ TOP_OF_INT = 2**32 - 1
 
 async def connected(server: FakeServer) -> tuple[FakeTicketDatabase, Table]:
     database = FakeTicketDatabase(server)
-    await database.look()
+    await database.probe()
     await database.record_ring(None, RingRecord(1, 2, 1, (1, 2), own=server.offset))
     return database, (await database.tables(["photos"]))["photos"]
 
@@ -70,13 +70,13 @@ async def test_down_and_cut_refuse_everything() -> None:
     server = FakeServer(1)
     database, table = await connected(server)
     server.down = True
-    for statement in (database.look(), database.draw(table, 1, 0), database.marks(), database.names()):
+    for statement in (database.probe(), database.draw(table, 1, 0), database.marks(), database.names()):
         with pytest.raises(TicketDatabaseUnavailable, match="refuses"):
             await statement
     server.heal()
     database.cut = True
     with pytest.raises(TicketDatabaseUnavailable, match="refuses"):
-        await database.look()
+        await database.probe()
     other, _ = await connected(server)
     assert (await other.draw(table, 1, 0)).first == 1
 
@@ -118,7 +118,7 @@ async def test_a_restart_loses_what_had_not_begun_and_keeps_the_data() -> None:
         await late
     with pytest.raises(TicketDatabaseUnavailable, match="restarted"):
         await database.draw(table, 1, 0)
-    await database.look()
+    await database.probe()
     assert (await database.draw(table, 1, 0)).first == 3
 
 
@@ -143,7 +143,7 @@ async def test_a_locked_table_hangs_alone_for_one_timeout() -> None:
     with pytest.raises(SequenceUnavailable):
         await database.position(table)
     assert (await database.draw(accounts, 1, 0)).first == 1
-    await database.look()
+    await database.probe()
 
 
 @virtual_time
@@ -154,7 +154,7 @@ async def test_read_only_reads_and_does_not_write() -> None:
     assert await database.names() == {"photos": table.created}
     assert await database.counters(["photos"]) == {"photos": (1, table.created)}
     assert await database.marks() == []
-    for statement in (database.look(), database.draw(table, 1, 0), database.reserve([mark(1)], 1)):
+    for statement in (database.probe(), database.draw(table, 1, 0), database.reserve([mark(1)], 1)):
         with pytest.raises(TicketDatabaseUnavailable, match="read-only"):
             await statement
 
@@ -164,11 +164,11 @@ async def test_a_ledger_that_fails_fails_alone() -> None:
     server = FakeServer(1)
     database, table = await connected(server)
     server.ledger_fails = True
-    for statement in (database.marks(), database.reserve([mark(1)], 1), database.renew(mark(1), mark(2), 1)):
+    for statement in (database.marks(), database.reserve([mark(1)], 1), database.supersede(mark(1), mark(2), 1)):
         with pytest.raises(SequenceUnavailable):
             await statement
     await database.draw(table, 1, 0)
-    await database.look()
+    await database.probe()
 
 
 @virtual_time
@@ -185,9 +185,9 @@ async def test_deadlocks_are_as_many_as_asked_for_and_change_nothing() -> None:
 @virtual_time
 async def test_misconfigured_is_found_by_a_look() -> None:
     server = FakeServer(1)
-    server.misconfigured = "has increment 1, wanted 2"
+    server.misconfigured = "has increment 1, expected 2"
     with pytest.raises(TicketDatabaseMisconfigured, match="increment 1"):
-        await FakeTicketDatabase(server).look()
+        await FakeTicketDatabase(server).probe()
 
 
 @virtual_time
@@ -195,7 +195,7 @@ async def test_a_wrong_residue_is_in_the_draws_and_not_in_the_look() -> None:
     server = FakeServer(1)
     database, table = await connected(server)
     server.draws_as = (2, 2)
-    await database.look()
+    await database.probe()
     assert (await database.draw(table, 1, 0)).first == 2
     server.heal()
     assert (await database.draw(table, 1, 0)).first == 5  # the counter stood at 4
@@ -205,20 +205,20 @@ async def test_a_wrong_residue_is_in_the_draws_and_not_in_the_look() -> None:
 async def test_back_to_a_snapshot_is_another_incarnation_of_the_same_server() -> None:
     server = FakeServer(1)
     database, table = await connected(server)
-    before = await database.look()
+    before = await database.probe()
     await database.draw(table, 1, 0)
     copy = server.snapshot()
     await database.draw(table, 8, 0)
     await database.reserve([mark(10)], 1)
     server.restore(copy)
-    after = await database.look()
+    after = await database.probe()
     assert after.incarnation != before.incarnation
     assert after.identity == before.identity
     assert await database.marks() == []
     assert await database.position(table) == Position(3, 1, table.created)
     await database.draw(table, 1, 0)
     server.restore(copy)  # a copy can be put back more than once
-    await database.look()
+    await database.probe()
     assert (await database.draw(table, 1, 0)).first == 3
 
 
@@ -232,7 +232,7 @@ async def test_truncated_keeps_created_and_remade_does_not() -> None:
     server.remake("photos")
     assert (await database.position(table)).created != table.created
     server.drop("photos")
-    for statement in (database.position(table), database.draw(table, 1, 0), database.raise_above(table, 9)):
+    for statement in (database.position(table), database.draw(table, 1, 0), database.advance(table, 9)):
         with pytest.raises(SequenceMissing):
             await statement
     assert await database.tables(["photos"]) == {}
@@ -243,9 +243,9 @@ async def test_an_empty_one_in_its_place_is_another_server_without_tables() -> N
     server = FakeServer(1)
     database, _ = await connected(server)
     await database.reserve([mark(1)], 1)
-    before = await database.look()
+    before = await database.probe()
     server.replace_by_empty()
-    after = await database.look()
+    after = await database.probe()
     assert after.identity != before.identity
     assert after.incarnation != before.incarnation
     assert await database.names() == {}

@@ -126,7 +126,7 @@ def test_a_block_with_a_wrong_step_is_found_and_its_ids_are_compared_one_by_one(
 @pytest.mark.parametrize("ids", [[1, 3], [1, 3, 5, 7]])
 def test_too_few_and_too_many_tickets_are_found(ids: list[int]) -> None:
     (found,) = malformed([several([1, 3, 5])._replace(ids=tuple(ids))])
-    assert f"3 tickets wanted, {len(ids)} given" in found.what
+    assert f"3 tickets expected, {len(ids)} given" in found.what
 
 
 def test_ids_that_do_not_increase_within_one_answer_are_found() -> None:

@@ -1,11 +1,14 @@
-"""Tickets and blocks, read and answered; the issuer is a fake that counts."""
+"""Tickets and blocks, read and answered, counted once; the issuer is a fake that counts."""
 
+import asyncio
+import gc
 import itertools
-from typing import Any, cast
+import json
+import weakref
+from email.utils import parsedate_to_datetime
+from typing import Any
 
 import pytest
-from pydantic import SecretStr
-from starlette.types import Receive, Scope, Send
 
 from app.common.errors import (
     InvalidRequest,
@@ -13,110 +16,89 @@ from app.common.errors import (
     OutOfTime,
     SequenceExhausted,
     TicketError,
+    UnknownError,
     UnknownSequence,
 )
-from app.http.access import Access
-from app.http.ticket_endpoint import TicketEndpoint, number_in, prefers_text
-from app.operations.metrics import Metrics
-from app.tickets.issuer import TicketIssuer
-from tests.unit.http.asgi import Answer, ask
+from app.http.responses import Dated
+from app.http.ticket_endpoint import number_in, prefers_text
+from tests.fakes.virtual_time import settled, virtual_time
+from tests.unit.http.asgi import Answer
+from tests.unit.http.http_bench import BLOCK, PHOTOS, TEXT, Bench, ids, request
 
 BIG = 2**63 - 1
 
 
-class FakeIssuer:
-    """Issues odd numbers in order; or fails as it is told."""
-
-    increment = 2
-    largest_block = 10_000
-    first_attempt = 0.5
-
-    def __init__(self) -> None:
-        self.next = 1
-        self.asked: list[tuple[str, int, bool]] = []
-        self.error: Exception | None = None
-
-    async def issue(self, name: str, count: int, *, whole: bool = False, first: object = None) -> Any:
-        self.asked.append((name, count, whole))
-        if self.error is not None:
-            raise self.error
-        first, self.next = self.next, self.next + 2 * count
-        return range(first, self.next, 2)
+def parsed(raw: bytes) -> Answer:
+    head, _, body = raw.partition(b"\r\n\r\n")
+    status, *fields = head.decode("latin-1").split("\r\n")
+    return Answer(int(status.split()[1]), dict(field.split(": ", 1) for field in fields), body)
 
 
-class Endpoint:
-    """The endpoint with its fake issuer and real metrics."""
-
-    def __init__(self, *tokens: str) -> None:
-        self.issuer = FakeIssuer()
-        self.metrics = Metrics()
-        self.passed_on: list[str] = []
-        access = Access([SecretStr(token) for token in tokens], [])
-        self.app = TicketEndpoint(self._rest, cast(TicketIssuer, self.issuer), access, self.metrics)
-
-    async def _rest(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.passed_on.append(scope["path"])
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body"})
-
-    async def ask(self, target: str, **options: Any) -> Answer:
-        answer = await ask(self.app, target, **options)
-        assert self.metrics.in_flight == 0
-        if answer.status != 204:
-            assert answer.headers["cache-control"] == "no-store"
-            if options.get("method") != "HEAD":
-                assert int(answer.headers["content-length"]) == len(answer.body)
-        return answer
-
-    def outcomes(self) -> dict[tuple[str, str], int]:
-        return dict(self.metrics.requests)
+async def ask(bench: Bench, data: bytes) -> Answer:
+    """One request, answered at once."""
+    bench.issuer.on_issue = bench.issuer.answer
+    answer = parsed(await bench.connect().ask(data))
+    assert bench.metrics.in_flight == 0
+    assert answer.headers["cache-control"] == "no-store"
+    assert parsedate_to_datetime(answer.headers["date"])
+    if not data.startswith(b"HEAD"):
+        assert int(answer.headers["content-length"]) == len(answer.body)
+    return answer
 
 
-@pytest.fixture
-def endpoint() -> Endpoint:
-    return Endpoint()
-
-
-async def test_one_ticket(endpoint: Endpoint) -> None:
-    answer = await endpoint.ask("/ticket/photos")
+@virtual_time
+async def test_one_ticket(bench: Bench) -> None:
+    answer = await ask(bench, PHOTOS)
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert answer.body == b'{"sequence":"photos","id":1,"id_str":"1"}'
-    assert (await endpoint.ask("/ticket/photos", method="POST")).json()["id"] == 3
-    assert endpoint.outcomes() == {("ticket", "ok"): 2}
-    assert sum(endpoint.metrics.issue_seconds.counts) == 2
+    assert (await ask(bench, request(method="POST"))).json()["id"] == 3
+    assert bench.outcomes() == {("ticket", "ok"): 2}
+    assert sum(bench.metrics.issue_seconds.counts) == 2
 
 
-async def test_several_tickets_are_a_list_even_if_it_is_one(endpoint: Endpoint) -> None:
-    several = await endpoint.ask("/ticket/photos?count=3")
+@virtual_time
+async def test_several_tickets_are_a_list_even_if_it_is_one(bench: Bench) -> None:
+    several = await ask(bench, request("/ticket/photos?count=3"))
     assert several.json() == {"sequence": "photos", "count": 3, "ids": [1, 3, 5], "ids_str": ["1", "3", "5"]}
-    assert (await endpoint.ask("/ticket/photos?count=1")).json()["ids"] == [7]
+    assert (await ask(bench, request("/ticket/photos?count=1"))).json()["ids"] == [7]
 
 
-async def test_large_ids_stand_as_strings_too(endpoint: Endpoint) -> None:
-    endpoint.issuer.next = BIG
-    assert (await endpoint.ask("/ticket/photos")).json() == {"sequence": "photos", "id": BIG, "id_str": str(BIG)}
+@virtual_time
+async def test_large_ids_stand_as_strings_too(bench: Bench) -> None:
+    bench.issuer.next = BIG
+    assert (await ask(bench, PHOTOS)).json() == {"sequence": "photos", "id": BIG, "id_str": str(BIG)}
 
 
-async def test_tickets_as_text(endpoint: Endpoint) -> None:
-    one = await endpoint.ask("/ticket/photos", headers={"Accept": "text/plain"})
+@virtual_time
+async def test_tickets_as_text(bench: Bench) -> None:
+    one = await ask(bench, TEXT)
     assert (one.body, one.headers["content-type"]) == (b"1\n", "text/plain; charset=utf-8")
-    assert (await endpoint.ask("/ticket/photos?count=2", headers={"Accept": "text/plain"})).body == b"3\n5\n"
+    assert (await ask(bench, request("/ticket/photos?count=2", "Accept: text/plain"))).body == b"3\n5\n"
 
 
-async def test_a_block_is_whole(endpoint: Endpoint) -> None:
-    answer = await endpoint.ask("/block/photos?size=500", headers={"Accept": "text/plain"})
+@virtual_time
+async def test_a_block_is_whole(bench: Bench) -> None:
+    bench.issuer.on_issue = lambda: asked.append((bench.issuer.waiting[0].count, bench.issuer.waiting[0].whole))
+    asked: list[tuple[int, bool]] = []
+    client = bench.connect()
+    client.send(request("/block/photos?size=500", "accept: text/plain"))
+    bench.issuer.answer()
+    answer = parsed(client.take())
     assert answer.json() == {"sequence": "photos", "first": 1, "first_str": "1", "step": 2, "size": 500}
     assert answer.headers["content-type"] == "application/json"
-    assert endpoint.issuer.asked == [("photos", 500, True)]
+    assert asked == [(500, True)]
+    assert bench.outcomes() == {("block", "ok"): 1}
 
 
 @pytest.mark.parametrize("method", ["HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"])
 @pytest.mark.parametrize("path", ["/ticket/photos", "/block/photos?size=3"])
-async def test_another_method_draws_nothing(endpoint: Endpoint, method: str, path: str) -> None:
-    answer = await endpoint.ask(path, method=method)
+@virtual_time
+async def test_another_method_draws_nothing(bench: Bench, method: str, path: str) -> None:
+    answer = await ask(bench, request(path, method=method))
     assert (answer.status, answer.headers["allow"]) == (405, "GET, POST")
     assert (answer.body == b"") is (method == "HEAD")
-    assert endpoint.issuer.asked == []
+    assert bench.issuer.asked == []
+    assert bench.outcomes() == {(path.split("/")[1], "invalid"): 1}
 
 
 @pytest.mark.parametrize(
@@ -128,42 +110,125 @@ async def test_another_method_draws_nothing(endpoint: Endpoint, method: str, pat
         (NoTicketDatabase("none up"), 503, "unavailable"),
         (OutOfTime(), 503, "timeout"),
         (TicketError("something else"), 503, "unavailable"),
-        (RuntimeError("pa$$word of the driver"), 500, "error"),
+        (UnknownError(), 500, "error"),
     ],
 )
-async def test_every_error_is_a_problem(endpoint: Endpoint, error: Exception, status: int, outcome: str) -> None:
-    endpoint.issuer.error = error
-    answer = await endpoint.ask("/ticket/photos")
-    assert answer.status == answer.json()["status"] == status
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert ("retry-after" in answer.headers) is (status == 503)
-    assert b"pa$$word" not in answer.body
-    assert endpoint.outcomes() == {("ticket", outcome): 1}
+@virtual_time
+async def test_every_error_is_a_problem(bench: Bench, error: TicketError, status: int, outcome: str) -> None:
+    client = bench.connect()
+    for count in (1, 2):
+        client.send(PHOTOS)
+        bench.issuer.refuse(error)
+        answer = parsed(client.take())
+        assert answer.status == answer.json()["status"] == status
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert ("retry-after" in answer.headers) is (status == 503)
+        assert bench.outcomes() == {("ticket", outcome): count}
+        assert bench.metrics.in_flight == 0
 
 
-async def test_after_draining_nothing_is_issued(endpoint: Endpoint) -> None:
-    endpoint.app.draining_is_over = True
-    for target in ("/ticket/photos", "/block/photos?size=2"):
-        answer = await endpoint.ask(target)
+@virtual_time
+async def test_after_draining_nothing_is_issued_and_who_was_here_is_served(bench: Bench) -> None:
+    before = bench.connect()
+    before.send(PHOTOS)
+    bench.desk.closed = True
+    for data in (PHOTOS, BLOCK):
+        answer = parsed(await bench.connect().ask(data))
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-    assert endpoint.issuer.asked == []
+    assert bench.issuer.asked == ["photos"]
+    bench.issuer.fail_over()
+    bench.issuer.answer()
+    assert ids(before.take()) == [1]
+    assert bench.outcomes() == {("ticket", "draining"): 1, ("block", "draining"): 1, ("ticket", "ok"): 1}
 
 
-async def test_without_a_token_nothing_is_issued() -> None:
-    endpoint = Endpoint("secret-ü")
-    refused = await endpoint.ask("/ticket/photos")
-    assert refused.status == 401
-    assert refused.headers["www-authenticate"].startswith("Bearer")
-    allowed = await endpoint.ask("/ticket/photos", headers={"Authorization": "Bearer secret-ü".encode()})
-    assert allowed.status == 200
-    assert endpoint.outcomes() == {("ticket", "denied"): 1, ("ticket", "ok"): 1}
-    assert len(endpoint.issuer.asked) == 1
+@pytest.mark.parametrize("bench", [("secret-ü", "other")], indirect=True)
+@virtual_time
+async def test_without_a_token_nothing_is_issued(bench: Bench) -> None:
+    for refused in (PHOTOS, request("/ticket/photos", "authorization: Bearer wrong")):
+        answer = await ask(bench, refused)
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert bench.issuer.asked == []
+    for token in ("secret-ü", "other"):
+        assert (await ask(bench, request("/ticket/photos", f"Authorization: Bearer {token}"))).status == 200
+    assert bench.outcomes() == {("ticket", "denied"): 2, ("ticket", "ok"): 2}
 
 
-async def test_everything_else_is_passed_on(endpoint: Endpoint) -> None:
-    for path in ("/", "/ticket", "/tickets/photos", "/sequence/photos", "/Ticket/photos"):
-        assert (await endpoint.ask(path)).status == 204
-    assert len(endpoint.passed_on) == 5
+@pytest.mark.parametrize("bench", [("right",)], indirect=True)
+@virtual_time
+async def test_a_token_behind_the_body_is_none(bench: Bench) -> None:
+    head = request("/ticket/photos", "transfer-encoding: chunked", method="POST")
+    answer = await ask(bench, head + b"0\r\nauthorization: Bearer right\r\n\r\n")
+    assert answer.status == 401
+    assert bench.issuer.asked == []
+
+
+@virtual_time
+async def test_everything_else_is_passed_on(bench: Bench) -> None:
+    paths = ["/", "/ticket", "/tickets/photos", "/sequence/photos", "/Ticket/photos", "//ticket/photos", "/block"]
+    for path in paths:
+        assert b"HTTP/1.1 200" in await bench.connect().ask(request(path))
+    assert bench.app.begun == paths
+    assert bench.issuer.asked == []
+
+
+@virtual_time
+async def test_a_name_may_be_percent_encoded_and_the_target_absolute(bench: Bench) -> None:
+    for target in ("/ticket/%70hotos", "http://tickets/ticket/photos", "/%74icket/photos", "/ticket/photos#there"):
+        assert (await ask(bench, request(target))).json()["sequence"] == "photos"
+    assert (await ask(bench, request("/block/%70hotos?size=2"))).json()["sequence"] == "photos"
+
+
+@virtual_time
+async def test_every_answer_is_counted_once(bench: Bench) -> None:
+    client = bench.connect()
+    for count in range(1, 5):
+        client.send(PHOTOS)
+        assert bench.metrics.in_flight == 1
+        for _ in range(count):
+            bench.issuer.fail_over()
+        assert bench.metrics.in_flight == 1
+        bench.issuer.answer()
+        assert len(ids(await client.ask())) == 1
+        assert bench.outcomes() == {("ticket", "ok"): count}
+        assert sum(bench.metrics.issue_seconds.counts) == count
+        assert bench.metrics.in_flight == 0
+
+
+async def test_the_time_that_is_counted_begins_with_the_request(bench: Bench) -> None:
+    client = bench.connect()
+    client.send(PHOTOS)
+    await asyncio.sleep(0.05)
+    bench.issuer.fail_over()
+    bench.issuer.answer()
+    await settled()
+    assert 0.045 <= bench.metrics.issue_seconds.total < 10
+
+
+def test_the_date_is_that_of_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    dated = Dated(b"")
+    found = []
+    for time in (1_000.0, 1_000.9, 1_001.1, 1_001.999, 1_002.5, 900.0, 5_000.0):
+        monkeypatch.setattr("app.http.responses.time.time", lambda time=time: time)
+        date = dated.now().split(b"\r\n")[1].removeprefix(b"date: ").decode()
+        found.append(parsedate_to_datetime(date).timestamp())
+    assert found == [1_000, 1_000, 1_001, 1_001, 1_002, 900, 5_000]
+
+
+@virtual_time
+async def test_of_a_request_that_is_settled_nothing_is_left_to_collect(bench: Bench) -> None:
+    client = bench.connect()
+    gc.collect()
+    gc.disable()
+    try:
+        for end in (bench.issuer.answer, lambda: bench.issuer.refuse(OutOfTime())):
+            client.send(PHOTOS)
+            left = weakref.ref(bench.issuer.waiting[0])
+            end()
+            assert left() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("query", [b"count=10", b"a=1&count=10", b"%63ount=%310", b"count=10&"])
@@ -194,6 +259,14 @@ def test_a_query_that_is_unclear_is_refused(query: bytes) -> None:
         number_in(query, "count", 10)
 
 
+@pytest.mark.parametrize("target", ["/ticket/photos?count=1001", "/block/photos", "/block/photos?size=10001"])
+@virtual_time
+async def test_a_bad_number_is_answered_and_counted_and_nothing_is_issued(bench: Bench, target: str) -> None:
+    assert (await ask(bench, request(target))).status == 422
+    assert bench.outcomes() == {(target.split("/")[1], "invalid"): 1}
+    assert bench.issuer.asked == []
+
+
 @pytest.mark.parametrize(
     ("accept", "text"),
     [("text/plain", True), ("TEXT/PLAIN;Q=1", True), ("text/plain,*/*", True), ("text/plain, application/json", True),
@@ -205,6 +278,13 @@ def test_text_is_for_those_who_want_it(accept: str, text: bool) -> None:
 
 
 def test_any_accept_header_is_read() -> None:
-    pieces = [b"text/plain", b";", b",", b"q=", b"\xff", b"*/*", b"=", b" "]
+    pieces: list[Any] = [b"text/plain", b";", b",", b"q=", b"\xff", b"*/*", b"=", b" "]
     for parts in itertools.product(pieces, repeat=4):
         prefers_text.__wrapped__(b"".join(parts))
+
+
+@virtual_time
+async def test_the_last_header_of_a_name_counts(bench: Bench) -> None:
+    answer = await ask(bench, request("/ticket/photos", "Accept: application/json", "ACCEPT: text/plain"))
+    assert answer.body == b"1\n"
+    assert json.loads((await ask(bench, request("/ticket/photos", "accept: text/plain", "accept: */*"))).body)

@@ -7,7 +7,7 @@ from tests.fakes.ticket_server import FakeTicketServer, Site
 
 
 async def take(server: FakeTicketServer, times: int = 1, sequence: str = "photos") -> list[int]:
-    return [(await server.issuer.issue(sequence, 1))[0] for _ in range(times)]
+    return [(await server.desk.take(sequence, 1))[0] for _ in range(times)]
 
 
 async def take_all(server: FakeTicketServer, sequence: str, given: list[int]) -> None:

@@ -6,13 +6,13 @@ import pytest
 
 from app.common.errors import AboveCeiling, InvalidRequest, NoTicketDatabase, SequenceConflict, UnknownSequence
 from app.common.sequences import Width
-from app.tickets.lane import LaneState
+from app.tickets.lane_state import LaneState
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 
 
 async def take(server: FakeTicketServer, times: int, sequence: str) -> list[int]:
-    return [(await server.issuer.issue(sequence, 1))[0] for _ in range(times)]
+    return [(await server.desk.take(sequence, 1))[0] for _ in range(times)]
 
 
 async def listed() -> None:
@@ -242,7 +242,7 @@ async def test_dropped_everywhere_is_forgotten_when_all_can_be_asked() -> None:
         assert "songs" not in server.catalog.entries
         assert not [key for key in server.catalog.lanes if key[0] == "songs"]
         with pytest.raises(UnknownSequence):
-            await server.issuer.issue("songs", 1)
+            await server.desk.take("songs", 1)
 
 
 @virtual_time
@@ -268,11 +268,11 @@ async def test_a_counter_below_what_was_issued_is_noticed_without_a_draw() -> No
         server = await site.ticket_server()
         await take(server, 40, "photos")
         lane = server.lane("photos", 1)
-        token = lane.token
+        token = lane.marks.token
         site.servers[0].truncate("photos")
         await listed()
         assert server.metrics.violations["fake1:3306", "order"] == 0
-        assert lane.token != token  # suspended, moved up, checked
+        assert lane.marks.token != token  # suspended, moved up, checked
         assert lane.state is LaneState.OPEN
 
 
@@ -301,5 +301,5 @@ async def test_widths_that_differ_are_warned_of_and_the_narrower_one_counts() ->
         assert entry.differs
         assert entry.width is Width.INT
         assert entry.ceiling == 2**32 - 1
-        reasons = [warning["reason"] for warning in server.overseer.health()["warnings"]]
+        reasons = [warning["reason"] for warning in server.admin.health()["warnings"]]
         assert any("differ" in reason for reason in reasons)

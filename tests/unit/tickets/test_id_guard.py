@@ -56,14 +56,14 @@ def test_an_id_at_or_below_one_received_before_it_was_sent_for_went_back(first: 
 
 def test_an_id_below_one_received_meanwhile_is_normal() -> None:
     lifted = guard()
-    lifted.lift(500)  # somebody received 500 after this statement was sent
+    lifted.advance(500)  # somebody received 500 after this statement was sent
     lifted.check(Draw(101, 2, 1), 99)
 
 
-def test_lifting_goes_up_only() -> None:
+def test_advancing_goes_up_only() -> None:
     lifted = guard()
-    lifted.lift(500)
-    lifted.lift(3)
+    lifted.advance(500)
+    lifted.advance(3)
     assert lifted.highest == 500
 
 
@@ -96,12 +96,12 @@ def test_no_ticket_is_above_what_64_bits_with_a_sign_hold() -> None:
 def test_the_next_id_is_the_smallest_larger_one_of_the_residue(increment: int) -> None:
     for offset in range(1, increment + 1):
         for number in range(30):
-            wanted = next(i for i in range(number + 1, number + 20) if i % increment == offset % increment)
-            assert IdGuard(offset, increment).next_after(number) == wanted
+            expected = next(i for i in range(number + 1, number + 20) if i % increment == offset % increment)
+            assert IdGuard(offset, increment).next_after(number) == expected
 
 
 @pytest.mark.parametrize(("highest", "left"), [(0, 5), (1, 4), (2, 4), (8, 1), (9, 0), (50, 0)])
 def test_headroom_counts_this_databases_ids(highest: int, left: int) -> None:
     odd = guard(ceiling=10)
-    odd.lift(highest)
+    odd.advance(highest)
     assert odd.headroom() == left

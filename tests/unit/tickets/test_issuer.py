@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from app.common.errors import InvalidRequest, NoTicketDatabase, OutOfTime, SequenceExhausted, UnknownSequence
-from app.tickets.waiters import Tickets
+from app.tickets.request import Tickets
 from tests.fakes.ticket_database import TIMEOUT, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -17,12 +17,12 @@ def ids(*answers: Tickets) -> list[int]:
 
 
 async def singles(server: FakeTicketServer, times: int, sequence: str = "photos") -> list[int]:
-    return [(await server.issuer.issue(sequence, 1))[0] for _ in range(times)]
+    return [(await server.desk.take(sequence, 1))[0] for _ in range(times)]
 
 
 async def take_all(server: FakeTicketServer, sequence: str, given: list[int]) -> None:
     while True:
-        given += ids(await server.issuer.issue(sequence, 1))
+        given += ids(await server.desk.take(sequence, 1))
 
 
 def now() -> float:
@@ -42,9 +42,9 @@ async def test_requests_alternate_between_the_databases_and_each_sequence_has_it
 async def test_several_tickets_come_from_one_database() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
-        assert await server.issuer.issue("photos", 3) == range(1, 7, 2)
-        assert await server.issuer.issue("photos", 3) == range(2, 8, 2)
-        assert await server.issuer.issue("photos", 10_000, whole=True) == range(7, 20_007, 2)
+        assert await server.desk.take("photos", 3) == range(1, 7, 2)
+        assert await server.desk.take("photos", 3) == range(2, 8, 2)
+        assert await server.desk.take("photos", 10_000, whole=True) == range(7, 20_007, 2)
 
 
 @virtual_time
@@ -63,7 +63,7 @@ def test_a_database_that_fails_costs_its_requests_one_attempt(fault: str) -> Non
             await singles(server, 2)
             setattr(site.servers[0], fault, True)
             began = now()
-            answers = await asyncio.gather(*(server.issuer.issue("photos", 1) for _ in range(20)))
+            answers = await asyncio.gather(*(server.desk.take("photos", 1) for _ in range(20)))
             assert all(ticket % 2 == 0 for ticket in ids(*answers))
             assert now() - began < 0.05
             assert server.ring.members[0].failovers >= 1
@@ -79,7 +79,7 @@ async def test_a_database_that_hangs_costs_at_most_one_timeout_and_then_nothing(
         await singles(server, 2)
         site.servers[0].hang()
         began = now()
-        await asyncio.gather(*(server.issuer.issue("photos", 1) for _ in range(20)))
+        await asyncio.gather(*(server.desk.take("photos", 1) for _ in range(20)))
         assert TIMEOUT * 0.9 < now() - began < TIMEOUT + 0.1
         began = now()
         await singles(server, 20)
@@ -96,7 +96,7 @@ async def test_requests_that_arrive_while_one_hangs_leave_each_in_their_own_time
 
         async def one() -> None:
             began = now()
-            await server.issuer.issue("photos", 1)
+            await server.desk.take("photos", 1)
             took.append(now() - began)
 
         tasks = []
@@ -113,7 +113,7 @@ async def test_a_reply_that_was_lost_is_a_gap_and_never_a_second_ticket() -> Non
         server = await site.ticket_server()
         before = await singles(server, 4)
         site.servers[0].loses_replies = 1
-        after = ids(*await asyncio.gather(*(server.issuer.issue("photos", 1) for _ in range(10))))
+        after = ids(*await asyncio.gather(*(server.desk.take("photos", 1) for _ in range(10))))
         await asyncio.sleep(2)
         later = await singles(server, 10)
         every = before + after + later
@@ -155,12 +155,12 @@ async def test_nobody_left_is_said_inside_the_requests_time() -> None:
             database.down = True
         began = now()
         with pytest.raises((NoTicketDatabase, OutOfTime)):
-            await server.issuer.issue("photos", 1)
+            await server.desk.take("photos", 1)
         assert now() - began < REQUEST_TIMEOUT
         await asyncio.sleep(2)
         began = now()
         with pytest.raises(NoTicketDatabase):
-            await server.issuer.issue("photos", 1)
+            await server.desk.take("photos", 1)
         assert now() - began < 0.1  # known by then, so nobody waits
         for database in site.servers:
             database.down = False
@@ -177,7 +177,7 @@ async def test_all_that_hang_take_no_longer_than_a_request_may() -> None:
             database.hang()
         began = now()
         with pytest.raises((NoTicketDatabase, OutOfTime)):
-            await server.issuer.issue("photos", 1)
+            await server.desk.take("photos", 1)
         assert now() - began < REQUEST_TIMEOUT + 0.1
 
 
@@ -188,7 +188,7 @@ async def test_it_starts_with_all_of_them_dead_and_takes_each_in_when_it_comes()
             database.down = True
         server = await site.ticket_server()
         with pytest.raises(NoTicketDatabase):
-            await server.issuer.issue("photos", 1)
+            await server.desk.take("photos", 1)
         site.servers[1].down = False
         await asyncio.sleep(1.5)
         assert await singles(server, 2) == [2, 4]
@@ -202,10 +202,10 @@ async def test_unknown_and_malformed_names() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
         with pytest.raises(UnknownSequence):
-            await server.issuer.issue("songs", 1)
+            await server.desk.take("songs", 1)
         for name in ("", "a;b", "_high_water", "a" * 65, "1a", "ä"):
             with pytest.raises(InvalidRequest):
-                await server.issuer.issue(name, 1)
+                await server.desk.take(name, 1)
 
 
 @virtual_time
@@ -215,7 +215,7 @@ async def test_exhausted_on_every_database_is_said_and_the_others_go_on() -> Non
         ceiling = site.servers[0].table("photos").ceiling
         for database in site.servers:
             database.use_up("photos", 0)
-            database.table("photos").raise_above(ceiling - 6)
+            database.table("photos").advance(ceiling - 6)
         given: list[int] = []
         with pytest.raises(SequenceExhausted):
             await take_all(server, "photos", given)
@@ -228,12 +228,12 @@ async def test_exhausted_on_every_database_is_said_and_the_others_go_on() -> Non
 async def test_one_that_is_away_might_still_have_some() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
-        site.servers[0].table("photos").raise_above(site.servers[0].table("photos").ceiling)
+        site.servers[0].table("photos").advance(site.servers[0].table("photos").ceiling)
         await singles(server, 1)
         site.servers[1].down = True
         await asyncio.sleep(1.5)
         with pytest.raises(NoTicketDatabase):
-            await server.issuer.issue("photos", 1)
+            await server.desk.take("photos", 1)
 
 
 @virtual_time
@@ -246,7 +246,7 @@ async def test_thousands_of_requests_that_come_and_go_leave_nothing_behind() -> 
         async def one(number: int) -> None:
             await asyncio.sleep(number * 0.0005)
             try:
-                every.extend(await server.issuer.issue("photos", 1 + number % 3))
+                every.extend(await server.desk.take("photos", 1 + number % 3))
             except asyncio.CancelledError:
                 outcomes["gone"] += 1
                 raise

@@ -17,17 +17,19 @@ from app.common.errors import (
     TicketDatabaseHung,
     TicketDatabaseUnavailable,
 )
-from app.databases.protocol import Draw, Drawn, Look, Table
+from app.databases.protocol import Drawn, ProbeResult, Table
 from app.operations.metrics import Metrics
 from app.tickets.id_guard import WrongResidue
-from app.tickets.lane import Lane, LaneState
+from app.tickets.lane import Lane
+from app.tickets.lane_state import LaneState
+from app.tickets.request import Tickets
 from app.tickets.ring import Ring, Status
-from app.tickets.waiters import FutureWaiter, Tickets
+from tests.fakes.asked import ask
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import settled, virtual_time
 
 
-class Keeper:
+class Witness:
     """A ledger that allows everything, and notes what it is asked."""
 
     def __init__(self) -> None:
@@ -46,22 +48,22 @@ class Keeper:
         lane.table = tables[lane.sequence]
         lane.guard.set_ceiling(lane.table.ceiling, repeats_ceiling=lane.table.repeats_ceiling)
         position = await lane.member.database.position(lane.table)
-        lane.guard.lift(position.next_id - 1)
-        lane.token = f"life:{self.opened}"
-        lane.mark = lane.reserve_at = self.step
+        lane.guard.advance(position.next_id - 1)
+        lane.marks.token = f"life:{self.opened}"
+        lane.marks.mark = lane.marks.reserve_at = self.step
 
     async def reserve(self, lane: Lane, last: int, *, protected: bool) -> None:
         self.reserved.append(last)
         await asyncio.sleep(0)
         if self.fails_with is not None:
             raise self.fails_with
-        lane.mark, lane.reserve_at = last + self.step, last + self.step // 2
+        lane.marks.mark, lane.marks.reserve_at = last + self.step, last + self.step // 2
 
     def reserve_soon(self, lane: Lane) -> None:
         self.soon += 1
         if self.breaks:
             raise ZeroDivisionError
-        lane.reserve_at = lane.mark
+        lane.marks.reserve_at = lane.marks.mark
 
     def check(self, lane: Lane) -> None:
         if self.refuses:
@@ -74,32 +76,14 @@ class Keeper:
 class SlowDatabase(FakeTicketDatabase):
     """Notes every statement, takes ten milliseconds for each, and fails on demand."""
 
-    at_once = True
-
     def __init__(self, server: FakeServer) -> None:
-        super().__init__(
-            server, latency=lambda: (0.005, 0.005), largest_block=1000, draws_at_once=lambda: SlowDatabase.at_once
-        )
+        super().__init__(server, latency=lambda: (0.005, 0.005), largest_block=1000)
         self.counts: list[int] = []
         self.fails_with: TicketDatabaseError | None = None
-        self.cancelled = 0
 
-    async def draw(self, table: Table, count: int, after: int) -> Draw:
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
         self.counts.append(count)
-        try:
-            drawn = await super().draw(table, count, after)
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        if self.fails_with is not None:
-            raise self.fails_with
-        return drawn
-
-    def draw_at_once(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> bool:
-        sent = super().draw_at_once(table, count, after, lambda drawn: done(self.fails_with or drawn))
-        if sent:
-            self.counts.append(count)
-        return sent
+        super().start_draw(table, count, after, lambda drawn: done(self.fails_with or drawn))
 
 
 class Bench:
@@ -110,27 +94,19 @@ class Bench:
         self.database = SlowDatabase(self.server)
         self.ring = Ring([self.database, FakeTicketDatabase(FakeServer(2))], now=lambda: 0.0)
         self.member = self.ring.members[0]
-        self.keeper = Keeper()
+        self.witness = Witness()
         self.metrics = Metrics()
-        self.lane = Lane("photos", self.member, self.ring, self.keeper, self.metrics)
+        self.lane = Lane("photos", self.member, self.ring, self.witness, self.metrics)
 
     async def begin(self) -> "Bench":
-        self.ring.mark_up(self.member, await self.database.look())
+        self.ring.mark_up(self.member, await self.database.probe())
         return self
 
     def ask(self, count: int = 1, *, whole: bool = False, within: float = 0.5) -> "asyncio.Future[Tickets | None]":
-        waiter = FutureWaiter(count, whole, asyncio.get_running_loop().time() + within)
-        self.lane.ask(waiter)
-        return waiter.future
+        return ask(self.lane, count, within, whole=whole)
 
     async def asked(self, times: int) -> Sequence[Tickets | None]:
         return await asyncio.gather(*(self.ask() for _ in range(times)))
-
-
-@pytest.fixture(autouse=True, params=[True, False], ids=["at once", "in a task"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds on both ways that a draw can take."""
-    monkeypatch.setattr(SlowDatabase, "at_once", request.param)
 
 
 def in_order(answers: Sequence[Tickets | None]) -> bool:
@@ -180,7 +156,7 @@ async def test_more_than_the_database_can_ever_draw_is_sent_on_and_nobody_behind
 
 
 @virtual_time
-async def test_a_waiter_that_is_gone_leaves_a_gap_and_no_cancelled_statement() -> None:
+async def test_a_request_that_is_gone_leaves_a_gap_and_no_cancelled_statement() -> None:
     bench = await Bench().begin()
     await bench.ask()
     first = bench.ask()
@@ -190,7 +166,6 @@ async def test_a_waiter_that_is_gone_leaves_a_gap_and_no_cancelled_statement() -
     waiting[1].cancel()  # in the queue
     answers = [await waiting[0], await waiting[2]]
     assert in_order(answers)
-    assert bench.database.cancelled == 0
     assert bench.database.counts == [1, 1, 2]
     assert bench.metrics.gaps[bench.member.name, "gone"] == 1
     issued = [1, *(tickets[0] for tickets in answers if tickets)]
@@ -199,7 +174,7 @@ async def test_a_waiter_that_is_gone_leaves_a_gap_and_no_cancelled_statement() -
 
 
 @virtual_time
-async def test_waiters_that_go_at_any_moment_neither_stick_nor_share_a_ticket() -> None:
+async def test_requests_that_go_at_any_moment_neither_stick_nor_share_a_ticket() -> None:
     bench = await Bench().begin()
     asked: list[asyncio.Future[Tickets | None]] = []
     for number in range(300):
@@ -210,7 +185,6 @@ async def test_waiters_that_go_at_any_moment_neither_stick_nor_share_a_ticket() 
     answers = await asyncio.gather(*asked, return_exceptions=True)
     given = [ticket for tickets in answers if isinstance(tickets, range) for ticket in tickets]
     assert len(given) == len(set(given)) > 100
-    assert bench.database.cancelled == 0
     assert not bench.lane.waiting
 
 
@@ -261,22 +235,22 @@ async def test_what_comes_after_everybody_has_been_sent_on_is_given_to_nobody() 
 async def test_it_opens_before_its_first_draw_and_again_when_it_was_closed() -> None:
     bench = await Bench().begin()
     await bench.asked(3)
-    assert bench.keeper.opened == 1
+    assert bench.witness.opened == 1
     bench.lane.close()
     await bench.asked(3)
-    assert bench.keeper.opened == 2
+    assert bench.witness.opened == 2
 
 
 @virtual_time
 async def test_the_ledger_is_asked_before_every_draw() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.keeper.refuses = True
+    bench.witness.refuses = True
     assert await bench.ask() is None
     assert bench.database.counts == [1]
-    bench.keeper.refuses, bench.keeper.lost_touch = False, True
+    bench.witness.refuses, bench.witness.lost_touch = False, True
     assert await bench.ask() == range(3, 5, 2)
-    assert bench.keeper.opened == 2
+    assert bench.witness.opened == 2
 
 
 @virtual_time
@@ -293,20 +267,20 @@ async def test_what_was_drawn_while_the_lane_was_closed_is_dropped() -> None:
 @virtual_time
 async def test_no_ticket_above_the_mark_is_handed_out_before_it_is_reserved() -> None:
     bench = await Bench().begin()
-    bench.keeper.step = 100
+    bench.witness.step = 100
     await bench.ask(20)
-    assert bench.keeper.reserved == []
+    assert bench.witness.reserved == []
     await bench.ask(20)
     await bench.ask(20)  # ends at 119
-    assert bench.keeper.reserved == [119]
+    assert bench.witness.reserved == [119]
 
 
 @virtual_time
 async def test_a_refused_mark_drops_what_was_drawn_and_closes_the_lane() -> None:
     bench = await Bench().begin()
-    bench.keeper.step = 1
+    bench.witness.step = 1
     await bench.ask()
-    bench.keeper.fails_with = MarkRefused()
+    bench.witness.fails_with = MarkRefused()
     assert await bench.ask() is None
     assert bench.lane.state is LaneState.CLOSED
     assert bench.member.up
@@ -317,10 +291,10 @@ async def test_a_refused_mark_drops_what_was_drawn_and_closes_the_lane() -> None
 async def test_the_next_step_is_reserved_ahead_without_anybody_waiting() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.lane.reserve_at = 2
+    bench.lane.marks.reserve_at = 2
     began = asyncio.get_running_loop().time()
     await bench.ask()
-    assert bench.keeper.soon == 1
+    assert bench.witness.soon == 1
     assert asyncio.get_running_loop().time() - began == pytest.approx(0.01)
 
 
@@ -369,7 +343,7 @@ async def test_an_id_below_the_floor_is_never_handed_out_and_suspends_the_lane()
     bench.server.truncate("photos")
     assert await bench.ask() is None
     assert bench.lane.state is LaneState.SUSPENDED
-    assert bench.lane.must_rise
+    assert bench.lane.must_advance
     assert bench.metrics.violations[bench.member.name, "order"] == 1
     assert bench.member.up
 
@@ -417,7 +391,7 @@ async def test_suspending_sends_everybody_on() -> None:
 
 def near_the_end(left: int) -> Callable[[Bench], None]:
     def use_up(bench: Bench) -> None:
-        bench.server.table("photos").raise_above(bench.server.table("photos").ceiling - left)
+        bench.server.table("photos").advance(bench.server.table("photos").ceiling - left)
 
     return use_up
 
@@ -458,11 +432,11 @@ async def test_a_block_at_the_end_is_whole_or_not_at_all() -> None:
 async def test_an_error_that_nobody_knows_sends_everybody_on_and_the_lane_goes_on() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.keeper.breaks, bench.lane.reserve_at = True, 0
+    bench.witness.breaks, bench.lane.marks.reserve_at = True, 0
     assert await bench.asked(3) == [None] * 3
-    bench.keeper.breaks = False
+    bench.witness.breaks = False
     assert await bench.ask() is not None
-    assert isinstance(bench.member.look, Look)
+    assert isinstance(bench.member.probe_result, ProbeResult)
 
 
 @virtual_time

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from app.common.errors import MarkRefused, NoTicketDatabase
-from app.tickets.lane import Lane, LaneState
-from app.tickets.ledger import LARGEST_STEP, SMALLEST_STEP, life_of
+from app.tickets.lane import Lane
+from app.tickets.lane_marks import LARGEST_STEP, SMALLEST_STEP
+from app.tickets.lane_state import LaneState
+from app.tickets.marks_token import epoch_of
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.ledgers import mark_about, of, probed, take
@@ -31,7 +33,7 @@ async def test_the_mark_above_a_ticket_is_on_every_other_database_before_the_tic
 async def test_a_block_larger_than_a_step_is_reserved_whole() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
-        block = await server.issuer.issue("photos", 30_000, whole=True)
+        block = await server.desk.take("photos", 30_000, whole=True)
         assert mark_about(site, 1, on=2).mark >= block[-1]
 
 
@@ -42,7 +44,7 @@ async def test_marks_cost_next_to_nothing_per_ticket() -> None:
         await take(server, 2)
         before = sum(database.statements for database in site.servers)
         for _ in range(20):
-            await server.issuer.issue("photos", 20)
+            await server.desk.take("photos", 20)
         assert sum(database.statements for database in site.servers) - before <= 22
 
 
@@ -53,15 +55,15 @@ async def test_steps_grow_while_they_go_by_quickly_and_shrink_when_they_last() -
         lane = await an_open_lane(server)
         steps = []
         for _ in range(20):
-            await server.issuer.issue("photos", 30_000, whole=True)
-            steps.append(lane.step)
+            await server.desk.take("photos", 30_000, whole=True)
+            steps.append(lane.marks.step)
         assert steps[-1] > 50 * SMALLEST_STEP
         assert max(steps) <= LARGEST_STEP
-        grown = lane.step
+        grown = lane.marks.step
         await asyncio.sleep(100)
         for _ in range(2):
             await server.ledger.reserve(lane, lane.guard.highest, protected=True)
-        assert lane.step <= grown
+        assert lane.marks.step <= grown
 
 
 async def an_open_lane(server: FakeTicketServer, offset: int = 1) -> Lane:
@@ -76,7 +78,7 @@ async def test_a_step_ends_at_the_ceiling_and_is_small_close_to_it() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
         table = site.servers[0].table("photos")
-        table.raise_above(table.ceiling - 320)
+        table.advance(table.ceiling - 320)
         ticket = of(1, await take(server, 2))[0]
         assert ticket <= table.ceiling
         assert mark_about(site, 1, on=2).mark <= ticket + 320 // 16 + 2
@@ -91,9 +93,9 @@ async def test_a_late_reservation_is_refused_and_what_was_drawn_is_dropped() -> 
         await take(other, 2)
         lane = late.lane("photos", 1)
         row = mark_about(site, 1, on=2)
-        site.servers[1].renew(row, replace(row, token="another-life:1", mark=row.mark + 5000))
+        site.servers[1].supersede(row, replace(row, token="another-life:1", mark=row.mark + 5000))
         with pytest.raises(MarkRefused):
-            await late.ledger.reserve(lane, lane.mark + 2, protected=True)
+            await late.ledger.reserve(lane, lane.marks.mark + 2, protected=True)
         kept = mark_about(site, 1, on=2)
         assert kept.token == "another-life:1"
         assert kept.mark == row.mark + 5000
@@ -105,26 +107,26 @@ async def test_no_ticket_of_an_old_token_is_handed_out_above_the_mark() -> None:
         server = await site.ticket_server()
         await take(server, 2)
         row = mark_about(site, 1, on=2)
-        site.servers[1].renew(row, replace(row, token=f"{life_of(row.token)}:another"))
-        opened = server.lane("photos", 1).token
-        tickets = await server.issuer.issue("photos", 30_000, whole=True)
+        site.servers[1].supersede(row, replace(row, token=f"{epoch_of(row.token)}:another"))
+        opened = server.lane("photos", 1).marks.token
+        tickets = await server.desk.take("photos", 30_000, whole=True)
         assert tickets[0] % 2 == 0  # the odd one's were dropped: its reservation was refused
         assert server.metrics.violations["fake1:3306", "mark"] == 1
         await take(server, 2)
-        assert server.lane("photos", 1).token != opened
+        assert server.lane("photos", 1).marks.token != opened
 
 
 @virtual_time
-async def test_a_token_that_another_server_renewed_is_seen_by_the_next_probe() -> None:
+async def test_a_token_that_another_server_superseded_is_seen_by_the_next_probe() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
         await take(server, 2)
         row = mark_about(site, 1, on=2)
-        renewed = f"{life_of(row.token)}:another"
-        site.servers[1].renew(row, replace(row, token=renewed))
+        superseded = f"{epoch_of(row.token)}:another"
+        site.servers[1].supersede(row, replace(row, token=superseded))
         await probed()
         await take(server, 4)
-        assert server.lane("photos", 1).token == renewed
+        assert server.lane("photos", 1).marks.token == superseded
         assert server.metrics.violations["fake1:3306", "mark"] == 0
 
 
@@ -149,7 +151,7 @@ async def test_another_ticket_server_skips_nothing_and_takes_the_token_that_ther
         one, other = await site.ticket_server(), await site.ticket_server()
         tickets = await take(one, 4) + await take(other, 4) + await take(one, 4)
         assert sorted(tickets) == list(range(1, 13))
-        assert one.lane("photos", 1).token == other.lane("photos", 1).token
+        assert one.lane("photos", 1).marks.token == other.lane("photos", 1).marks.token
 
 
 @virtual_time
@@ -174,14 +176,14 @@ async def test_alone_it_serves_and_warns_or_refuses_as_it_is_told() -> None:
         serving = await site.ticket_server()
         refusing = await site.ticket_server(refuse_unverified=True)
         assert await take(serving, 3) == [1, 3, 5]
-        reasons = [warning["reason"] for warning in serving.overseer.health()["warnings"]]
+        reasons = [warning["reason"] for warning in serving.admin.health()["warnings"]]
         assert any("unprotected" in reason for reason in reasons)
         with pytest.raises(NoTicketDatabase):
             await take(refusing)
         site.servers[1].down = False
         await probed()
         assert len(await take(refusing, 4)) == 4
-        assert serving.overseer.health()["status"] == "pass"
+        assert serving.admin.health()["status"] == "pass"
 
 
 @virtual_time
@@ -193,11 +195,11 @@ async def test_a_database_that_keeps_no_marks_draws_on_and_is_warned_of() -> Non
         await probed()
         tickets = await take(server, 6)
         assert {ticket % 2 for ticket in tickets} == {0, 1}
-        assert server.overseer.health()["status"] == "warn"
+        assert server.admin.health()["status"] == "warn"
         site.servers[1].ledger_fails = False
         await probed()
         await take(server, 2)
-        assert server.overseer.health()["status"] == "pass"
+        assert server.admin.health()["status"] == "pass"
         assert mark_about(site, 1, on=2).mark >= max(of(1, tickets))
 
 
@@ -209,7 +211,7 @@ async def test_a_server_that_lost_touch_opens_its_lanes_again_first() -> None:
         lane = server.lane("photos", 1)
         server.ledger.check(lane)
         assert str(lane.state) == "open"
-        lane.read_at -= 60
+        lane.marks.read_at -= 60
         server.ledger.check(lane)
         assert lane.state is LaneState.CLOSED
 
@@ -221,7 +223,7 @@ async def test_a_database_that_is_replaced_in_the_middle_of_opening_a_lane_is_no
         copy = site.servers[0].snapshot()
         before = await take(server, 30)
         server.lane("photos", 1).close()
-        asked = [asyncio.create_task(server.issuer.issue("photos", 1)) for _ in range(6)]
+        asked = [asyncio.create_task(server.desk.take("photos", 1)) for _ in range(6)]
         await asyncio.sleep(0.003)
         site.servers[0].restore(copy)
         after = [(await task)[0] for task in asked]
@@ -239,5 +241,5 @@ async def test_a_table_that_was_made_just_now_loses_no_id_over_a_mark_of_nothing
         lane = server.lane("photos", 2)
         await lane.open()
         lane.close()
-        lane.must_rise = True
+        lane.must_advance = True
         assert sorted(await take(server, 4)) == [1, 2, 3, 4]

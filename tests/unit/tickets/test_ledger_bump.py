@@ -6,7 +6,7 @@ import pytest
 
 from app.common.errors import NoTicketDatabase, SequenceExhausted
 from app.common.sequences import Width
-from app.tickets.lane import LaneState
+from app.tickets.lane_state import LaneState
 from tests.fakes.ticket_database import FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -23,7 +23,7 @@ async def test_after_a_bump_everything_is_larger_on_every_database_and_every_ser
         one, other = await site.ticket_server(), await site.ticket_server()
         await take(one, 4)
         await take(other, 4)
-        await one.overseer.bump("photos", 100_000, force=False)
+        await one.admin.bump("photos", 100_000, force=False)
         assert min(await take(one, 4) + await take(other, 4)) > 100_000
 
 
@@ -35,7 +35,7 @@ async def test_a_server_that_lists_fewer_databases_than_the_ring_has_bumps_nothi
         short = FakeTicketServer([FakeTicketDatabase(site.servers[0])], clock=asyncio.get_running_loop().time)
         await short.start()
         with pytest.raises(NoTicketDatabase, match="lists none for offset 2"):
-            await short.overseer.bump("photos", 100_000, force=False)
+            await short.admin.bump("photos", 100_000, force=False)
         assert max(await take(short, 1) + await take(server, 2)) < 100_000
         await short.stop()
 
@@ -45,7 +45,7 @@ async def test_a_smaller_number_changes_nothing() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
         await take(server, 10)
-        await server.overseer.bump("photos", 3, force=False)
+        await server.admin.bump("photos", 3, force=False)
         assert await take(server, 2) == [11, 12]
 
 
@@ -55,7 +55,7 @@ async def test_a_bump_is_kept_by_the_others_so_that_an_older_copy_is_moved_above
         server = await site.ticket_server()
         await take(server, 4)
         copy = site.servers[0].snapshot()
-        await server.overseer.bump("photos", 100_000, force=False)
+        await server.admin.bump("photos", 100_000, force=False)
         site.servers[0].restore(copy)
         await asyncio.sleep(3)
         assert min(await take(server, 6)) > 100_000
@@ -71,13 +71,13 @@ async def test_a_bump_while_tickets_are_drawn_gives_none_twice() -> None:
         async def draw() -> None:
             while floor < 50_000 or len(tickets) < 300:
                 asked_above = floor
-                tickets.extend(await server.issuer.issue("photos", 1))
+                tickets.extend(await server.desk.take("photos", 1))
                 assert tickets[-1] > asked_above
 
         drawing = [asyncio.create_task(draw()) for _ in range(4)]
         for above in (500, 5_000, 50_000):
             await asyncio.sleep(0.03)
-            await server.overseer.bump("photos", above, force=False)
+            await server.admin.bump("photos", above, force=False)
             floor = above
         await asyncio.gather(*drawing)
         assert len(tickets) == len(set(tickets))
@@ -91,7 +91,7 @@ async def test_while_a_database_is_away_there_is_no_bump() -> None:
         site.servers[1].down = True
         await probed()
         with pytest.raises(NoTicketDatabase):
-            await server.overseer.bump("photos", 1_000, force=False)
+            await server.admin.bump("photos", 1_000, force=False)
 
 
 def make_small(site: Site, *left: int) -> None:
@@ -121,7 +121,7 @@ async def test_a_database_at_its_end_does_not_stand_in_the_way_of_a_bump(restart
         if restart:
             server = await site.restart(server)
         for above in (10, 3_000_000_000, 3_000_000_000):
-            await server.overseer.bump("small", above, force=False)
+            await server.admin.bump("small", above, force=False)
         assert min(await take(server, 5, "small")) > 3_000_000_000
 
 
@@ -132,7 +132,7 @@ async def test_a_bump_of_a_sequence_that_is_at_its_end_everywhere() -> None:
         with pytest.raises(SequenceExhausted):
             await take_all(server, "small", [])
         for above in (10, TOP_OF_INT - 10, TOP_OF_INT - 1):
-            await server.overseer.bump("small", above, force=True)
+            await server.admin.bump("small", above, force=True)
         with pytest.raises(SequenceExhausted):
             await take(server, 1, "small")
 
@@ -144,12 +144,12 @@ async def test_a_bump_between_the_ends_of_the_two_sides() -> None:
         server = await with_its_end_near(site, 1_000, 1_000)
         await take(server, 4, "small")
         for _ in range(2):
-            await server.overseer.bump("small", TOP_OF_INT - 2, force=True)
+            await server.admin.bump("small", TOP_OF_INT - 2, force=True)
         given: list[int] = []
         with pytest.raises(SequenceExhausted):
             await take_all(server, "small", given)
         assert given in ([], [TOP_OF_INT - 1])
-        await server.overseer.bump("small", TOP_OF_INT - 1, force=True)
+        await server.admin.bump("small", TOP_OF_INT - 1, force=True)
 
 
 @virtual_time
@@ -163,7 +163,7 @@ async def test_a_bump_is_kept_for_a_database_at_its_end_for_when_an_older_copy_c
         if restart:
             server = await site.restart(server)
         await take_all_of_the_first(server)
-        await server.overseer.bump("small", 3_000_000_000, force=False)
+        await server.admin.bump("small", 3_000_000_000, force=False)
         row = mark_about(site, 1, on=2, sequence="small")
         assert min(row.mark, row.issued) >= 3_000_000_000
 
@@ -222,11 +222,11 @@ async def test_a_list_of_a_server_that_has_not_heard_of_the_others_does_not_run_
     async with Site(2, []) as site:
         make_small(site, 200, 200)
         one, other = [await site.ticket_server(probe_interval=30) for _ in range(2)]
-        given = [*await one.issuer.issue("small", 2), *await other.issuer.issue("small", 2)]
+        given = [*await one.desk.take("small", 2), *await other.desk.take("small", 2)]
         for _ in range(4):
-            given += await one.issuer.issue("small", 40)
+            given += await one.desk.take("small", 40)
         with pytest.raises(SequenceExhausted):
-            await other.issuer.issue("small", 40)
+            await other.desk.take("small", 40)
         with pytest.raises(SequenceExhausted):
             await take_all(other, "small", given)
         assert len(given) == len(set(given)) >= 198
@@ -238,8 +238,8 @@ async def test_a_block_that_does_not_fit_leaves_the_rest_to_smaller_ones_and_to_
         server = await with_its_end_near(site, 5_000, 5_000)
         for size in (1_000, 900):
             with pytest.raises(SequenceExhausted):
-                await server.issuer.issue("small", size, whole=True)
-        given = [*await server.issuer.issue("small", 500, whole=True), *await server.issuer.issue("small", 300)]
+                await server.desk.take("small", size, whole=True)
+        given = [*await server.desk.take("small", 500, whole=True), *await server.desk.take("small", 300)]
         with pytest.raises(SequenceExhausted):
             await take_all(server, "small", given)
         assert len(given) == len(set(given)) >= 4_990
@@ -250,6 +250,6 @@ async def test_a_block_that_fits_is_not_refused_because_another_in_its_company_d
     async with Site(1, []) as site:
         server = await with_its_end_near(site, 5_000)
         await take(server, 1, "small")
-        asked = [server.issuer.issue("small", size, whole=True) for size in (10, 2_000, 100, 200)]
+        asked = [server.desk.take("small", size, whole=True) for size in (10, 2_000, 100, 200)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert [isinstance(each, range) for each in found] == [True, False, True, True]

@@ -8,7 +8,7 @@ import pytest
 
 from app.common.errors import TicketDatabaseBusy
 from app.databases.protocol import Mark
-from app.tickets.ledger import life_of
+from app.tickets.marks_token import epoch_of
 from tests.fakes.ticket_database import FakeServer, FakeState
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
@@ -57,7 +57,7 @@ def test_moved_above_its_mark_under_a_running_server(goes_back: Callable[[Site, 
             assert not set(before) & set(after)
             assert min(of(1, after)) > high.issued
             assert len(of(1, after)) >= 5
-            assert server.overseer.health()["status"] == "pass"
+            assert server.admin.health()["status"] == "pass"
 
     scenario()
 
@@ -142,7 +142,7 @@ async def test_after_it_was_moved_up_the_token_is_new_everywhere() -> None:
         await take(server, 6)
         tokens = {mark_about(site, 1, on=2).token, mark_about(site, 1, on=3).token}
         assert len(tokens) == 1
-        assert life_of(tokens.pop()) != life_of(old)
+        assert epoch_of(tokens.pop()) != epoch_of(old)
 
 
 @virtual_time
@@ -167,16 +167,16 @@ async def test_marks_that_were_read_hold_though_their_database_fails_a_moment_la
         busy, late = await site.ticket_server(), await site.ticket_server()
         copy = site.servers[1].snapshot()
         before = await take(busy, 20)
-        keeper = late.databases[0]
+        witness = late.databases[0]
 
-        read = keeper.marks
+        read = witness.marks
 
         async def down_then(changed_within: float | None = None) -> list[Mark]:
             marks = await read(changed_within)
             site.servers[0].down = True
             return marks
 
-        monkeypatch.setattr(keeper, "marks", down_then)
+        monkeypatch.setattr(witness, "marks", down_then)
         site.servers[1].restore(copy)
         late.ring.members[1].wake.set()  # before it reads the marks of the other one with a probe
         await asyncio.sleep(0.3)
@@ -194,7 +194,7 @@ async def test_what_was_issued_under_another_token_is_told_as_well() -> None:
         await probed()
         second = await site.ticket_server()
         alone = await take(second, 5)
-        assert second.lane("photos", 2).token != mark_about(site, 2, on=1).token
+        assert second.lane("photos", 2).marks.token != mark_about(site, 2, on=1).token
         site.servers[0].heal()
         await probed()
         await probed()
@@ -202,17 +202,17 @@ async def test_what_was_issued_under_another_token_is_told_as_well() -> None:
 
 
 class Meddling(FakeServer):
-    """Lets somebody reserve at the very moment before a row is renewed."""
+    """Lets somebody reserve at the very moment before a row is superseded."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
         self.meddle: list[Mark] = []
         self.refused = 0
 
-    def renew(self, old: Mark, new: Mark, ring: int | None = None) -> Mark:
+    def supersede(self, old: Mark, new: Mark, ring: int | None = None) -> Mark:
         while self.meddle:
             self.reserve([self.meddle.pop()])
-        row = super().renew(old, new, ring)
+        row = super().supersede(old, new, ring)
         self.refused += row.token != new.token
         return row
 
@@ -248,10 +248,10 @@ async def test_who_reserves_again_and_again_ends_the_attempt_not_the_protection(
 
         def one_at_a_time(old: Mark, new: Mark, ring: int | None = None) -> Mark:
             meddling.reserve([meddling.meddle.pop()] if meddling.meddle else [])
-            return FakeServer.renew(meddling, old, new, ring)
+            return FakeServer.supersede(meddling, old, new, ring)
 
-        meddling.renew = one_at_a_time  # type: ignore[method-assign]
-        lane.must_rise = True
+        meddling.supersede = one_at_a_time  # type: ignore[method-assign]
+        lane.must_advance = True
         with pytest.raises(TicketDatabaseBusy, match="again and again"):
             await server.ledger.open(lane)
         assert mark_about(site, 1, on=2).token == row.token
@@ -293,7 +293,7 @@ async def test_what_was_issued_while_another_came_up_is_told_to_it_without_a_fur
         server = await site.ticket_server()
         tickets = await take(server, 40)
         lane = server.lane("photos", 1)
-        lane.mark = lane.reserve_at = 0  # as when a database has been taken in
+        lane.marks.lapse()  # as when a database has been taken in
         await probed()
         assert mark_about(site, 1, on=2).issued == max(of(1, tickets))
 

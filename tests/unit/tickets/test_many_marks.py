@@ -1,4 +1,4 @@
-"""A database that comes back to thousands of marks that were renewed while it was away."""
+"""A database that comes back to thousands of marks that were superseded while it was away."""
 
 import asyncio
 
@@ -10,15 +10,15 @@ from tests.unit.tickets.ledgers import mark_about
 
 
 @virtual_time
-async def test_a_database_whose_marks_are_all_renewed_lets_others_in_meanwhile() -> None:
+async def test_a_database_whose_marks_are_all_superseded_lets_others_in_meanwhile() -> None:
     async with Site(3, increment=3) as site:
         names = [f"s{number}" for number in range(2_000)]
         for about in (1, 2):
-            for holder in site.servers:
-                if holder.offset != about:
-                    token = "new" if holder.offset != 3 else "old"
+            for witness in site.servers:
+                if witness.offset != about:
+                    token = "new" if witness.offset != 3 else "old"
                     mark = 100 if token == "new" else 50
-                    holder.reserve([Mark(name, about, 3, mark, mark, f"{token}.t:1") for name in names])
+                    witness.reserve([Mark(name, about, 3, mark, mark, f"{token}.t:1") for name in names])
         began = asyncio.get_running_loop().time()
         server = await site.ticket_server()
         assert [member.status for member in server.ring.members] == [Status.UP] * 3

@@ -11,15 +11,15 @@ from functools import partial
 
 import pytest
 
+from app.common.errors import ColumnExhausted
 from app.http.access import Access
 from app.http.routes import make_api
 from app.http.sequence_list import LARGEST_PAGE
 from app.http.status_page import SHOWN, StatusPage
-from app.operations.admin import LOOK_OVER_SECONDS
-from app.operations.amiss import LISTED
+from app.operations.admin import REFRESH_SECONDS
 from app.operations.rates import Rates
+from app.operations.sequence_warnings import LISTED
 from app.operations.series import OTHER, PLACES
-from app.tickets.lane import LaneState
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.http.asgi import Answer, ask
@@ -32,11 +32,11 @@ class Views:
 
     def __init__(self, server: FakeTicketServer) -> None:
         self.server = server
-        self.overseer = server.overseer
+        self.admin = server.admin
         self.entries = server.catalog.entries
-        self.rates = Rates(self.overseer.progress, asyncio.get_running_loop().time)
-        page = StatusPage(self.overseer, self.rates, server.metrics, 8000)
-        self.api = make_api(self.overseer, Access((), ()), page, server.issuer)
+        self.rates = Rates(self.admin.progress, asyncio.get_running_loop().time)
+        page = StatusPage(self.admin, self.rates, server.metrics, 8000)
+        self.api = make_api(self.admin, Access((), ()), page, server.desk)
 
     async def get(self, target: str, status: int = 200, method: str = "GET") -> Answer:
         answer = await ask(self.api, target, method=method)
@@ -96,13 +96,13 @@ async def test_nothing_holds_up_the_event_loop_for_as_long_as_a_look_at_every_se
         for number, lane in enumerate(seen.server.catalog.lanes.values()):
             lane.issued = number % 7
             if fault:
-                lane.state, lane.reason = LaneState.SUSPENDED, "its table is locked"
+                lane.suspend("its table is locked")
         gc.collect()
         gc.freeze()  # as a server does once it is ready
         try:
             await seen.rates.sample()
             began = time.thread_time()
-            list(seen.overseer.progress())
+            list(seen.admin.progress())
             one_look = time.thread_time() - began
             for path in (
                 "/sequence",
@@ -114,7 +114,7 @@ async def test_nothing_holds_up_the_event_loop_for_as_long_as_a_look_at_every_se
             ):
                 turns = []
                 for _ in range(3):
-                    await asyncio.sleep(LOOK_OVER_SECONDS)
+                    await asyncio.sleep(REFRESH_SECONDS)
                     turns.append(await longest_turn(partial(seen.get, path)))
                 assert min(turns) < 0.5 * one_look, path
             sampled = [await longest_turn(seen.rates.sample) for _ in range(3)]
@@ -226,6 +226,18 @@ async def test_what_is_searched_for_cannot_become_part_of_the_page(search: str) 
         assert await seen.rows(f"/?search={search}") == []
 
 
+@virtual_time
+async def test_an_error_of_a_database_cannot_become_part_of_a_page() -> None:
+    async with views(3) as seen:
+        database = seen.server.ring.members[1]
+        database.last_error = "nothing"
+        plain = (await seen.get("/")).body.decode()
+        database.last_error = """<script>alert('x')</script> "quoted" & more"""
+        text = (await seen.get("/")).body.decode()
+        assert text.count("<") == plain.count("<")
+        assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &#34;quoted&#34; &amp; more" in text
+
+
 # -- /healthz
 
 
@@ -234,7 +246,7 @@ async def test_a_fault_of_every_sequence_is_a_hundred_warnings_and_their_number(
     async with views() as seen:
         for number, lane in enumerate(seen.server.catalog.lanes.values()):
             if number % 2:
-                lane.state, lane.reason = LaneState.SUSPENDED, "its table is locked"
+                lane.suspend("its table is locked")
         health = (await seen.get("/healthz")).json()
         assert health["status"] == "warn"
         assert len(health["warnings"]) == LISTED + 1
@@ -250,7 +262,7 @@ async def test_old_tables_do_not_hide_a_sequence_at_its_end() -> None:
         for entry in seen.entries.values():
             for member, table in entry.tables.items():
                 entry.tables[member] = replace(table, warnings=("is an old table",))
-        seen.entries["s09999"].rotation.lanes[1].state = LaneState.EXHAUSTED
+        seen.entries["s09999"].rotation.lanes[1].report(ColumnExhausted())
         warnings = (await seen.get("/healthz")).json()["warnings"]
         assert warnings[0]["sequence"] == "s09999"
         assert "exhausted" in warnings[0]["reason"]
@@ -262,13 +274,13 @@ async def test_health_looks_at_every_sequence_once_a_second_at_the_most() -> Non
     async with views() as seen:
         assert (await seen.get("/healthz")).json()["status"] == "pass"
         lane = seen.server.lane("s05000", 1)
-        lane.state = LaneState.EXHAUSTED
+        lane.report(ColumnExhausted())
         assert (await seen.get("/healthz")).json()["status"] == "pass"
-        await asyncio.sleep(LOOK_OVER_SECONDS)
+        await asyncio.sleep(REFRESH_SECONDS)
         assert (await seen.get("/healthz")).json()["warnings"][0]["sequence"] == "s05000"
     async with views(3) as seen:  # where there are few, it is as of now
         assert (await seen.get("/healthz")).json()["status"] == "pass"
-        seen.server.lane("s00001", 1).state = LaneState.EXHAUSTED
+        seen.server.lane("s00001", 1).report(ColumnExhausted())
         assert (await seen.get("/healthz")).json()["status"] == "warn"
 
 
@@ -279,7 +291,7 @@ async def test_health_looks_at_every_sequence_once_a_second_at_the_most() -> Non
 async def test_so_many_sequences_have_series_of_their_own_and_all_others_are_one() -> None:
     async with views() as seen:
         seen.issue("s09000", 5)
-        seen.server.lane("s09500", 2).guard.lift(2**62)
+        seen.server.lane("s09500", 2).guard.advance(2**62)
         samples = await seen.samples()
         assert samples['tickets_issued_total{sequence="s09000"}'] == 5
         assert samples[f'tickets_issued_total{{sequence="{OTHER}"}}'] == 0

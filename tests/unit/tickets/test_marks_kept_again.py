@@ -20,7 +20,7 @@ async def test_it_is_told_what_a_server_that_is_gone_had_drawn_meanwhile() -> No
         site.servers[1].ledger_fails = False
         await asyncio.sleep(4.2)
         assert mark_about(site, 1, on=2).mark >= drawn[-1]
-        assert not server.overseer.health()["warnings"]
+        assert not server.admin.health()["warnings"]
 
 
 @virtual_time
@@ -32,7 +32,7 @@ async def test_lanes_that_could_not_ask_it_open_again() -> None:
         await take(server, 12_000)
         site.servers[0].restart()
         await asyncio.sleep(2.2)
-        assert any("could not be asked" in each["reason"] for each in server.overseer.health()["warnings"])
+        assert any("could not be asked" in each["reason"] for each in server.admin.health()["warnings"])
         site.servers[1].ledger_fails = False
         await asyncio.sleep(4.2)
-        assert not server.overseer.health()["warnings"]
+        assert not server.admin.health()["warnings"]

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from app.databases.protocol import Look, Mark
+from app.databases.protocol import Mark, ProbeResult
 from app.tickets.ring import Member, Status
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 
 
 async def take(server: FakeTicketServer, times: int = 1, sequence: str = "photos") -> list[int]:
-    return [(await server.issuer.issue(sequence, 1))[0] for _ in range(times)]
+    return [(await server.desk.take(sequence, 1))[0] for _ in range(times)]
 
 
 def statuses(server: FakeTicketServer) -> list[Status]:
@@ -67,7 +67,7 @@ async def test_an_idle_database_that_dies_is_noticed_by_its_probe() -> None:
 async def test_wrong_settings_are_quarantined_and_taken_back_when_they_are_right() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
-        site.servers[0].misconfigured = "has increment 1, wanted 2"
+        site.servers[0].misconfigured = "has increment 1, expected 2"
         await asyncio.sleep(PROBE_INTERVAL + 0.1)
         assert statuses(server)[0] is Status.QUARANTINED
         assert "increment 1" in (server.ring.members[0].last_error or "")
@@ -168,10 +168,10 @@ async def test_nothing_is_taken_in_by_a_look_from_before_its_turn() -> None:
         taken_in: asyncio.Queue[str] = asyncio.Queue()
         mark_up = server.ring.mark_up
 
-        def noted(member: Member, look: Look) -> None:
+        def noted(member: Member, result: ProbeResult) -> None:
             if member.database is first:
-                taken_in.put_nowait(look.incarnation)
-            mark_up(member, look)
+                taken_in.put_nowait(result.incarnation)
+            mark_up(member, result)
 
         server.ring.mark_up = noted  # type: ignore[method-assign]
         answered.set()
@@ -187,20 +187,20 @@ async def test_a_look_from_before_another_one_came_up_takes_nobody_out_of_the_ri
         server = await site.ticket_server()
         first, second = server.ring.members
         assert (first.up, second.up) == (True, False)
-        look = first.database.look
+        look = first.database.probe
         changes: list[tuple[str, Status]] = []
 
-        async def looked_at_before() -> Look:
+        async def looked_at_before() -> ProbeResult:
             found = await look()
-            first.database.look = look  # type: ignore[method-assign]
+            first.database.probe = look  # type: ignore[method-assign]
             site.servers[1].down = False
             while not second.up:
                 second.wake.set()
                 await asyncio.sleep(0.1)
             return found
 
-        first.database.look = looked_at_before  # type: ignore[method-assign]
-        server.ring.on_change = lambda member: changes.append((member.name, member.status))
+        first.database.probe = looked_at_before  # type: ignore[method-assign]
+        server.ring.follow(lambda member: changes.append((member.name, member.status)))
         await asyncio.sleep(3 * PROBE_INTERVAL)
         assert second.up
         assert changes == [(second.name, Status.UP)]
@@ -217,10 +217,10 @@ async def test_a_new_incarnation_between_two_looks_takes_it_out_of_the_ring() ->
         site.servers[0].ledger_fails = True
         await asyncio.sleep(PROBE_INTERVAL + 0.2)
         assert server.ring.members[0].marks_trouble is not None
-        before = {ticket for _ in range(2) for ticket in await other.issuer.issue("photos", 1000)}
+        before = {ticket for _ in range(2) for ticket in await other.desk.take("photos", 1000)}
         client = server.databases[0]
         looks = 0
-        look, looked_twice = client.look, asyncio.Event()
+        look, looked_twice = client.probe, asyncio.Event()
 
         async def restored_before_the_second_look() -> object:
             nonlocal looks
@@ -232,7 +232,7 @@ async def test_a_new_incarnation_between_two_looks_takes_it_out_of_the_ring() ->
                 looked_twice.set()
             return found
 
-        client.look = restored_before_the_second_look  # type: ignore[method-assign,assignment]
+        client.probe = restored_before_the_second_look  # type: ignore[method-assign,assignment]
         server.ring.members[0].wake.set()
         await looked_twice.wait()
         takers = await asyncio.gather(*(take(server, 20) for _ in range(4)))
@@ -264,7 +264,7 @@ async def test_suspended_lanes_are_tried_again_with_every_probe() -> None:
         await take(server, 4)
         lane = server.lane("photos", 1)
         assert not lane.can_be_asked
-        warnings = server.overseer.health()["warnings"]
+        warnings = server.admin.health()["warnings"]
         assert [(each["sequence"], each["database"]) for each in warnings] == [("photos", "fake1:3306")]
         await asyncio.sleep(3)
         assert str(lane.state) == "suspended"
@@ -277,10 +277,10 @@ async def test_suspended_lanes_are_tried_again_with_every_probe() -> None:
 async def test_an_unknown_error_in_a_probe_does_not_end_the_loop(caplog: pytest.LogCaptureFixture) -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
-        look, server.databases[0].look = server.databases[0].look, None  # type: ignore[method-assign,assignment]
+        look, server.databases[0].probe = server.databases[0].probe, None  # type: ignore[method-assign,assignment]
         await asyncio.sleep(PROBE_INTERVAL + 0.1)
         assert "does not know" in caplog.text
-        server.databases[0].look = look  # type: ignore[method-assign]
+        server.databases[0].probe = look  # type: ignore[method-assign]
         site.servers[0].down = True
         await asyncio.sleep(PROBE_INTERVAL + 0.1)
         assert statuses(server)[0] is Status.DOWN
@@ -292,8 +292,8 @@ async def test_stopping_tells_the_ledgers_what_was_issued_last() -> None:
         server = await site.ticket_server()
         tickets = await take(server, 20)
         await site.restart(server)
-        for offset, holder in ((1, 1), (2, 0)):
-            mark = site.servers[holder].mark("photos", offset)
+        for offset, witness in ((1, 1), (2, 0)):
+            mark = site.servers[witness].mark("photos", offset)
             assert mark is not None
             assert mark.issued == max(ticket for ticket in tickets if ticket % 2 == offset % 2)
 
@@ -313,5 +313,5 @@ async def test_every_fault_of_a_database_leaves_the_loops_running() -> None:
             site.servers[0].heal()
             site.servers[0].restart()
             await asyncio.sleep(1.3)
-        assert server.overseer.health()["status"] == "pass"
+        assert server.admin.health()["status"] == "pass"
         assert len(set(await take(server, 4))) == 4

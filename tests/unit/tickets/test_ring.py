@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.databases.protocol import Look
+from app.databases.protocol import ProbeResult
 from app.tickets.ring import Member, Ring, Rotation, Status
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import virtual_time
@@ -17,8 +17,8 @@ class FakeLane:
     can_be_asked: bool = True
 
 
-def look(incarnation: str = "one") -> Look:
-    return Look(incarnation, "identity", "version", 0.0, 0.001, increment=2, offset=1, record=None)
+def look(incarnation: str = "one") -> ProbeResult:
+    return ProbeResult(incarnation, "identity", 0.001, increment=2, offset=1, record=None)
 
 
 class Clock:
@@ -111,7 +111,7 @@ def test_since_changes_with_the_status_and_the_last_error_stays() -> None:
 def test_changes_are_told_once_each() -> None:
     ring = ring_of(2)
     told: list[tuple[str, Status]] = []
-    ring.on_change = lambda member: told.append((member.name, member.status))
+    ring.follow(lambda member: told.append((member.name, member.status)))
     for _ in range(3):
         ring.mark_down(ring.members[0], "refused")
     ring.mark_up(ring.members[0], look())
@@ -152,14 +152,14 @@ def test_going_down_wakes_the_probe_at_once() -> None:
     assert not member.settled
 
 
-def test_keepers_are_the_others_that_are_up_and_can_keep_marks() -> None:
+def test_witnesses_are_the_others_that_are_up_and_can_keep_marks() -> None:
     ring = ring_of(3)
     first, second, third = ring.members
-    assert ring.keepers(first) == [second, third]
+    assert ring.witnesses(first) == [second, third]
     ring.keeps_no_marks(second, "has a damaged table")
     ring.mark_down(third, "refused")
-    assert ring.keepers(first) == []
-    assert ring.keepers(third) == [first]
+    assert ring.witnesses(first) == []
+    assert ring.witnesses(third) == [first]
     assert second.up
 
 

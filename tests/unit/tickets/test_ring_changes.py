@@ -96,7 +96,7 @@ class Rings:
         ids: list[int] = []
         for _ in range(times):
             try:
-                ids += await server.issuer.issue(sequence, 1)
+                ids += await server.desk.take(sequence, 1)
             except Unavailable:
                 continue
         if sequence == "photos":
@@ -127,7 +127,7 @@ class Rings:
         return record.increment, record.state
 
     def drift(self, offset: int, above: int = DRIFT) -> None:
-        self.servers[offset - 1].table("photos").raise_above(above)
+        self.servers[offset - 1].table("photos").advance(above)
 
 
 def errors(server: FakeTicketServer) -> list[str]:
@@ -436,7 +436,7 @@ async def test_two_rings_of_one_number_are_refused() -> None:
         server = await rings.start(1, 2)
         assert all("record two rings" in error for error in errors(server))
         with pytest.raises(TicketError):
-            await server.issuer.issue("photos", 1)
+            await server.desk.take("photos", 1)
 
 
 @pytest.mark.parametrize("increment", [None, 3], ids=["unset", "3"])

@@ -31,7 +31,7 @@ async def test_databases_that_formed_a_ring_without_another_are_raised_above_it_
         one.state.ring = RingRecord(4, 4, 4, (1, 3), own=1)
         third.state.ring = RingRecord(4, 4, 4, (1, 3), own=3)
         other.state.ring = RingRecord(4, 4, 4, (1, 2), own=2)
-        other.table("photos").raise_above(10_000)
+        other.table("photos").advance(10_000)
         server = await site.ticket_server()
         assert min(await take(server, 3)) > 10_000
 
@@ -42,7 +42,7 @@ async def test_it_draws_nothing_until_every_other_database_of_the_ring_can_be_as
         *others, added = site.servers
         for each in others:
             each.state.ring = RingRecord(2, 3, 2, (1, 2), own=each.offset)
-            each.table("photos").raise_above(10_000)
+            each.table("photos").advance(10_000)
         added.down = True
         server = await site.ticket_server()
         await take(server, 2)

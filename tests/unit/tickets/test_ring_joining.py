@@ -24,7 +24,7 @@ def has_grown(servers: list[FakeServer]) -> None:
             if other != server.offset:
                 server.reserve([Mark("photos", other, 2, 900, 900, "older.t:1")])
                 server.reserve([Mark("photos", other, 3, 1_000, 1_000, "raised:2")])
-        server.table("photos").raise_above(1_000)
+        server.table("photos").advance(1_000)
 
 
 @virtual_time

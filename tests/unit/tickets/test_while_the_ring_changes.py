@@ -28,8 +28,8 @@ async def test_marks_that_were_read_in_the_ring_before_are_not_remembered() -> N
     async with Site(2) as site:
         server = await site.ticket_server()
         await take(server, 20)
-        holder = server.databases[1]
-        marks, changed = holder.marks, asyncio.Event()
+        witness = server.databases[1]
+        marks, changed = witness.marks, asyncio.Event()
 
         async def across_a_change(changed_within: float | None = None) -> list[Mark]:
             found = await marks(changed_within)
@@ -38,7 +38,7 @@ async def test_marks_that_were_read_in_the_ring_before_are_not_remembered() -> N
                 changed.set()
             return found
 
-        holder.marks = across_a_change  # type: ignore[method-assign]
+        witness.marks = across_a_change  # type: ignore[method-assign]
         assert server.ledger.known_mark("photos", server.ring.members[0]) > 0
         await changed.wait()  # until the whole ledger is read
         await asyncio.sleep(0)
@@ -50,15 +50,15 @@ async def test_a_reservation_that_was_answered_in_the_ring_before_is_not_remembe
     async with Site(2) as site:
         server = await site.ticket_server()
         await take(server, 2)
-        holder = server.databases[1]
-        reserve = holder.reserve
+        witness = server.databases[1]
+        reserve = witness.reserve
 
         async def across_a_change(marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
             found = await reserve(marks, ring)
             another_ring(server)
             return found
 
-        holder.reserve = across_a_change  # type: ignore[method-assign]
+        witness.reserve = across_a_change  # type: ignore[method-assign]
         lane = server.lane("photos", 1)
         with pytest.raises(RingChanged):
             await server.ledger.reserve(lane, lane.guard.highest, protected=True)
@@ -66,22 +66,22 @@ async def test_a_reservation_that_was_answered_in_the_ring_before_is_not_remembe
 
 
 @virtual_time
-async def test_a_renewal_that_was_answered_in_the_ring_before_is_not_remembered() -> None:
+async def test_a_replacement_that_was_answered_in_the_ring_before_is_not_remembered() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
         await take(server, 2)
-        holder = server.databases[1]
-        renew = holder.renew
+        witness = server.databases[1]
+        supersede = witness.supersede
 
         async def across_a_change(old: Mark, new: Mark, ring: int) -> Mark:
-            found = await renew(old, new, ring)
+            found = await supersede(old, new, ring)
             another_ring(server)
             return found
 
-        holder.renew = across_a_change  # type: ignore[method-assign]
+        witness.supersede = across_a_change  # type: ignore[method-assign]
         lane = server.lane("photos", 1)
         lane.close()
-        lane.must_rise = True
+        lane.must_advance = True
         with pytest.raises(RingChanged):
             await lane.open()
         assert server.ledger.known_mark("photos", server.ring.members[0]) == 0
@@ -108,11 +108,11 @@ async def test_tables_that_were_listed_in_the_ring_before_are_listed_again() -> 
 
 
 @virtual_time
-async def test_a_keeper_replaced_while_it_is_told_the_live_counters_is_told_all_of_them_again() -> None:
+async def test_a_witness_replaced_while_it_is_told_the_live_counters_is_told_all_of_them_again() -> None:
     every = [f"s{number:03}" for number in range(150)]
     async with Site(2, every) as site:
         for name in every:
-            site.servers[0].table(name).raise_above(7_000)
+            site.servers[0].table(name).advance(7_000)
         server = await site.ticket_server()
         await probed()
         counted = server.databases[0]
@@ -137,7 +137,7 @@ async def test_a_keeper_replaced_while_it_is_told_the_live_counters_is_told_all_
         assert replaced
         for name in every:
             assert mark_about(site, 1, on=2, sequence=name).mark >= 7_000
-        assert not server.overseer.health()["warnings"]
+        assert not server.admin.health()["warnings"]
 
 
 @virtual_time
@@ -147,10 +147,10 @@ async def test_a_counter_whose_row_another_server_changed_is_told_again() -> Non
         await take(server, 2)
         await probed()
         row = mark_about(site, 1, on=2)
-        site.servers[1].renew(row, replace(row, token=f"{row.token}1"))
-        member, holder = server.ring.members
+        site.servers[1].supersede(row, replace(row, token=f"{row.token}1"))
+        member, witness = server.ring.members
         found = {"photos": (row.mark + 1_001, "2026")}
         with pytest.raises(MarkRefused):
-            await server.ledger.account_for(holder, member, found, server.catalog.lanes)
-        await server.ledger.account_for(holder, member, found, server.catalog.lanes)
+            await server.ledger.exchange.account_for(witness, member, found, server.catalog.lanes)
+        await server.ledger.exchange.account_for(witness, member, found, server.catalog.lanes)
         assert mark_about(site, 1, on=2).mark == row.mark + 1_000

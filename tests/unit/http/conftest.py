@@ -1,10 +1,10 @@
-"""Fixtures of the unit tests."""
+"""Fixtures of the tests on HTTP."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.http.http_connection import Bench
+from tests.unit.http.http_bench import Bench
 
 
 @pytest.fixture

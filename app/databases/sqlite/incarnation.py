@@ -1,21 +1,24 @@
-"""The life of a SQLite file: whether it may have gone back since it was last drawn from.
+"""The incarnation of a SQLite file: whether it may have gone back since it was last drawn from.
 
 What stands in the file cannot tell: it goes back with the file. So a second file stands beside it, `<file>-life`, with
-the life's name, and whoever has the database open holds a shared lock on it. An exclusive lock says that nobody has:
+the incarnation's name, and whoever has the database open holds a shared lock on it. An exclusive lock says that nobody
+has:
 
-- Who opens and gets the exclusive lock is the first. The life goes on if the last to leave wrote down how it left the
-  database, and it is still so: same inode, size, times and content, and no log beside it that SQLite would play back.
-  Otherwise it is another life. Either is on disk, as open, before anything is drawn; then the lock is made shared.
-- Who opens and gets the shared lock alone joins the life there is: nothing can have gone back under those who have it
-  open, if the files at the paths are theirs. They are written down as well; where they are others, the life ends.
+- Who opens and gets the exclusive lock is the first. The incarnation goes on if the last to leave wrote down how it
+  left the database, and it is still so: same inode, size, times and content, and no log beside it that SQLite would
+  play back. Otherwise it is another one. Either is on disk, as open, before anything is drawn; then the lock is made
+  shared.
+- Who opens and gets the shared lock alone joins the incarnation there is: nothing can have gone back under those who
+  have it open, if the files at the paths are theirs. They are written down as well; where they are others, the
+  incarnation ends.
 - Who leaves tries for the exclusive lock after the database has been closed. The last one gets it, plays what is left
   in the log into the database, and writes down how it leaves it.
 
-SIGKILL at any moment leaves "open" with nobody there: another life. A server killed while others have the file open
-ends nothing: what it committed is in the log that they read, and they go on. A record that is missing, damaged or torn
-is another life, too. A record put back together with its database says how the database was then, but the change time
-of a file cannot be put back: it is the time of putting back. What is not seen is a snapshot of the whole file system,
-and a file written over in place under a process that has it open and is frozen.
+SIGKILL at any moment leaves "open" with nobody there: another incarnation. A server killed while others have the file
+open ends nothing: what it committed is in the log that they read, and they go on. A record that is missing, damaged or
+torn is another one, too. A record put back together with its database says how the database was then, but the change
+time of a file cannot be put back: it is the time of putting back. What is not seen is a snapshot of the whole file
+system, and a file written over in place under a process that has it open and is frozen.
 
 Closing any descriptor of a file ends all of a process's POSIX locks on it, SQLite's own included: the database's
 content is read under the exclusive lock alone.
@@ -41,7 +44,7 @@ _WAIT_SECONDS = 0.005
 if sys.platform == "win32":
 
     def _lock(descriptor: int, *, exclusive: bool) -> bool:
-        """Everybody is alone: a process that opens the file while another has it open begins a life of its own."""
+        """Everybody is alone: whoever opens the file while another process has it open begins another incarnation."""
         return True
 
 else:
@@ -56,11 +59,14 @@ else:
         return True
 
 
-class FileLife:
-    """One hold on the life of the database file at `path`: taken before it is opened, left after it is closed."""
+class FileIncarnation:
+    """One hold on the incarnation of a database file: taken before the file is opened, left after it is closed."""
 
     def __init__(self, path: Path, timeout: float) -> None:
-        """Take the lock and see whether the life goes on; `settle` is to follow. Raises TicketDatabaseBusy, OSError."""
+        """Take the lock and see whether the incarnation goes on; `settle` is to follow.
+
+        `path`: of the database file. `timeout`: seconds to wait for the lock. Raises TicketDatabaseBusy, OSError.
+        """
         self._path = os.fspath(path)
         self._timeout = timeout
         self._record: dict[str, Any] = {}
@@ -68,7 +74,7 @@ class FileLife:
 
     @property
     def name(self) -> str:
-        """What every process that has the file open calls its life."""
+        """What every process that has the file open calls its incarnation."""
         return str(self._record["life"])
 
     @property
@@ -77,7 +83,8 @@ class FileLife:
         return int(self._record["files"][0])
 
     def settle(self) -> None:
-        """The database has been opened, and nothing drawn yet: make the life known, or see that it is this file's.
+        """The database has been opened, and nothing drawn yet: make the incarnation known, or see that it is this
+        file's.
 
         Raises TicketDatabaseUnavailable, TicketDatabaseBusy, OSError.
         """
@@ -106,13 +113,13 @@ class FileLife:
         return not alone
 
     def drop(self) -> None:
-        """The database has been closed and may not be as it should: what follows is another life, if nobody is left."""
+        """The database has been closed and may not be as it should: another incarnation follows, if nobody is left."""
         os.close(self._descriptor)
 
     def leave(self) -> None:
         """The database has been closed, and all is well: the last one to leave writes down how it leaves the file."""
         try:
-            with contextlib.suppress(OSError, sqlite3.Error):  # then the next life is another one
+            with contextlib.suppress(OSError, sqlite3.Error):  # then the next incarnation is another one
                 if self.inode == os.stat(self._path).st_ino and _lock(self._descriptor, exclusive=True):
                     self._write_how_it_is_left()
         finally:
@@ -121,7 +128,7 @@ class FileLife:
     # --- the lock --------------------------------------------------------------------------------------------------
 
     def _take(self) -> tuple[int, bool]:
-        """The descriptor, and whether its lock is exclusive. Sets the record to what the life is."""
+        """The descriptor, and whether its lock is exclusive. Sets the record to what the incarnation is."""
         deadline = time.monotonic() + self._timeout
         while True:
             descriptor = os.open(f"{self._path}-life", os.O_RDWR | os.O_CREAT, 0o644)
@@ -130,8 +137,8 @@ class FileLife:
                 if (alone or _lock(descriptor, exclusive=False)) and self._names(descriptor):
                     record = self._read(descriptor)
                     if alone:
-                        life = record["life"] if self._goes_on(record) else secrets.token_hex(8)
-                        self._record = {"life": life}
+                        name = record["life"] if self._goes_on(record) else secrets.token_hex(8)
+                        self._record = {"life": name}
                         return descriptor, True
                     if "files" in record:
                         self._record = record
@@ -147,7 +154,7 @@ class FileLife:
             time.sleep(_WAIT_SECONDS)  # somebody is opening it or leaving it, which is a matter of milliseconds
 
     def _end(self, descriptor: int) -> None:
-        """Take the record away: whoever holds it notices, and all of them open the file again, in another life."""
+        """Take the record away: whoever holds it notices, and all open the file again, in another incarnation."""
         if self._names(descriptor):
             os.unlink(f"{self._path}-life")
 

@@ -5,7 +5,7 @@ that answers, but cannot keep marks, goes on drawing, and the others are protect
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 
 from app.common.errors import (
     MarkRefused,
@@ -16,15 +16,16 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
+from app.common.tasks import Tasks
 from app.databases.protocol import Mark
 from app.tickets.ring import Member, Ring
 
 
-class KeeperLost(TicketDatabaseBusy):
+class WitnessLost(TicketDatabaseBusy):
     """A database that kept the marks did not take this one; what was drawn under it is dropped."""
 
 
-class Keepers:
+class Witnesses:
     """The databases that keep marks for the others. `seconds`: how long a lane waits for one of them."""
 
     def __init__(self, ring: Ring, seconds: float) -> None:
@@ -32,22 +33,22 @@ class Keepers:
         self._seconds = seconds
         self._waiting: dict[tuple[Member, int], list[tuple[Mark, asyncio.Future[Mark]]]] = {}
         self._writing: set[tuple[Member, int]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self.seen: dict[tuple[str, int], Mark] = {}
         """The largest mark ever read of each sequence and offset, for when its database cannot be asked."""
 
     async def on_others(self, member: Member, mark: Mark, ring: int) -> dict[Member, Mark]:
         """Reserve on every other database that keeps marks, under this ring number; the row of each as it is then.
 
-        All of them or none: raises KeeperLost if one of them fails, whatever the reason, and RingChanged. Empty where
+        All of them or none: raises WitnessLost if one of them fails, whatever the reason, and RingChanged. Empty where
         there is none to ask, and only there.
         """
         rows: dict[Member, Mark] = {}
-        while others := [other for other in self._ring.keepers(member) if other not in rows]:  # one may come up
+        while others := [other for other in self._ring.witnesses(member) if other not in rows]:  # one may come up
             answers = await asyncio.gather(*(self._reserve_on(other, mark, ring) for other in others))
             for other, row in zip(others, answers, strict=True):
                 if row is None:
-                    raise KeeperLost(f"lost {other.name}, which kept its high-water marks, while it drew")
+                    raise WitnessLost(f"lost {other.name}, which kept its high-water marks, while it drew")
                 rows[other] = row
             if ring != self._ring.number:  # what was answered in the ring before is not to be remembered in this one
                 raise RingChanged
@@ -55,34 +56,34 @@ class Keepers:
                 self.note(row)
         return rows
 
-    async def _reserve_on(self, holder: Member, mark: Mark, ring: int) -> Mark | None:
+    async def _reserve_on(self, witness: Member, mark: Mark, ring: int) -> Mark | None:
         """Reserve with the next write to this database, which the lanes that wait for one share."""
         future: asyncio.Future[Mark] = asyncio.get_running_loop().create_future()
-        key = holder, ring
+        key = witness, ring
         self._waiting.setdefault(key, []).append((mark, future))
         if key not in self._writing:
             self._writing.add(key)
-            self._spawn(self._write_on(holder, ring))
+            self._tasks.spawn(self._write_on(witness, ring))
         try:
             async with patience(self._seconds):
                 return await future
         except TimeoutError:
-            self.failed(holder, TicketDatabaseHung("did not answer in time"))
+            self.failed(witness, TicketDatabaseHung("did not answer in time"))
         except RingChanged as error:
-            self.failed(holder, error)
+            self.failed(witness, error)
             raise
         except TicketDatabaseError as error:
-            self.failed(holder, error)
+            self.failed(witness, error)
         return None
 
-    async def _write_on(self, holder: Member, ring: int) -> None:
-        key = holder, ring
+    async def _write_on(self, witness: Member, ring: int) -> None:
+        key = witness, ring
         try:
             while self._waiting[key]:
                 batch, self._waiting[key] = self._waiting[key], []
                 pending = [(mark, future) for mark, future in batch if not future.done()]
                 try:
-                    rows = await holder.database.reserve([mark for mark, _ in pending], ring)
+                    rows = await witness.database.reserve([mark for mark, _ in pending], ring)
                 except TicketDatabaseError as error:
                     for _, future in pending:
                         if not future.done():
@@ -95,13 +96,13 @@ class Keepers:
         finally:
             self._writing.discard(key)
 
-    def failed(self, holder: Member, error: TicketDatabaseError) -> None:
+    def failed(self, witness: Member, error: TicketDatabaseError) -> None:
         """A database that does not answer is down, and one that records another ring is asked which; one that answers,
         but cannot keep marks, may still draw; one that was merely busy is asked again."""
         if isinstance(error, TicketDatabaseUnavailable | RingChanged):
-            self._ring.mark_down(holder, str(error))
+            self._ring.mark_down(witness, str(error))
         elif not isinstance(error, TicketDatabaseBusy):
-            self._ring.keeps_no_marks(holder, str(error))
+            self._ring.keeps_no_marks(witness, str(error))
 
     def note(self, row: Mark) -> None:
         """Remember the largest mark ever read, for when its database cannot be asked."""
@@ -110,17 +111,17 @@ class Keepers:
         if seen is None or (row.mark, row.issued) >= (seen.mark, seen.issued):
             self.seen[key] = row
 
-    async def renew(self, holder: Member, old: Mark, new: Mark, ring: int) -> None:
-        """Raise MarkRefused if the row has changed, KeeperLost if the holder fails; RingChanged."""
+    async def supersede(self, witness: Member, old: Mark, new: Mark, ring: int) -> None:
+        """Raise MarkRefused if the row has changed, WitnessLost if the witness fails; RingChanged."""
         try:
-            row = await holder.database.renew(old, new, ring)
+            row = await witness.database.supersede(old, new, ring)
         except TicketDatabaseError as error:
-            self.failed(holder, error)
+            self.failed(witness, error)
             if isinstance(error, RingChanged):
                 raise
-            raise KeeperLost(f"lost {holder.name}, which kept its high-water marks") from error
+            raise WitnessLost(f"lost {witness.name}, which kept its high-water marks") from error
         if row.token != new.token:
-            raise MarkRefused("its mark changed on another database while it was moved up")
+            raise MarkRefused("its mark changed on another database while it was advanced")
         if ring == self._ring.number:
             self.seen[row.sequence, row.offset] = row
 
@@ -128,14 +129,9 @@ class Keepers:
         """Another ring: what was read of the one before says nothing about this one."""
         self.seen.clear()
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def close(self) -> None:
         """Let writes that are under way finish."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.wait()
 
 
 def take_larger(best: dict[tuple[str, int], Mark], marks: Iterable[Mark]) -> None:

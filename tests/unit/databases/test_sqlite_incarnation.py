@@ -1,4 +1,4 @@
-"""When a file of the embedded pair begins another life, and when it goes on."""
+"""When a file of the embedded pair begins another incarnation, and when it goes on."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from pathlib import Path
 from app.databases.sqlite.database import SQLiteDatabase
 async def main():
     database = SQLiteDatabase(Path(sys.argv[1]), 1, 2, 5.0)
-    print((await database.look()).incarnation, flush=True)
+    print((await database.probe()).incarnation, flush=True)
     sys.stdin.readline()
     await database.close()
 asyncio.run(main())
@@ -83,7 +83,7 @@ async def opened(path: Path, offset: int = 1, patience: float = 5.0) -> AsyncIte
 async def incarnation(path: Path, draws: int = 1) -> str:
     """Of one server that opens the file, draws and closes it."""
     async with opened(path) as database:
-        look = await database.look()
+        look = await database.probe()
         table = await photos(database)
         for _ in range(draws):
             await database.draw(table, 1, 0)
@@ -114,7 +114,7 @@ async def test_processes_that_have_it_open_at_the_same_time_agree(
     path: Path, other: Callable[[], OtherProcess]
 ) -> None:
     async with opened(path) as database:
-        first = (await database.look()).incarnation
+        first = (await database.probe()).incarnation
         one, two = other(), other()
         assert [one.incarnation, two.incarnation] == [first, first]
     one.end()
@@ -123,9 +123,9 @@ async def test_processes_that_have_it_open_at_the_same_time_agree(
 
 async def test_whoever_closes_last_leaves_it_as_it_is(path: Path, other: Callable[[], OtherProcess]) -> None:
     async with opened(path) as database:
-        first = (await database.look()).incarnation
+        first = (await database.probe()).incarnation
         other().end()
-        assert (await database.look()).incarnation == first
+        assert (await database.probe()).incarnation == first
     process = other()
     process.end()
     assert process.incarnation == await incarnation(path) == first
@@ -135,21 +135,21 @@ async def test_one_that_is_killed_ends_nothing_while_another_has_it_open(
     path: Path, other: Callable[[], OtherProcess]
 ) -> None:
     async with opened(path) as database:
-        await database.look()
+        await database.probe()
         process = other()
         process.kill()
-        assert (await database.look()).incarnation == process.incarnation
+        assert (await database.probe()).incarnation == process.incarnation
     assert await incarnation(path) == process.incarnation
 
 
 async def test_a_check_up_neither_ends_it_nor_stands_in_its_way(path: Path) -> None:
     first = await incarnation(path)
     inspector = SQLiteInspector(path, 1, 2)
-    await inspector.look()
+    await inspector.inspect()
     assert inspector.inspection.seen
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as reader:
         async with opened(path) as database:
-            assert (await database.look()).incarnation == first
+            assert (await database.probe()).incarnation == first
             reader.execute("SELECT * FROM _sequences").fetchall()
     assert await incarnation(path) == first
 
@@ -159,23 +159,23 @@ async def test_one_that_is_refused_ends_nothing(path: Path) -> None:
     async with opened(path, offset=2) as database:
         for _ in range(2):
             with pytest.raises(TicketDatabaseMisconfigured):
-                await database.look()
+                await database.probe()
     assert await incarnation(path) == first
 
 
 # --- it ends -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_file_whose_last_process_was_killed_is_in_another_life(
+async def test_a_file_whose_last_process_was_killed_is_in_another_incarnation(
     path: Path, other: Callable[[], OtherProcess]
 ) -> None:
-    lives = [await incarnation(path)]
+    incarnations = [await incarnation(path)]
     for _ in range(2):
         process = other()
-        assert process.incarnation == lives[-1]
+        assert process.incarnation == incarnations[-1]
         process.kill()
-        lives.append(await incarnation(path))
-    assert len({*lives}) == 3
+        incarnations.append(await incarnation(path))
+    assert len({*incarnations}) == 3
 
 
 def overwrite(path: Path, saved: Path) -> None:
@@ -260,19 +260,19 @@ def lose_the_log(path: Path, _: Path) -> None:
 
 
 async def test_another_file_under_processes_that_have_it_open(path: Path, tmp_path: Path) -> None:
-    """A third one opens it before the others have noticed: no life is for both the old file and the new one."""
+    """A third one opens it before the others have noticed: no incarnation is for both the old file and the new one."""
     await incarnation(path)
     saved = copy(path, tmp_path / "saved")
     async with opened(path) as one, opened(path) as two, opened(path) as third:
-        before = {(await each.look()).incarnation for each in (one, two)}
+        before = {(await each.probe()).incarnation for each in (one, two)}
         put_back(path, saved)
         with pytest.raises(TicketDatabaseError, match="another file"):
-            await third.look()
-        later = (await third.look()).incarnation
+            await third.probe()
+        later = (await third.probe()).incarnation
         for each in (one, two):
             with pytest.raises(TicketDatabaseError, match="another file"):
-                await each.look()
-            assert (await each.look()).incarnation == later
+                await each.probe()
+            assert (await each.probe()).incarnation == later
         assert {later}.isdisjoint(before)
 
 
@@ -282,13 +282,13 @@ async def test_a_log_that_is_lost_under_a_process_that_has_it_open(
     """Who opens the file next sees it as it was before; it is told so, and what the other one has is not lost."""
     await incarnation(path)
     async with opened(path) as database:
-        before = (await database.look()).incarnation
+        before = (await database.probe()).incarnation
         drawn = await database.draw(await photos(database), 100, 0)
         lose_the_log(path, path)
         assert other().incarnation == ""
         with pytest.raises(TicketDatabaseError, match="another file"):
-            await database.look()
-        assert (await database.look()).incarnation != before
+            await database.probe()
+        assert (await database.probe()).incarnation != before
         assert (await database.draw(await photos(database), 1, 0)).first > drawn.last
 
 
@@ -296,14 +296,14 @@ async def test_nothing_is_drawn_from_another_file_before_it_was_looked_at(path: 
     await incarnation(path)
     saved = copy(path, tmp_path / "saved")
     async with opened(path) as database:
-        before = (await database.look()).incarnation
+        before = (await database.probe()).incarnation
         table = await photos(database)
         await database.draw(table, 5, 0)
         put_back(path, saved)
         drawn = await asyncio.gather(*(database.draw(table, 1, 0) for _ in range(3)), return_exceptions=True)
         drawn += [(await asyncio.gather(database.draw(table, 1, 0), return_exceptions=True))[0] for _ in range(2)]
         assert [type(each).__name__ for each in drawn] == ["TicketDatabaseUnavailable"] * 5
-        assert (await database.look()).incarnation != before
+        assert (await database.probe()).incarnation != before
         await database.draw(table, 1, 0)
 
 
@@ -313,13 +313,13 @@ def overwrite_the_record(path: Path) -> None:
 
 async def test_a_record_that_somebody_else_wrote_over_is_taken_away(path: Path) -> None:
     async with opened(path) as one, opened(path, patience=0.3) as two:
-        before = (await one.look()).incarnation
+        before = (await one.probe()).incarnation
         overwrite_the_record(path)
         with pytest.raises(TicketDatabaseError):
-            await two.look()
+            await two.probe()
         with pytest.raises(TicketDatabaseError, match="another file"):
-            await one.look()
-        assert (await one.look()).incarnation == (await two.look()).incarnation != before
+            await one.probe()
+        assert (await one.probe()).incarnation == (await two.probe()).incarnation != before
 
 
 async def test_a_record_that_cannot_be_opened_is_the_databases_failure(tmp_path: Path) -> None:
@@ -327,13 +327,13 @@ async def test_a_record_that_cannot_be_opened_is_the_databases_failure(tmp_path:
     os.mkdir(in_the_way)
     async with opened(path) as database:
         with pytest.raises(TicketDatabaseError, match="cannot be opened"):
-            await database.look()
+            await database.probe()
         os.rmdir(in_the_way)
-        await database.look()
+        await database.probe()
 
 
 async def test_who_finds_another_record_than_its_own_does_not_say_how_it_leaves_the_file(path: Path) -> None:
     async with opened(path) as database:
-        before = (await database.look()).incarnation
+        before = (await database.probe()).incarnation
         overwrite_the_record(path)
     assert await incarnation(path) != before

@@ -1,0 +1,122 @@
+"""Blocks: more tickets than one plain statement draws. What is sent for one, and what its results have to be."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from app.common.errors import ColumnExhausted, SequenceWentBack, TicketDatabaseUnavailable
+from app.databases.mysql import statements as sql
+from app.databases.mysql.connection import MySQLConnection
+from app.databases.protocol import ROOM, Draw, Table
+
+NEAR_THE_END = 16
+"""In the last so-manieth of a column a block costs one id more, by which its place is certain: further away whatever
+other servers have drawn since this one heard of it does not come near the end."""
+
+
+@dataclass(slots=True, eq=False)
+class Block(ABC):
+    """`count` tickets of `table`, drawn together; `after` is the last id that is known of it.
+
+    `met_nobody`: whether the results have shown that no other server drew in between.
+    """
+
+    table: Table
+    count: int
+    after: int
+    increment: int
+    offset: int
+    met_nobody: bool = field(default=False, init=False)
+
+    @property
+    @abstractmethod
+    def statements(self) -> str: ...
+
+    @abstractmethod
+    async def read(self, connection: MySQLConnection) -> Draw | None:
+        """Read the results, of which the first has been received already.
+
+        None: another server drew between the block and the ids around it, so that they are not one block. All are
+        dropped, and the block has to be drawn again as a `shared` one.
+        """
+
+    @property
+    def _bounds(self) -> tuple[int, int]:
+        """The ordinary id below the block is above the first, and at most the second, after which the block certainly
+        fits into the column, with the gaps that it may leave."""
+        return self.after, self.table.ceiling - ROOM * self.count * self.increment
+
+    def _check_place(self, below: int) -> None:
+        """Raise unless the ordinary id below the block is within bounds, so that the block has been drawn."""
+        after, limit = self._bounds
+        if 0 < below <= after:
+            raise SequenceWentBack(f"gave id {below} after {after} had been issued")
+        if below > limit:
+            raise ColumnExhausted(f"stands at {below}, too close to its end for a block of {self.count}")
+
+
+@dataclass(slots=True, eq=False)
+class BlockBetweenIds(Block):
+    """A block between two ordinary ids, which belong to it; see `statements.draw_block`.
+
+    `shared`: other servers draw from the table too, so the three seldom meet, the block is taken whole, and the two ids
+    are dropped. Close to the end of the column two ordinary ids lie below it.
+    """
+
+    shared: bool = False
+
+    @property
+    def _ids_below(self) -> int:
+        """How many ordinary ids are drawn below the block."""
+        return 1 if self.after <= self.table.ceiling - self.table.ceiling // NEAR_THE_END else 2
+
+    @property
+    def _size(self) -> int:
+        """How many ids the block has between the ordinary ones."""
+        return self.count if self.shared else max(self.count - self._ids_below - 1, 1)
+
+    @property
+    def statements(self) -> str:
+        """BEGIN, the ids below, SET, the block, SET, the id above, COMMIT."""
+        place = self._bounds, self.increment, self.offset
+        return sql.draw_block(self.table.sequence, self._size, *place, below=self._ids_below)
+
+    async def read(self, connection: MySQLConnection) -> Draw | None:
+        """See Block.read."""
+        below = [await _next_id(connection) for _ in range(self._ids_below)]
+        self._check_place(below[-1])
+        await connection.next()
+        first = await _next_id(connection)
+        await connection.next()
+        above = await _next_id(connection)
+        await connection.next()
+        lowest, end = below[0], first + self._size * self.increment
+        if above < end:
+            raise TicketDatabaseUnavailable(f"gave id {above} inside a block of {self._size} that begins at {first}")
+        one_run = lowest + self._ids_below * self.increment == below[-1] + self.increment == first
+        self.met_nobody = one_run and end == above
+        if self.shared:
+            return Draw(first, self.increment, self.count)
+        return Draw(lowest, self.increment, self.count) if self.met_nobody else None
+
+
+@dataclass(slots=True, eq=False)
+class BlockByItsEnds(Block):
+    """A block of which one statement draws the first and the last id; see `statements.draw_ends`."""
+
+    @property
+    def statements(self) -> str:
+        """The id below, SET, the block's ends, SET."""
+        return sql.draw_ends(self.table.sequence, self.count, self._bounds, self.increment, self.offset)
+
+    async def read(self, connection: MySQLConnection) -> Draw | None:
+        """See Block.read."""
+        self._check_place(connection.insert_id)
+        await connection.next()
+        first = await _next_id(connection)
+        await connection.next()
+        return Draw(first, self.increment, self.count)
+
+
+async def _next_id(connection: MySQLConnection) -> int:
+    await connection.next()
+    return connection.insert_id

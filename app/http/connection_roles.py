@@ -1,0 +1,49 @@
+"""Whom the protocol of a connection deals with."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from app.http.request_head import RequestHead
+
+if TYPE_CHECKING:
+    from app.http.ticket_protocol import TicketProtocol
+
+
+class Inner(Protocol):
+    """Who answers all other requests, one at a time; see `uvicorn_adapter`."""
+
+    def begin(self, head: RequestHead) -> None:
+        """A request has begun, and its head is complete."""
+
+    def body(self, data: bytes) -> None:
+        """Some of its body."""
+
+    def end(self) -> None:
+        """All of it has come."""
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, error: Exception | None) -> None: ...
+
+
+class Endpoint(Protocol):
+    """Who answers requests for tickets."""
+
+    def begin(self, protocol: "TicketProtocol", head: RequestHead) -> None:
+        """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming; nobody reads it."""
+
+    def gone(self, head: RequestHead) -> None:
+        """The client has gone before its answer came."""
+
+
+class Surroundings(Protocol):
+    """What all connections of a server share."""
+
+    endpoint: Endpoint
+
+    def make_inner(self, protocol: "TicketProtocol") -> Inner: ...
+
+    def opened(self, protocol: "TicketProtocol") -> None: ...
+
+    def closed(self, protocol: "TicketProtocol") -> None: ...

@@ -1,0 +1,394 @@
+"""One client connection: requests for tickets are answered here, every other one by an `inner` protocol.
+
+httptools parses. One request is served at a time. What is sent ahead of its answer stays as it came: unread bytes, of
+which so many are kept (`AHEAD_BYTES`), and beyond that the socket is not read.
+"""
+
+import asyncio
+import logging
+from collections import deque
+
+import httptools
+
+from app.http.connection_roles import Inner, Surroundings
+from app.http.problems import Problem, method_not_allowed
+from app.http.request_head import RequestHead, is_for_tickets
+from app.http.responses import problem_response
+
+log = logging.getLogger(__name__)
+
+HEAD_BYTES = 16_384
+"""A request line with its headers that is larger is refused."""
+AHEAD_BYTES = 65_536
+"""How many bytes that were sent ahead are kept."""
+PIECE = 1_024
+"""How many bytes the parser gets at a time: it cannot be stopped at the end of a request, and what it reads behind one
+has to be kept as requests, which are larger than their bytes."""
+REQUESTS_AT_ONCE = 64
+"""How many pieces and requests, together, are worked off before others get a turn of the event loop."""
+
+
+class TicketProtocol(asyncio.Protocol):
+    """The server's side of one connection.
+
+    `since`: when the request that is under way began, or the connection, before its first; None where it is idle.
+    `idle_since`: when the last answer was sent. Both in the event loop's time.
+    """
+
+    def __init__(self, surroundings: Surroundings, loop: asyncio.AbstractEventLoop) -> None:
+        self._surroundings = surroundings
+        self._endpoint = surroundings.endpoint
+        self._loop = loop
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # what follows the last one is not read
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]
+        self.since: float | None = loop.time()
+        self.idle_since = 0.0
+        # what comes in
+        self._unread = b""
+        self._offset = 0
+        self._reading = False
+        self._is_paused = False
+        self._inner_is_full = False
+        self._target = b""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._in_fields = False
+        self._field_bytes = 0
+        self._incoming: RequestHead | None = None
+        self._refusal: Problem | None = None
+        self._last_has_come = False
+        # whose turn it is
+        self._current: RequestHead | None = None
+        self._ahead: deque[RequestHead] = deque()
+        self._inner: Inner | None = None
+        self._inner_has_responded = False
+        self._leaving = False
+        self._is_scheduled = False
+        # what goes out
+        self._parts: list[bytes] = []
+        self._write_paused = False
+
+    # --- the socket ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self._surroundings.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._surroundings.closed(self)
+        self._ahead.clear()
+        self._unread, self._offset = b"", 0
+        self._drop_current()
+        self._drop_inner(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._offset < len(self._unread):
+            self._unread = self._unread[self._offset :] + data
+        else:
+            self._unread = data
+        self._offset = 0
+        current = self._current
+        if current is None or not current.is_complete:
+            self._go_on()
+        else:
+            self._pause_or_resume_reading()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._inner is not None:
+            self._inner.resume_writing()
+        self._go_on()
+
+    def shutdown(self) -> None:
+        """The server ends: close now, or after the answer that is under way. uvicorn calls it."""
+        self._leaving = True
+        if self._current is None:
+            self.close()
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Serve the next request, while none is under way: of those that were parsed, then of the bytes."""
+        if self._reading:
+            return
+        self._reading = True
+        try:
+            for _ in range(REQUESTS_AT_ONCE):
+                current = self._current
+                if self._write_paused or self._inner_is_full:
+                    break
+                if current is None and self._ahead:
+                    step = self._begin_next
+                elif self._offset < len(self._unread) and (current is None or not current.is_complete):
+                    step = self._feed_next_piece
+                else:
+                    break
+                if self.transport.is_closing():
+                    break
+                step()
+            else:
+                self._go_on_soon()
+            if self._refusal is not None and self._current is None and not self._ahead:
+                self.write(problem_response(self._refusal, keep_alive=False))
+                self.close()
+        except Exception:
+            self.fail()
+        finally:
+            self._reading = False
+        if self._unread or self._is_paused or self._inner_is_full:
+            self._pause_or_resume_reading()
+
+    def _go_on_soon(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._go_on_now)
+
+    def _go_on_now(self) -> None:
+        self._is_scheduled = False
+        self._go_on()
+
+    def fail(self) -> None:
+        """An exception that nobody knows is being handled: say so in the log, and cut the connection."""
+        log.exception("a request met an unknown error")
+        self.transport.abort()
+
+    def _pause_or_resume_reading(self) -> None:
+        too_much = self._inner_is_full or len(self._unread) - self._offset > AHEAD_BYTES
+        if too_much is not self._is_paused and not self.transport.is_closing():
+            self._is_paused = too_much
+            (self.transport.pause_reading if too_much else self.transport.resume_reading)()
+
+    def _feed_next_piece(self) -> None:
+        begin = self._offset
+        if not begin and len(self._unread) <= PIECE:
+            piece, self._unread = self._unread, b""
+        else:
+            piece = self._unread[begin : begin + PIECE]
+            self._offset = begin + len(piece)
+        try:
+            self._parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as offer:  # it goes on in HTTP/1.1, which the client has to accept
+            self._unread, self._offset = piece[offer.args[0] :] + self._unread[self._offset :], 0
+        except httptools.HttpParserCallbackError:
+            self.fail()
+        except httptools.HttpParserError:
+            self._refuse(Problem(400, "this is not a request in HTTP/1.1"))
+        if self._in_fields:
+            self._field_bytes += len(piece)
+            if self._field_bytes > HEAD_BYTES:
+                self._refuse(Problem(431, f"request line and headers are larger than {HEAD_BYTES} bytes"))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Nothing that follows can be understood: answer what has been, then say so and close."""
+        broken, self._incoming = self._incoming, None
+        self._unread, self._offset, self._in_fields = b"", 0, False
+        if self._refusal is not None or (broken is None and self._last_has_come):
+            return
+        self._refusal = problem
+        if broken is None:
+            return
+        if not broken.has_begun:
+            self._ahead.remove(broken)
+        elif broken is not self._current or self._inner_has_responded:
+            self.close()  # it has its answer, or a part of one
+        else:
+            self._drop_current()
+
+    # --- what the parser says --------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._target = b""
+        self._fields = []
+        self._in_fields = True
+        self._field_bytes = 0
+        if self._current is None and not self._ahead:
+            self.since = self._loop.time()
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._in_fields = False
+        if self._refusal is not None or self._last_has_come:
+            return
+        parser = self._parser
+        head = RequestHead(parser.get_method(), self._target, self._fields, parser.get_http_version())
+        head.keeps_alive = head.version != "1.0" and parser.should_keep_alive()
+        if parser.should_upgrade():
+            if head.method == b"CONNECT":
+                self._refuse(method_not_allowed("GET", "HEAD", "POST", "PUT"))
+                return
+            if head.announces_body:
+                # the parser takes what comes next for a request, and to the next server on the way it is a body
+                self._refuse(Problem(400, "a request with a body cannot offer to upgrade the connection"))
+                return
+            head.without_upgrade()
+        self._incoming = head
+        self._last_has_come = not head.keeps_alive
+        self._ahead.append(head)  # it begins when the parser has accepted it: some errors come only after this
+
+    def on_body(self, body: bytes) -> None:
+        self._in_fields = False
+        head = self._incoming
+        if head is None or head.for_tickets:
+            return
+        if not head.has_begun:
+            head.body = [*head.body, body]
+        elif self._inner is not None:
+            self._inner.body(body)
+
+    def on_chunk_header(self) -> None:
+        self._fields = []  # behind the last chunk there may be more: they belong to no head
+        self._in_fields = True
+        self._field_bytes = 0
+
+    def on_chunk_complete(self) -> None:
+        self._in_fields = False
+        if self._fields and not self._last_has_come and not self._parser.should_keep_alive():
+            # the parser obeys, and would read nothing any more on a connection that others may use as well
+            self._refuse(Problem(400, "a trailer cannot close the connection"))
+
+    def on_message_complete(self) -> None:
+        head, self._incoming = self._incoming, None
+        if head is not None:
+            head.is_complete = True
+            if head.has_begun:
+                self._body_has_ended(head)
+
+    # --- serving ---------------------------------------------------------------------------------------------------
+
+    def _begin_next(self) -> None:
+        """It is the next request's turn."""
+        self._current = head = self._ahead.popleft()
+        head.has_begun = True
+        if self.since is None:
+            self.since = self._loop.time()
+        try:
+            head.for_tickets = is_for_tickets(head)
+        except ValueError:
+            self.write(problem_response(Problem(400, "the request's target cannot be read"), keep_alive=False))
+            self.close()
+            return
+        if head.for_tickets:
+            self._endpoint.begin(self, head)
+            return
+        inner = self._inner
+        if inner is None:
+            inner = self._inner = self._surroundings.make_inner(self)
+        inner.begin(head)
+        for body in head.body:
+            inner.body(body)
+        head.body = ()
+        if head.is_complete:
+            inner.end()
+
+    def _body_has_ended(self, head: RequestHead) -> None:
+        """All of a request has come whose turn came before."""
+        if not head.for_tickets and self._inner is not None:
+            self._inner.end()
+        if head is not self._current:  # it has been answered
+            self.since, self.idle_since = None, self._loop.time()
+
+    def answer(self, response: bytes) -> None:
+        """Send the whole response to the request that is under way."""
+        self.write(response)
+        self.answered()
+
+    def answered(self) -> None:
+        """The request that is under way has its response; on to the next."""
+        current, self._current = self._current, None
+        if current is None:
+            return
+        if self._leaving or not current.keeps_alive:
+            self.close()
+            return
+        if current.is_complete:
+            now = self._loop.time()
+            self.since, self.idle_since = (now if self._in_fields else None), now
+        if self._ahead or self._unread or self._refusal is not None:
+            self._go_on()
+
+    def _drop_current(self) -> None:
+        """The request that is under way gets no answer."""
+        current, self._current = self._current, None
+        if current is not None and current.for_tickets:
+            self._endpoint.gone(current)
+
+    def _drop_inner(self, error: Exception | None) -> None:
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.connection_lost(error)
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether the connection stays open after the response that is under way."""
+        return not self._leaving and self._current is not None and self._current.keeps_alive
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send at once, after what waits to be sent."""
+        if self._parts:
+            self.flush()
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def write_soon(self, data: bytes) -> None:
+        """Send with what else is written in this turn of the event loop.
+
+        uvicorn writes the head of an answer and its body by themselves: two system calls, and a killed server may have
+        sent the head alone, which a load balancer has passed on by then and cannot take back.
+        """
+        if not self._parts:
+            self._loop.call_soon(self.flush)
+        self._parts.append(data)
+
+    def flush(self) -> None:
+        """Send what waits."""
+        parts, self._parts = self._parts, []
+        if parts and not self.transport.is_closing():
+            self.transport.write(b"".join(parts))
+
+    def close(self) -> None:
+        """Close the connection when all that was written has been sent."""
+        self.flush()
+        self.transport.close()
+
+    # --- the inner protocol's side ---------------------------------------------------------------------------------
+
+    def inner_is_full(self, full: bool) -> None:
+        """Whether the inner protocol can take no more of a body for now."""
+        self._inner_is_full = full
+        if full:
+            self._pause_or_resume_reading()
+        else:
+            self._go_on_soon()
+
+    def inner_responds(self) -> None:
+        """The inner protocol's response has begun."""
+        self._inner_has_responded = True
+
+    def inner_has_answered(self) -> None:
+        """The inner protocol's response is complete."""
+        if self._inner_is_serving:
+            self._inner_has_responded = False
+            self.answered()
+
+    def inner_closes(self) -> None:
+        """The inner protocol closes what it takes for its connection: ours, if it is serving; else itself alone."""
+        if self._inner_is_serving:
+            self.close()
+        else:
+            self._drop_inner(None)
+
+    @property
+    def _inner_is_serving(self) -> bool:
+        return self._current is not None and not self._current.for_tickets

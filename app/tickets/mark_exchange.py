@@ -1,0 +1,164 @@
+"""What the databases keep for each other outside of any draw: before one comes up, and with every probe."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from app.common.errors import MarkRefused, TicketDatabaseError
+from app.databases.protocol import Mark
+from app.tickets.lane import Lane
+from app.tickets.lane_state import LaneState
+from app.tickets.marks_token import new_token
+from app.tickets.ring import Member, Ring
+from app.tickets.witnesses import Witnesses, take_larger
+
+EVERYTHING_SECONDS = 30.0
+"""How often a whole ledger is read; in between, what has changed."""
+OVERLAP_SECONDS = 3.0
+"""How far what is read reaches back behind the last time: a row is seen when it is committed, not when it is dated."""
+
+Key = tuple[str, int]
+"""A lane: its sequence and its database's offset."""
+
+
+class MarkExchange:
+    """Reads what each database keeps, and tells it what it lacks."""
+
+    def __init__(self, ring: Ring, witnesses: Witnesses, clock: Callable[[], float]) -> None:
+        self._ring = ring
+        self._witnesses = witnesses
+        self._clock = clock
+        self._kept: dict[Member, dict[Key, Mark]] = {}
+        self._read: dict[Member, tuple[float, float]] = {}
+        """When all of a database's marks were read, and when any were."""
+
+    def forget(self) -> None:
+        """Another ring: nothing that was read of the one before counts."""
+        self._kept.clear()
+        self._read.clear()
+
+    async def read(self, witness: Member) -> list[Mark]:
+        """Every mark that it keeps, and remembered at once: whatever fails after this, what has been read holds.
+
+        Raises TicketDatabaseError.
+        """
+        marks = await witness.database.marks()
+        for mark in marks:
+            self._witnesses.note(mark)
+        return marks
+
+    # --- a database comes up ---------------------------------------------------------------------------------------
+
+    async def admit(self, member: Member, others: Iterable[Member]) -> None:
+        """Bring `member`'s ledger up to date, before it counts as up. Raises TicketDatabaseError if `member` fails.
+
+        `others`: those that are up or about to be; one that fails here is marked down.
+        """
+        found = {(m.sequence, m.offset): m for m in await self.read(member)}
+        self._kept.pop(member, None)
+        best = dict(found)
+        for other in others:
+            try:
+                marks = await self.read(other)
+            except TicketDatabaseError as error:
+                self._witnesses.failed(other, error)
+                continue
+            take_larger(best, (mark for mark in marks if mark.offset != member.database.offset))
+        changed = {key: mark for key, mark in best.items() if found.get(key) != mark}
+        await self._bring(member, found, changed)
+
+    async def _bring(self, member: Member, found: Mapping[Key, Mark], changed: Mapping[Key, Mark]) -> None:
+        """Write the rows that changed: larger numbers under the same token, and other tokens."""
+        ring = self._ring.number
+        raised = [m for key, m in changed.items() if key not in found or found[key].token == m.token]
+        raised = raised or [*found.values()][:1]  # as it is: that marks can be written has to be seen, not assumed
+        if raised:
+            await member.database.reserve(raised, ring)
+        replacements = [(found[key], m) for key, m in changed.items() if key in found and found[key].token != m.token]
+        if replacements:
+            await member.database.supersede_all(replacements, ring)
+
+    async def account_for(
+        self, witness: Member, other: Member, counters: Mapping[str, tuple[int, str]], lanes: Mapping[Key, Lane]
+    ) -> None:
+        """Have `witness` keep at least the live counters of `other`, by sequence: the next id, and when it was made.
+
+        For sequences that nobody has drawn from since `witness` came up. A row of another epoch keeps its token:
+        whether `other` has gone back is for the lane to find out. Raises TicketDatabaseError; MarkRefused where another
+        server was faster, and it has to be done again.
+        """
+        if witness not in self._kept:
+            await self.refresh(witness, lanes)
+        kept = self._kept.get(witness, {})
+        database = other.database
+        raised = []
+        for sequence, (next_id, created) in counters.items():
+            row = kept.get((sequence, database.offset))
+            last = next_id - 1
+            if row is None:
+                token = new_token(f"{other.incarnation}.{created}", verified=False)
+                raised.append(Mark(sequence, database.offset, database.increment, last, last, token))
+            elif row.mark < last:
+                raised.append(replace(row, mark=last))
+        if raised:
+            rows = await witness.database.reserve(raised, self._ring.number)
+            kept.update(rows)
+            if any(rows[mark.sequence, mark.offset].mark < mark.mark for mark in raised):
+                raise MarkRefused("had a mark changed by another server meanwhile")
+
+    # --- with every probe ------------------------------------------------------------------------------------------
+
+    async def refresh(self, witness: Member, lanes: Mapping[Key, Lane]) -> None:
+        """Read what `witness` keeps about these lanes, and tell it what this server knows issued.
+
+        Raises TicketDatabaseError.
+        """
+        read_at, ring = self._clock(), self._ring.number
+        rows = await self._read_changes(witness, read_at)
+        if rows is None:
+            return
+        kept = self._kept[witness]
+        unknown: list[Mark] = []
+        for key, lane in lanes.items():
+            if lane.member is witness or not lane.marks.token:
+                continue
+            self._compare(lane, rows.get(key), read_at)
+            row = kept.get(key)
+            if row is not None:
+                lane.guard.advance(row.issued)
+            if (lane.marks.mark or lane.issued) and (row is None or lane.guard.highest > row.issued):
+                unknown.append(_issued_by(lane, row))
+        if unknown:
+            kept.update(await witness.database.reserve(unknown, ring))
+
+    async def _read_changes(self, witness: Member, read_at: float) -> dict[Key, Mark] | None:
+        """The rows that may have changed since the last time, or all; None where they say nothing about this ring."""
+        ring = self._ring.number
+        all_at, last_at = self._read.get(witness, (-EVERYTHING_SECONDS, 0.0))
+        everything = read_at - all_at >= EVERYTHING_SECONDS or witness not in self._kept
+        within = None if everything else read_at - last_at + OVERLAP_SECONDS
+        rows = {(m.sequence, m.offset): m for m in await witness.database.marks(within)}
+        if self._ring.number != ring or (not everything and witness not in self._kept):
+            return None  # the ring changed, or it was taken in anew meanwhile; the next probe reads everything
+        self._kept[witness] = rows if everything else self._kept[witness] | rows
+        self._read[witness] = (read_at if everything else all_at, read_at)
+        for row in rows.values():
+            self._witnesses.note(row)
+        return rows
+
+    def _compare(self, lane: Lane, changed: Mark | None, read_at: float) -> None:
+        """Close an open lane whose token was superseded; else what it rests on is as new as this reading."""
+        if lane.state is not LaneState.OPEN:
+            return
+        if changed is not None and changed.token != lane.marks.token:
+            lane.close()
+        else:
+            lane.marks.read_at = max(lane.marks.read_at, read_at)
+
+
+def _issued_by(lane: Lane, row: Mark | None) -> Mark:
+    """What the lane has issued, under the row's own token: it is to be known, whoever may draw from now on."""
+    highest = lane.guard.highest
+    token = lane.marks.token if row is None else row.token
+    mark = max(lane.marks.mark, highest) if token == lane.marks.token else highest
+    database = lane.member.database
+    return Mark(lane.sequence, database.offset, database.increment, mark, highest, token)

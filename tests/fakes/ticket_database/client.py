@@ -1,0 +1,356 @@
+"""What one ticket server holds of a fake server."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from app.common.errors import (
+    SequenceUnavailable,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseHung,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
+from app.common.sequences import Width
+from app.databases.protocol import (
+    Draw,
+    Drawn,
+    Mark,
+    Position,
+    ProbeResult,
+    RingRecord,
+    Table,
+    TicketDatabase,
+    check_settings,
+)
+from tests.fakes.ticket_database.server import FakeServer, Statement
+from tests.fakes.ticket_database.tables import ROWS_PER_STATEMENT
+from tests.fakes.virtual_time import VirtualLoop
+
+T = TypeVar("T")
+
+TIMEOUT = 0.5
+LARGEST_STEP = 65_535
+"""As far as one draw moves a counter at the most."""
+
+
+class FakeTicketDatabase(TicketDatabase):
+    """One ticket server's side of a `FakeServer`: a `TicketDatabase`.
+
+    `offset`, `increment`: what its sessions are told, where it is not what the server is configured with. `user`: whose
+    connections these are. `latency`: how long the next statement takes to the server, and its answer back. `cut`: the
+    network between the two is down. `connects`: whether the
+    next statement needs a connection first, and so goes out one round trip later. `on_draw` is told what was drawn,
+    when it is. Draws and questions are made only under the incarnation that the last look found.
+    """
+
+    def __init__(
+        self,
+        server: FakeServer,
+        *,
+        offset: int | None = None,
+        increment: int | None = None,
+        user: str = "a ticket server",
+        timeout: float = TIMEOUT,
+        largest_block: int = 32_767,
+        latency: Callable[[], tuple[float, float]] = lambda: (0, 0),
+        connects: Callable[[], bool] = lambda: False,
+        on_draw: Callable[[str, Draw], object] = lambda *_: None,
+    ) -> None:
+        self.server = server
+        self.name = server.name
+        self.offset = offset or server.offset
+        self.increment = increment or server.increment
+        self.user = user
+        self._largest_block = largest_block
+        self.cut = False
+        self.closed = False
+        self._timeout = timeout
+        self._latency = latency
+        self._connects = connects
+        self._on_draw = on_draw
+        self._incarnation: str | None = None
+        self._in_flight = 0
+
+    def __repr__(self) -> str:
+        return f"<FakeTicketDatabase {self.name}>"
+
+    @property
+    def largest_block(self) -> int:
+        return min(self._largest_block, LARGEST_STEP // self.increment)
+
+    @property
+    def connections(self) -> int:
+        return int(not self.closed and self in self.server.connected)
+
+    @property
+    def in_flight(self) -> int:
+        """How many statements have not been answered and not been given up."""
+        return self._in_flight
+
+    async def _statement(
+        self,
+        execute: Callable[[], T],
+        *,
+        table: str | None = None,
+        writes: bool = True,
+        ledger: bool = False,
+        anybody: bool = False,
+    ) -> T:
+        """Its time may be over though the answer has come: the timer and the answer are seen in one iteration."""
+
+        def executed() -> T:
+            self._refuse_if_broken(incarnation, increment, writes=writes, ledger=ledger, anybody=anybody)
+            self.server.connected[self] = None
+            return execute()
+
+        self._in_flight += 1
+        try:
+            async with asyncio.timeout(self._timeout):
+                if self._connects():
+                    await self._answer(lambda: None, None)
+                incarnation, increment = self._incarnation, self.increment
+                return await self._answer(executed, table)
+        except TimeoutError as error:
+            raise self._hung(table) from error
+        finally:
+            self._in_flight -= 1
+
+    async def _answer(self, execute: Callable[[], T], table: str | None) -> T:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def answered(answer: object) -> None:
+            if future.done():
+                return
+            if isinstance(answer, TicketDatabaseError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)  # type: ignore[arg-type]
+
+        self._send(execute, table, answered)
+        return await future
+
+    def _send(self, execute: Callable[[], object], table: str | None, answered: Callable[[object], object]) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        if self.closed:
+            loop.receive(partial(answered, TicketDatabaseUnavailable("is being left")))
+            return
+        there, back = self._latency()
+        self.server.statements += 1
+        loop.clock.at(loop.clock.now + there, Statement(self, execute, table, back, loop, answered).arrive)
+
+    def _hung(self, table: str | None) -> TicketDatabaseError:
+        if table is not None and not self.server.hangs:
+            return SequenceUnavailable("did not answer for this sequence in time")
+        return TicketDatabaseHung("did not answer in time")
+
+    def _refuse_if_broken(
+        self, incarnation: str | None, increment: int, *, writes: bool, ledger: bool, anybody: bool
+    ) -> None:
+        server = self.server
+        if not anybody and server.has_settings:
+            check_settings(server, increment, self.offset)
+        if not anybody and server.incarnation != incarnation:
+            raise TicketDatabaseUnavailable("was restarted or replaced")
+        if ledger and server.ledger_fails:
+            raise SequenceUnavailable("has a damaged table for it")
+        if writes and server.read_only:
+            raise TicketDatabaseUnavailable("is read-only")
+        if writes and server.deadlocks:
+            server.deadlocks -= 1
+            raise TicketDatabaseBusy("deadlocked again and again")
+
+    async def probe(self) -> ProbeResult:
+        """See TicketDatabase.probe."""
+
+        def found() -> ProbeResult:
+            if self.server.misconfigured:
+                raise TicketDatabaseMisconfigured(self.server.misconfigured)
+            server = self.server
+            server.looks += 1
+            return ProbeResult(
+                server.incarnation,
+                server.identity,
+                latency=0.001,
+                increment=server.increment if server.has_settings else None,
+                offset=server.offset if server.has_settings else None,
+                record=server.state.ring,
+            )
+
+        look = await self._statement(found, anybody=True)
+        self._incarnation = look.incarnation
+        return look
+
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+        """See TicketDatabase.start_draw. An answer that has come is taken, however late it is seen."""
+        assert 1 <= count <= self.largest_block
+        loop = asyncio.get_running_loop()
+        drawn_with, waits = self.increment, True
+
+        def draw() -> None:
+            incarnation, increment = self._incarnation, self.increment
+
+            def executed() -> Draw:
+                self._refuse_if_broken(incarnation, increment, writes=True, ledger=False, anybody=False)
+                self.server.connected[self] = None
+                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after)
+                self._on_draw(table.sequence, drawn)
+                return drawn
+
+            self._send(executed, table.sequence, answered)
+
+        def connected(answer: object) -> None:
+            if isinstance(answer, TicketDatabaseError):
+                answered(answer)
+            elif waits:
+                draw()
+
+        def answered(answer: object) -> None:
+            nonlocal waits
+            if not waits:
+                return
+            waits = False
+            timer.cancel()
+            self._in_flight -= 1
+            if isinstance(answer, Draw):
+                done(answer)
+            else:
+                assert isinstance(answer, TicketDatabaseError)
+                loop.call_soon(done, answer)
+
+        self._in_flight += 1
+        timer = loop.call_later(self._timeout, lambda: answered(self._hung(table.sequence)))
+        if self._connects():
+            self._send(lambda: None, None, connected)
+        else:
+            draw()
+
+    def use_increment(self, increment: int) -> None:
+        """See TicketDatabase.use_increment."""
+        self.increment = increment
+
+    async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
+        """See TicketDatabase.record_ring."""
+        return await self._statement(lambda: self.server.record_ring(old, new), anybody=True)
+
+    async def check_ring(self, number: int) -> None:
+        """See TicketDatabase.check_ring."""
+        await self._statement(lambda: self.server.check_ring(number), writes=False)
+
+    async def in_use(self, seconds: float) -> list[str]:
+        """See TicketDatabase.in_use."""
+        before, looks = await self._statement(lambda: (self.server.users(self), self.server.looks), writes=False)
+        await asyncio.sleep(seconds)
+        after, later = await self._statement(lambda: (self.server.users(self), self.server.looks), writes=False)
+        probed = ["a ticket server that probes it"] * (later > looks)
+        return list(dict.fromkeys([*before, *after, *probed]))
+
+    async def names(self) -> dict[str, str]:
+        """See TicketDatabase.names."""
+        return await self._statement(
+            lambda: {name: table.created for name, table in self.server.state.tables.items()}, writes=False
+        )
+
+    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
+        """See TicketDatabase.counters."""
+        requested = set(names)
+
+        def found() -> dict[str, tuple[int, str]]:
+            tables = self.server.state.tables
+            return {name: (table.counter, table.created) for name, table in tables.items() if name in requested}
+
+        return await self._statement(found, writes=False)
+
+    async def tables(self, names: Iterable[str]) -> dict[str, Table]:
+        """See TicketDatabase.tables."""
+        requested = set(names)
+
+        def found() -> dict[str, Table]:
+            return {
+                name: Table(name, table.width, table.ceiling, ROWS_PER_STATEMENT, table.created, table.repeats_ceiling)
+                for name, table in self.server.state.tables.items()
+                if name in requested
+            }
+
+        return await self._statement(found, writes=False)
+
+    async def position(self, table: Table) -> Position:
+        """See TicketDatabase.position."""
+
+        def found() -> Position:
+            row = self.server.table(table.sequence)
+            return Position(row.counter, row.largest, row.created)
+
+        return await self._statement(found, table=table.sequence, writes=False)
+
+    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
+        """See TicketDatabase.positions."""
+        names = {table.sequence for table in tables}
+
+        def found() -> dict[str, Position]:
+            rows = self.server.state.tables
+            return {n: Position(row.counter, row.largest, row.created) for n, row in rows.items() if n in names}
+
+        return await self._statement(found, writes=False)
+
+    async def advance_all(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.advance_all."""
+
+        def advance() -> None:
+            tables = [(self.server.table(name), floor) for name, floor in floors.items()]
+            for table, floor in tables:
+                table.advance(floor)
+
+        await self._statement(advance)
+
+    async def make(self, sequence: str, width: Width, start: int) -> None:
+        """See TicketDatabase.make."""
+        await self._statement(lambda: self.server.make(sequence, width, start))
+
+    async def advance(self, table: Table, above: int) -> None:
+        """See TicketDatabase.advance."""
+        await self._statement(lambda: self.server.table(table.sequence).advance(above), table=table.sequence)
+
+    async def marks(self, changed_within: float | None = None) -> list[Mark]:
+        """See TicketDatabase.marks."""
+        increment = self.increment
+
+        def found() -> list[Mark]:
+            return [mark for mark in self.server.marks(changed_within) if mark.increment == increment]
+
+        return await self._statement(found, writes=False, ledger=True, anybody=True)
+
+    async def marks_of_all_rings(self) -> list[Mark]:
+        """See TicketDatabase.marks_of_all_rings."""
+        return await self._statement(lambda: self.server.marks(None), writes=False, ledger=True, anybody=True)
+
+    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
+        """See TicketDatabase.reserve."""
+        requested = list(marks)
+        return await self._statement(lambda: self.server.reserve(requested, ring), ledger=True)
+
+    async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
+        """See TicketDatabase.supersede."""
+        return await self._statement(lambda: self.server.supersede(old, new, ring), ledger=True)
+
+    async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
+        """See TicketDatabase.supersede_all."""
+        requested = list(replacements)
+
+        def supersede() -> None:
+            self.server.check_ring(ring)
+            for old, new in requested:
+                if (old.sequence, old.offset, old.increment) in self.server.state.marks:
+                    self.server.supersede(old, new, ring)
+
+        await self._statement(supersede, ledger=True)
+
+    def forget_connections(self) -> None:
+        """See TicketDatabase.forget_connections."""
+
+    async def close(self) -> None:
+        """See TicketDatabase.close."""
+        self.closed = True

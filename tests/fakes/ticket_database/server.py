@@ -1,0 +1,332 @@
+"""A database server in memory, and what can happen to it."""
+
+import copy
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
+from app.common.sequences import Width
+from app.databases.protocol import Draw, Mark, RingRecord
+from tests.fakes.ticket_database.tables import FakeState, FakeTable
+from tests.fakes.virtual_time import VirtualLoop
+
+
+class Client(Protocol):
+    """A ticket server's side of a server, as far as the server knows it."""
+
+    server: "FakeServer"
+    user: str
+    cut: bool
+    closed: bool
+
+
+@dataclass(slots=True, eq=False)
+class Statement:
+    """A statement that has left its client. It lives on when the client does not: `answered` is told, if it can be."""
+
+    client: "Client"
+    execute: Callable[[], object]
+    table: str | None
+    back: float
+    loop: VirtualLoop
+    answered: Callable[[object], object]
+
+    def arrive(self) -> None:
+        if self._is_cut_off():
+            self.end(TicketDatabaseUnavailable("refuses connections"))
+        elif self.client.server.stands_still(self.table):
+            self.client.server.stall(self)
+        else:
+            self.run()
+
+    def run(self) -> None:
+        server = self.client.server
+        try:
+            answer = self.execute()
+            if server.loses_replies:
+                server.loses_replies -= 1
+                answer = TicketDatabaseUnavailable("broke the connection off")
+        except TicketDatabaseError as error:
+            answer = error
+        clock = self.loop.clock
+        clock.at(clock.now + self.back, partial(self._come_back, answer))
+
+    def _come_back(self, answer: object) -> None:
+        self.end(TicketDatabaseUnavailable("refuses connections") if self._is_cut_off() else answer)
+
+    def _is_cut_off(self) -> bool:
+        return self.client.cut or self.client.server.down
+
+    def end(self, answer: object) -> None:
+        """Leave the answer, or the error that it is, where the client's event loop looks."""
+        self.loop.receive(partial(self.answered, answer))
+
+
+class FakeServer:
+    """One database server, and what is wrong with it at the moment.
+
+    `down`: refuses every connection. `read_only`: reads succeed. `ledger_fails`: the ledger's table alone cannot be
+    used. `has_settings`: whether it is configured with an increment and an offset, as a server is, and a file is not;
+    where it is, nobody draws with others. `misconfigured`: what a new connection finds wrong. `draws_as`: the offset
+    and increment that draws really have, whatever a look says. `deadlocks`: how many of the next statements that write
+    fail so. `loses_replies`: how many of the next statements are committed and never answered. `life`: how often it has
+    gone back in time.
+    """
+
+    _numbers = itertools.count(1)
+
+    def __init__(
+        self,
+        offset: int,
+        increment: int = 2,
+        sequences: Mapping[str, Width] | Sequence[str] = ("photos",),
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.clock = clock
+        self.offset = offset
+        self.increment = increment
+        self.name = f"fake{offset}:3306"
+        self.identity = f"server-{next(self._numbers)}"
+        self.state = FakeState()
+        self.incarnation = self._new_incarnation()
+        self.down = False
+        self.read_only = False
+        self.ledger_fails = False
+        self.has_settings = True
+        self.setting_names = "increment", "offset"
+        self.misconfigured: str | None = None
+        self.draws_as: tuple[int, int] | None = None
+        self.deadlocks = 0
+        self.loses_replies = 0
+        self.alive: list[str] = []
+        self.statements = 0
+        self.life = 0
+        self.draws: list[tuple[str, Draw, int]] = []
+        self.connected: dict[Client, None] = {}
+        self.looks = 0
+        self._hangs = False
+        self._locked: set[str] = set()
+        self._stalled: list[Statement] = []
+        widths = sequences if isinstance(sequences, Mapping) else dict.fromkeys(sequences, Width.BIGINT)
+        for sequence, width in widths.items():
+            self.make(sequence, width, 1)
+
+    def __repr__(self) -> str:
+        return f"<FakeServer {self.name} {self.incarnation}>"
+
+    def _new_incarnation(self) -> str:
+        return f"start-{next(self._numbers)}"
+
+    def table(self, sequence: str) -> FakeTable:
+        """Raises SequenceMissing."""
+        if sequence not in self.state.tables:
+            raise SequenceMissing("has no table for it")
+        return self.state.tables[sequence]
+
+    def mark(self, sequence: str, offset: int) -> Mark | None:
+        """The row that this server keeps about another one."""
+        return self.state.marks.get((sequence, offset, self.increment))
+
+    def has_drawn(self, sequence: str, first: int, last: int) -> bool:
+        """Whether one draw ever gave all these ids."""
+        return any(
+            name == sequence and drawn.first <= first and last <= drawn.last and (first - drawn.first) % drawn.step == 0
+            for name, drawn, _ in reversed(self.draws)
+        )
+
+    def lives_that_drew(self, sequence: str, id_: int) -> set[int]:
+        """In which of its lives it drew this id: more than one where it has gone back in between."""
+        return {life for name, drawn, life in self.draws if name == sequence and drawn.first <= id_ <= drawn.last}
+
+    # --- statements ------------------------------------------------------------------------------------------------
+
+    def draw(self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0) -> Draw:
+        """`offset`, `increment`: what the session has been told, where it has been told any."""
+        offset, increment = self.draws_as or (offset or self.offset, increment or self.increment)
+        drawn = self.table(sequence).draw(count, offset, increment, after)
+        self.draws.append((sequence, drawn, self.life))
+        return drawn
+
+    def make(self, sequence: str, width: Width, start: int, *, unsigned: bool = True) -> None:
+        if sequence not in self.state.tables:
+            made = FakeTable(width, created=f"t{next(self._numbers)}", unsigned=unsigned, counter=start)
+            self.state.tables[sequence] = made
+
+    def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
+        if self.state.ring == old:
+            self.state.ring = new
+        if self.state.ring is None:  # replaced by an empty one since it was looked at
+            raise TicketDatabaseUnavailable("lost its ring record")
+        return self.state.ring
+
+    def check_ring(self, number: int | None) -> None:
+        """None: a test writes by hand."""
+        if number is not None and (self.state.ring is None or self.state.ring.number != number):
+            raise RingChanged
+
+    def reserve(self, marks: Iterable[Mark], ring: int | None = None) -> dict[tuple[str, int], Mark]:
+        self.check_ring(ring)
+        found = {}
+        for mark in marks:
+            key = (mark.sequence, mark.offset, mark.increment)
+            row = self.state.marks.get(key, mark)
+            if row.token == mark.token:
+                row = replace(row, mark=max(row.mark, mark.mark), issued=max(row.issued, mark.issued))
+            self._keep(key, row)
+            found[mark.sequence, mark.offset] = row
+        return found
+
+    def supersede(self, old: Mark, new: Mark, ring: int | None = None) -> Mark:
+        self.check_ring(ring)
+        key = (old.sequence, old.offset, old.increment)
+        row = self.state.marks.get(key)
+        if row is None:
+            raise TicketDatabaseUnavailable("lost a row of its ledger")
+        if row.token == old.token and row.mark <= old.mark:
+            row = replace(row, token=new.token, mark=new.mark, issued=max(row.issued, new.issued))
+            self._keep(key, row)
+        return row
+
+    def _keep(self, key: tuple[str, int, int], row: Mark) -> None:
+        if self.state.marks.get(key) != row:
+            self.state.marks[key] = row
+            self.state.changed[key] = self.clock()
+
+    def marks(self, changed_within: float | None) -> list[Mark]:
+        since = float("-inf") if changed_within is None else self.clock() - changed_within
+        return [row for key, row in self.state.marks.items() if self.state.changed[key] >= since]
+
+    # --- what can happen to it -------------------------------------------------------------------------------------
+
+    @property
+    def hangs(self) -> bool:
+        return self._hangs
+
+    def hang(self) -> None:
+        """Stop answering; what arrives is executed when it thaws, whether anybody waits for it still or not."""
+        self._hangs = True
+
+    def thaw(self) -> None:
+        self._hangs = False
+        self._run_stalled()
+
+    def lock(self, sequence: str) -> None:
+        """LOCK TABLES: draws from this table, and questions about it, stand still; all else goes on."""
+        self._locked.add(sequence)
+
+    def unlock(self) -> None:
+        self._locked.clear()
+        self._run_stalled()
+
+    @property
+    def locks(self) -> bool:
+        return bool(self._locked)
+
+    def _run_stalled(self) -> None:
+        stalled, self._stalled = self._stalled, []
+        for statement in stalled:
+            if self.stands_still(statement.table):
+                self._stalled.append(statement)
+            else:
+                statement.run()
+
+    def stands_still(self, table: str | None) -> bool:
+        return self._hangs or (table is not None and table in self._locked)
+
+    def stall(self, statement: Statement) -> None:
+        """Keep a statement until the server goes on."""
+        self._stalled.append(statement)
+
+    def restart(self) -> None:
+        """Connections break, statements that had not begun are lost, the data are as they were."""
+        self.connected.clear()
+        self.incarnation = self._new_incarnation()
+        stalled, self._stalled = self._stalled, []
+        self._hangs = False
+        self._locked.clear()
+        for statement in stalled:
+            statement.end(TicketDatabaseUnavailable("broke the connection off"))
+
+    def configure(self, offset: int, increment: int) -> None:
+        """Other values in its configuration, and a restart."""
+        self.offset, self.increment = offset, increment
+        self.restart()
+
+    def set_global(self, offset: int, increment: int) -> None:
+        """The same while it runs, and every connection is ended: whoever reconnects finds the same incarnation."""
+        self.offset, self.increment = offset, increment
+        self.connected.clear()
+
+    def users(self, asking: "Client") -> list[str]:
+        """Who else is connected, and the ticket servers that a test says are alive."""
+        others = [f"a connection of {each.user}" for each in self.connected if not each.closed and each is not asking]
+        return [*self.alive, *others]
+
+    def lose_ring_record(self) -> None:
+        """Somebody has deleted its row."""
+        self.state.ring = None
+        self.restart()
+
+    def snapshot(self) -> FakeState:
+        """A copy of the data directory."""
+        return copy.deepcopy(self.state)
+
+    def restore(self, snapshot: FakeState) -> None:
+        """The data directory put back; tables have the CREATE_TIME that they had."""
+        self.state = copy.deepcopy(snapshot)
+        self.life += 1
+        self.restart()
+
+    def replace_by_empty(self) -> None:
+        """Another server in its place, with nothing on it."""
+        self.identity = f"server-{next(self._numbers)}"
+        self.state = FakeState()
+        self.life += 1
+        self.restart()
+
+    def truncate(self, sequence: str) -> None:
+        """The counter begins again, under open connections, and CREATE_TIME stays."""
+        table = self.table(sequence)
+        table.counter, table.largest = 1, 0
+        self.life += 1
+
+    def drop(self, sequence: str) -> None:
+        self.state.tables.pop(sequence, None)
+        self.life += 1
+
+    def remake(self, sequence: str) -> None:
+        """Dropped and made again by somebody else, at 1."""
+        width = self.table(sequence).width
+        self.drop(sequence)
+        self.make(sequence, width, 1)
+
+    def use_up(self, sequence: str, left: int) -> None:
+        """Leave only `left` numbers up to the column's end, for all databases together."""
+        table = self.table(sequence)
+        table.advance(table.column_end - left)
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return not (
+            self.down
+            or self.read_only
+            or self.ledger_fails
+            or self.misconfigured
+            or self.draws_as
+            or self.deadlocks
+            or self.loses_replies
+            or self._hangs
+            or self._locked
+        )
+
+    def heal(self) -> None:
+        """Put right whatever is wrong with it; what it has lost stays lost."""
+        self.down = self.read_only = self.ledger_fails = False
+        self.misconfigured = self.draws_as = None
+        self.deadlocks = self.loses_replies = 0
+        self.thaw()
+        self.unlock()

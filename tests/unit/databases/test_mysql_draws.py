@@ -1,0 +1,354 @@
+"""How draws share the connections of a database, and when each is answered; on connections that a test answers."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from app.common.errors import (
+    SequenceMissing,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseHung,
+    TicketDatabaseUnavailable,
+)
+from app.common.sequences import Width
+from app.databases.mysql.connection import MySQLConnection
+from app.databases.mysql.draws import CONNECTIONS, DrawQueue
+from app.databases.mysql.pool import MySQLPool
+from app.databases.protocol import Draw, Drawn, Table
+from tests.unit.databases.mysql_driver import URL
+
+TIMEOUT = 0.4
+
+
+def table(sequence: str = "photos") -> Table:
+    return Table(sequence, Width.BIGINT, 2**63, 64, "t1", repeats_ceiling=False)
+
+
+class Connection:
+    """Keeps what is sent on it until the test answers."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.usable = True
+        self.insert_id = 0
+        self.results: list[int | TicketDatabaseError] = []
+        self._done: Callable[[Sequence[int] | None], None] = lambda _: None
+
+    def draw(self, statements: str, _: int, __: float, done: Callable[[Sequence[int] | None], None]) -> None:
+        self.sent.append(statements)
+        self._done = done
+
+    def answer(self, *ids: int) -> None:
+        """What the wire hands on."""
+        self._done(ids)
+
+    def leave_to_the_driver(self, *results: int | TicketDatabaseError) -> None:
+        """What the wire does not hand on; no results: nothing ever comes."""
+        self.results = list(results)
+        self._done(None)
+
+    async def start(self, statements: str) -> None:
+        self.sent.append(statements)
+        await self.next()
+
+    async def next(self) -> None:
+        if not self.results:
+            await asyncio.Event().wait()
+        result = self.results.pop(0)
+        if isinstance(result, TicketDatabaseError):
+            raise result
+        self.insert_id = result
+
+    receive = next
+
+    def drop(self) -> None:
+        self.usable = False
+
+
+class Pool(MySQLPool):
+    """Has these idle connections; of further ones it gives what a test puts there."""
+
+    def __init__(self, idle: int = 1) -> None:
+        super().__init__(URL, 1, 2, TIMEOUT)
+        self.all = [Connection() for _ in range(idle)]
+        self.idle = list(self.all)
+        self.error: TicketDatabaseError | None = None
+
+    def take_idle(self) -> MySQLConnection | None:
+        return cast(MySQLConnection, self.idle.pop()) if self.idle else None
+
+    def give_back(self, connection: MySQLConnection) -> None:
+        if connection.usable:
+            self.idle.append(cast(Connection, connection))
+
+    async def connection(self, *, anybody: bool = False) -> MySQLConnection:
+        if self.error is not None:
+            raise self.error
+        return cast(MySQLConnection, await asyncio.Event().wait())
+
+
+class Bench:
+    """A queue over such a pool, and what every draw was answered, in order."""
+
+    def __init__(self, idle: int = 1) -> None:
+        self.pool = Pool(idle)
+        self.retried: list[str] = []
+        self.queue = DrawQueue(self.pool, 1, 2, self.retried.append)
+        self.answers: list[tuple[str, Drawn]] = []
+        self.answered = asyncio.Event()
+
+    def start(self, name: str = "photos", count: int = 1) -> None:
+        before = len(self.answers)
+        self.queue.start_draw(table(name), count, 0, lambda drawn: self._came(name, drawn))
+        assert len(self.answers) == before
+
+    def _came(self, name: str, drawn: Drawn) -> None:
+        self.answers.append((name, drawn))
+        self.answered.set()
+
+    def kinds(self) -> list[tuple[str, type[Any]]]:
+        return [(name, type(drawn)) for name, drawn in self.answers]
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+# --- one way ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_lone_draw_is_sent_and_answered_without_a_task() -> None:
+    bench = Bench()
+    bench.start()
+    (connection,) = bench.pool.all
+    assert connection.sent == ["REPLACE INTO `photos` (stub) VALUES ('a')"]
+    connection.answer(7)
+    assert bench.answers == [("photos", Draw(7, 2, 1))]
+    assert len(asyncio.all_tasks()) == 1
+    assert bench.pool.idle == [connection]
+
+
+async def test_those_that_wait_share_a_packet_in_the_order_of_their_names() -> None:
+    bench = Bench()
+    for name in ("photos", "songs", "albums"):
+        bench.start(name)
+    (connection,) = bench.pool.all
+    connection.answer(7)
+    assert connection.sent[1].split(";") == [
+        "BEGIN",
+        "REPLACE INTO `albums` (stub) VALUES ('a')",
+        "REPLACE INTO `songs` (stub) VALUES ('a')",
+        "COMMIT",
+    ]
+    connection.answer(0, 3, 5, 0)
+    assert bench.answers == [("photos", Draw(7, 2, 1)), ("albums", Draw(3, 2, 1)), ("songs", Draw(5, 2, 1))]
+    await bench.queue.close()
+
+
+async def test_what_an_answer_starts_finds_the_connection_free() -> None:
+    bench = Bench()
+    bench.queue.start_draw(table(), 1, 0, lambda _: bench.start("next"))
+    (connection,) = bench.pool.all
+    connection.answer(7)
+    assert "`next`" in connection.sent[1]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_block_is_drawn_by_itself() -> None:
+    bench = Bench()
+    bench.start("photos", 100)
+    bench.start("songs")
+    (connection,) = bench.pool.all
+    connection.results = [0, 1, 0, 3, 0, 199, 0]  # BEGIN, below, SET, the block, SET, above, COMMIT
+    await turns()
+    assert bench.answers == [("photos", Draw(1, 2, 100))]
+    assert connection.sent[1] == "REPLACE INTO `songs` (stub) VALUES ('a')"
+    await bench.queue.close()
+
+
+async def test_a_block_that_others_drew_into_is_drawn_again_whole() -> None:
+    bench = Bench()
+    bench.start("photos", 100)
+    (connection,) = bench.pool.all
+    connection.results = [0, 1, 0, 5, 0, 201, 0, 0, 203, 0, 205, 0, 405, 0]
+    await turns()
+    assert bench.answers == [("photos", Draw(205, 2, 100))]
+    assert connection.sent[1].count("auto_increment_increment = IF(") == 1
+    assert ", 200, 2)" in connection.sent[1]
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+async def test_of_a_packet_the_guilty_draw_fails_and_the_others_are_drawn_again() -> None:
+    bench = Bench(2)
+    for name in ("x", "y"):
+        bench.start(name)
+    for name in ("a", "b", "c"):
+        bench.start(name)
+    other, connection = bench.pool.all
+    connection.answer(1)
+    connection.leave_to_the_driver(0, 3, SequenceMissing())
+    await turns()
+    assert bench.kinds() == [("x", Draw), ("b", SequenceMissing)]
+    assert not connection.usable  # its transaction is open
+    other.answer(1)
+    assert [part.split("`")[1] for part in other.sent[1].split(";")[1:-1]] == ["a", "c"]
+    other.answer(0, 3, 3, 0)
+    assert bench.kinds()[2:] == [("y", Draw), ("a", Draw), ("c", Draw)]
+    await bench.queue.close()
+
+
+async def test_a_draw_alone_fails_with_its_error_and_the_connection_stays() -> None:
+    bench = Bench()
+    bench.start()
+    (connection,) = bench.pool.all
+    connection.leave_to_the_driver(SequenceMissing())
+    await turns()
+    assert bench.kinds() == [("photos", SequenceMissing)]
+    assert bench.pool.idle == [connection]
+
+
+async def test_a_deadlock_is_tried_again() -> None:
+    bench = Bench()
+    bench.start()
+    (connection,) = bench.pool.all
+    connection.leave_to_the_driver(TicketDatabaseBusy("deadlocked"))
+    await turns()
+    assert bench.retried == ["deadlocked"]
+    connection.answer(9)
+    assert bench.answers == [("photos", Draw(9, 2, 1))]
+    await bench.queue.close()
+
+
+async def test_what_the_driver_reads_is_taken_as_it_is() -> None:
+    bench = Bench()
+    bench.start()
+    bench.pool.all[0].leave_to_the_driver(9)
+    await turns()
+    assert bench.answers == [("photos", Draw(9, 2, 1))]
+
+
+async def test_an_error_that_nobody_knows_fails_every_draw_of_the_packet_and_drops_the_connection() -> None:
+    bench = Bench()
+    bench.start()
+    (connection,) = bench.pool.all
+    connection.receive = broken  # type: ignore[method-assign]
+    connection.leave_to_the_driver()
+    (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+    with pytest.raises(ZeroDivisionError):
+        await task
+    assert bench.kinds() == [("photos", TicketDatabaseUnavailable)]
+    assert not connection.usable
+
+
+async def broken() -> None:
+    raise ZeroDivisionError
+
+
+async def test_no_connection_fails_all_that_wait_unless_another_one_serves_them() -> None:
+    bench = Bench(0)
+    bench.pool.error = TicketDatabaseUnavailable("refuses connections")
+    bench.start()
+    await turns()
+    assert bench.kinds() == [("photos", TicketDatabaseUnavailable)]
+    bench = Bench(1)
+    bench.pool.error = TicketDatabaseUnavailable("refuses connections")
+    bench.start("one")
+    bench.start("other")
+    await turns()
+    assert bench.answers == []
+    (connection,) = bench.pool.all
+    connection.answer(1)
+    connection.answer(3)
+    assert bench.kinds() == [("one", Draw), ("other", Draw)]
+    await bench.queue.close()
+
+
+async def test_what_the_failure_of_a_connection_starts_has_one_opened_too() -> None:
+    bench = Bench(0)
+    bench.pool.error = TicketDatabaseUnavailable("refuses connections")
+    bench.queue.start_draw(table(), 1, 0, lambda _: bench.start("next"))
+    await turns()
+    assert bench.kinds() == [("next", TicketDatabaseUnavailable)]
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_draw_that_waits_too_long_expires_and_no_timer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+    call_later = loop.call_later
+
+    def kept(delay: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        timers.append(call_later(delay, callback, *args))
+        return timers[-1]
+
+    monkeypatch.setattr(loop, "call_later", kept)
+    bench = Bench(CONNECTIONS)
+    for number in range(CONNECTIONS):
+        bench.start(f"busy{number}")
+    bench.start("waits")
+    began = time.monotonic()
+    await bench.answered.wait()
+    assert TIMEOUT <= time.monotonic() - began < TIMEOUT * 3
+    assert bench.kinds() == [("waits", TicketDatabaseHung)]
+    assert timers
+    assert not [timer for timer in timers if not timer.cancelled() and timer.when() > loop.time()]
+    bench.pool.all[0].answer(1)
+    assert len(bench.pool.all[0].sent) == 1  # nobody waits for it any more
+    await bench.queue.close()
+
+
+async def test_one_that_has_been_sent_after_it_waited_expires_too_and_what_it_draws_is_dropped() -> None:
+    bench = Bench(1)
+    bench.start("first")
+    bench.start("waits")
+    await asyncio.sleep(TIMEOUT / 2)
+    (connection,) = bench.pool.all
+    connection.answer(1)
+    assert len(connection.sent) == 2
+    bench.answered.clear()
+    await bench.answered.wait()
+    assert isinstance(bench.answers[1][1], TicketDatabaseError)
+    connection.answer(3)
+    assert len(bench.answers) == 2
+    await bench.queue.close()
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", range(4))
+async def test_every_draw_is_answered_when_the_queue_is_closed(after: int) -> None:
+    """One that is out, one that the driver reads, a block, one that waits, one that opens; begun or not."""
+    bench = Bench(3)
+    bench.start("out")
+    bench.start("read")
+    bench.start("block", 100)
+    bench.start("waits")
+    bench.pool.all[1].leave_to_the_driver()
+    await turns(after)
+    await bench.queue.close()
+    assert sorted(bench.kinds()) == [(name, TicketDatabaseUnavailable) for name in ("block", "out", "read", "waits")]
+    assert not any(connection.usable for connection in bench.pool.all)
+    bench.pool.all[2].answer(7)
+    bench.pool.all[2].leave_to_the_driver(7)
+    await turns()
+    assert len(bench.answers) == 4
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_closed_queue_answers_too() -> None:
+    bench = Bench(0)
+    bench.start("opens")
+    await bench.queue.close()
+    bench.start("late")
+    await turns()
+    assert bench.kinds() == [("opens", TicketDatabaseUnavailable), ("late", TicketDatabaseUnavailable)]

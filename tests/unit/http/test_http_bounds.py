@@ -1,0 +1,184 @@
+"""What one client can take of the server: memory, and time in which nobody else is served."""
+
+import asyncio
+import gc
+import inspect
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from app.common.errors import OutOfTime
+from app.http.request_head import RequestHead
+from app.http.ticket_protocol import AHEAD_BYTES, PIECE, REQUESTS_AT_ONCE
+from tests.fakes.virtual_time import settled, virtual_time
+from tests.unit.http.http_bench import OTHER, PHOTOS, REFUSED, Bench, Client, ids, request, statuses
+
+SHORT = b"GET /ticket/a HTTP/1.1\r\n\r\n"
+MOST_IN_A_PIECE = PIECE // len(SHORT) + 1
+READ = 256 * 1024
+"""The most that an event loop reads at a time."""
+
+
+def heads() -> int:
+    """How many parsed requests there are."""
+    return sum(isinstance(each, RequestHead) for each in gc.get_objects())
+
+
+async def turns(is_so: Callable[[], bool]) -> None:
+    """Let the event loop turn until it is so."""
+    for _ in range(20_000):
+        if is_so():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError
+
+
+def send_until_paused(client: Client, data: bytes, size: int) -> int:
+    """How many bytes the server took before it read no more, of data without an end."""
+    taken = 0
+    while client.transport.reading:
+        client.send((data * (size // len(data) + 2))[taken % len(data) :][:size])
+        taken += size
+        assert taken < 10 * READ
+    return taken
+
+
+@pytest.mark.parametrize("first", [PHOTOS, request("/wait")], ids=["a ticket", "another"])
+@pytest.mark.parametrize("size", [500, 20_000, READ])
+@virtual_time
+async def test_what_is_sent_ahead_is_kept_as_bytes_and_only_so_much(bench: Bench, first: bytes, size: int) -> None:
+    client = bench.connect()
+    before = heads()
+    await client.ask(first)
+    assert AHEAD_BYTES < send_until_paused(client, SHORT, size) <= AHEAD_BYTES + size
+    await settled()
+    assert heads() - before <= 1 + MOST_IN_A_PIECE
+    assert client.transport.calls == []
+    bench.issuer.on_issue = lambda: asyncio.get_running_loop().call_soon(bench.issuer.answer)
+    if first is PHOTOS:
+        bench.issuer.answer()
+    bench.app.gate.set()
+    for turn in range(15_000):
+        if turn % 1_000 == 0:
+            assert heads() - before <= 2 + MOST_IN_A_PIECE
+        await asyncio.sleep(0)
+    assert client.transport.reading
+    found = ids(client.take())
+    assert len(found) >= AHEAD_BYTES // len(SHORT)
+    assert len(set(found)) == len(found)
+    client.transport.abort()
+    await settled()
+
+
+@pytest.mark.parametrize("data", [SHORT, REFUSED, OTHER], ids=["tickets", "refused", "others"])
+@virtual_time
+async def test_to_a_client_that_reads_nothing_nothing_more_is_served(bench: Bench, data: bytes) -> None:
+    client = bench.connect()
+    before = heads()
+    bench.issuer.on_issue = bench.issuer.answer
+    client.transport.on_write = client.protocol.pause_writing
+    client.send((data * (250_000 // len(data) + 1))[:250_000])
+    await settled()
+    assert len(statuses(client.take())) == 1
+    assert not client.transport.reading
+    assert heads() - before <= 1 + MOST_IN_A_PIECE
+    for _ in range(5):
+        client.protocol.resume_writing()
+        await settled()
+        assert len(statuses(client.take())) == 1
+    client.transport.on_write = lambda: None
+    client.protocol.resume_writing()
+    await turns(lambda: client.transport.reading)
+    client.transport.abort()
+    await settled()
+
+
+@virtual_time
+async def test_a_new_side_of_the_application_begins_only_where_it_can_write(bench: Bench) -> None:
+    client = bench.connect()
+    bench.issuer.on_issue = bench.issuer.answer
+    client.transport.on_write = client.protocol.pause_writing
+    await client.ask(PHOTOS + OTHER)
+    assert bench.app.begun == []
+    client.protocol.resume_writing()
+    assert statuses(await client.ask()) == [200]
+
+
+@pytest.mark.parametrize("data", [SHORT, REFUSED], ids=["served", "refused"])
+@virtual_time
+async def test_no_callback_works_for_long(bench: Bench, data: bytes) -> None:
+    client = bench.connect()
+    bench.issuer.on_issue = bench.issuer.answer
+    answered = 0
+    steps = []
+    for begin in range(0, 5_000, 1_000):
+        assert client.transport.reading
+        client.send(data * 1_000)
+        steps.append(len(statuses(client.take())))
+        while client.protocol.since is not None or not client.transport.reading:
+            await asyncio.sleep(0)
+            steps.append(len(statuses(client.take())))
+        answered = sum(steps)
+        assert answered <= begin + 1_000
+    await settled()
+    assert answered + len(statuses(client.take())) == 5_000
+    assert max(steps) <= REQUESTS_AT_ONCE
+
+
+@virtual_time
+async def test_many_reads_at_once_work_no_longer(bench: Bench) -> None:
+    client = bench.connect()
+    for _ in range(20):
+        client.send(REFUSED * 100)
+    client.take()
+    most = 0
+    while sum(bench.outcomes().values()) < 2_000:
+        await asyncio.sleep(0)
+        most = max(most, len(statuses(client.take())))
+    assert most <= REQUESTS_AT_ONCE
+
+
+@pytest.mark.parametrize("data", [SHORT, REFUSED], ids=["served", "refused"])
+@virtual_time
+async def test_a_thousand_answers_at_once_are_no_deeper_than_one(bench: Bench, data: bytes) -> None:
+    client = bench.connect()
+    depths = set()
+
+    def note() -> None:
+        depths.add(len(inspect.stack(0)))
+
+    client.transport.on_write = note
+    client.send(PHOTOS, data * 60)
+    bench.issuer.on_issue = bench.issuer.answer
+    bench.issuer.answer()
+    await turns(lambda: len(statuses(client.transport.written)) == 61)
+    assert max(depths) - min(depths) < 15
+
+
+@virtual_time
+async def test_a_thousand_refusals_in_a_row_keep_their_order(bench: Bench) -> None:
+    client = bench.connect()
+    client.send(PHOTOS, REFUSED * 1_000)
+    bench.issuer.refuse(OutOfTime())
+    client.send(PHOTOS)
+    await turns(lambda: bool(bench.issuer.waiting))
+    bench.issuer.answer()
+    assert statuses(await client.ask()) == [503, *[422] * 1_000, 200]
+
+
+@virtual_time
+async def test_a_body_that_nobody_reads_is_not_collected(bench: Bench) -> None:
+    client = bench.connect()
+    client.send(request("/ticket/photos", "transfer-encoding: chunked", method="POST"))
+    data = b"ffff\r\n" + b"x" * 0xFFFF + b"\r\n"
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            client.send(data)
+            await turns(lambda: client.transport.reading)
+        assert tracemalloc.get_traced_memory()[0] < 3 * len(data)
+    finally:
+        tracemalloc.stop()
+    bench.issuer.answer()
+    assert statuses(client.take()) == [200]
