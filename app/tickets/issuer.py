@@ -41,6 +41,10 @@ class TicketIssuer:
         """Those that a task waits for, oldest first."""
         self._closed = False
 
+    def __repr__(self) -> str:
+        timer = ", looks for expired ones" if self._expiry is not None else ""
+        return f"<TicketIssuer {len(self._waiting)} waiting, {len(self._asked)} lanes asked{timer}>"
+
     @property
     def increment(self) -> int:
         """The step between the ids of one block."""

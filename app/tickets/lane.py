@@ -107,7 +107,8 @@ class Lane:
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<Lane {self.sequence} on {self.member.name} {self._state}, {len(self._queue)} waiting>"
+        busy = ", busy" * self._busy + ", collecting" * self._queue.is_collecting
+        return f"<Lane {self.sequence} on {self.member.name} {self._state}, {len(self._queue)} waiting{busy}>"
 
     @property
     def state(self) -> LaneState:

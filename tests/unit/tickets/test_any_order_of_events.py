@@ -249,12 +249,9 @@ class Play:
         assert server.metrics.in_flight == 0
         self.lanes |= dict.fromkeys(server.catalog.lanes.values())
         for lane in self.lanes:
+            assert repr(lane).endswith(f"{lane.state}, 0 waiting>")  # neither busy nor collecting a list
             assert not lane.waiting
-            assert not lane._busy
-            assert not lane._queue.is_collecting
-        assert not server.issuer._waiting
-        assert not server.issuer._asked
-        assert server.issuer._expiry is None
+        assert repr(server.issuer) == "<TicketIssuer 0 waiting, 0 lanes asked>"  # and its timer is not set
 
 
 @pytest.mark.parametrize("seed", SEEDS)
