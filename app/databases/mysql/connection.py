@@ -55,7 +55,7 @@ class MySQLConnection:
     """A prepared connection: it sends one statement or several, and then holds what the last received one reported.
 
     `mariadb`: whether the server is MariaDB. `facts`: what it said of itself when it was opened and checked.
-    `last_used`: when somebody gave it back, in seconds by `time.monotonic`.
+    `last_used`: when somebody gave it back, in seconds by `time.monotonic`. `era`: see `MySQLPool.begin_era`.
     """
 
     def __init__(self, url: DatabaseURL, increment: int, offset: int, context: ssl.SSLContext | None) -> None:
@@ -68,6 +68,7 @@ class MySQLConnection:
         self.mariadb = False
         self.facts: ServerFacts | None = None
         self.last_used = 0.0
+        self.era = 0
 
     async def open(self, addresses: Sequence[str] = (), *, anybody: bool = False) -> ServerFacts:
         """Connect, log in, prepare the session and check the server, all within the caller's deadline.

@@ -123,7 +123,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
                 self._probe = fresh
                 if self._forget:
                     self._forget = False
-                    self._pool.drop_idle()
+                    self._pool.drop_older()
                 assert fresh.facts is not None
                 await self._prepare_own_tables(fresh)
                 return fresh, fresh.facts
@@ -179,6 +179,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
         """See TicketDatabase.forget_connections: the old ones are dropped when the next probe has a new one."""
         self._renew_at = 0.0
         self._forget = True
+        self._pool.begin_era()
 
     async def close(self) -> None:
         """See TicketDatabase.close."""

@@ -51,6 +51,7 @@ class MySQLPool:
         """When the database last answered anything, on any connection (time.monotonic)."""
         self._connections: set[MySQLConnection] = set()
         self._opening = 0
+        self._era = self._oldest_era = 0
         self._url = url
         self._offset = offset
         self._increment = increment
@@ -79,6 +80,7 @@ class MySQLPool:
         """
         if self._closed:
             raise TicketDatabaseUnavailable("is being left")
+        era = self._era
         addresses = await self._look_name_up()
         self._opening += 1
         try:
@@ -99,6 +101,7 @@ class MySQLPool:
             raise
         finally:
             self._opening -= 1
+        connection.era = era
         self._connections.add(connection)
         self._refused = None
         if not anybody and not self._fits(connection.facts):
@@ -207,7 +210,8 @@ class MySQLPool:
 
     def give_back(self, connection: MySQLConnection) -> None:
         """Keep it for the next use, unless something is known against it."""
-        if connection.usable and not self._closed and self._fits(connection.facts):
+        is_kept = connection.era >= self._oldest_era and self._fits(connection.facts)
+        if connection.usable and not self._closed and is_kept:
             connection.last_used = time.monotonic()
             while self._waiting:
                 given = self._waiting.popleft()
@@ -227,6 +231,19 @@ class MySQLPool:
         """Drop every idle connection: something is wrong with the server they lead to."""
         while self._idle:
             self.discard(self._idle.pop())
+
+    def begin_era(self) -> None:
+        """Something was wrong on the connections there are, and on those that are being opened now: they are used until
+        `drop_older`, and not kept then."""
+        self._era += 1
+
+    def drop_older(self) -> None:
+        """There is a connection of the present era: drop the idle ones of any before, and keep no other one of them."""
+        self._oldest_era = self._era
+        older = [connection for connection in self._idle if connection.era < self._era]
+        self._idle = [connection for connection in self._idle if connection.era >= self._era]
+        for connection in older:
+            self.discard(connection)
 
     async def close_unused(self) -> None:
         """End the connections that nobody has needed for a while."""

@@ -236,3 +236,26 @@ async def test_a_name_that_never_was(server: Server, names: NameService, how: st
     with pytest.raises(TicketDatabaseError, match="has a name that does not resolve"):
         await pool.connect(anybody=True)
     assert not server.asked
+
+
+async def test_one_that_was_being_opened_when_connections_were_forgotten_is_used_once_and_not_kept(
+    server: Server,
+) -> None:
+    """What was wrong with the others may be wrong with it, too."""
+    pool = await pool_with(server, 1)
+    kept = await pool.connection()
+    opening = asyncio.ensure_future(pool.connect())
+    await asyncio.sleep(0)
+    pool.begin_era()
+    fresh = await pool.connect()
+    late = await opening
+    pool.give_back(kept)
+    assert await pool.connection() is kept  # until there is another one
+    pool.drop_older()
+    for each in (late, kept):
+        assert each.usable
+        pool.give_back(each)
+        assert not each.usable
+    pool.give_back(fresh)
+    assert pool.take_idle() is fresh
+    assert pool.open == 1
