@@ -60,7 +60,7 @@ class LaneLedger(Protocol):
 
 
 class _Sent(NamedTuple):
-    """A lane as it was when a statement for so many `tickets` was sent, `at` by the performance counter.
+    """A lane as it was when a statement was sent, `at` by the performance counter.
 
     `protected`: whether any other database kept marks then.
     """
@@ -68,7 +68,6 @@ class _Sent(NamedTuple):
     highest: int
     token: str
     at: float
-    tickets: int
     protected: bool
 
 
@@ -212,7 +211,7 @@ class Lane:
         assert table is not None
         highest = self.guard.highest
         protected = self._ring.has_witness(self.member)
-        sent = _Sent(highest, self.marks.token, time.perf_counter(), total, protected)
+        sent = _Sent(highest, self.marks.token, time.perf_counter(), protected)
         self.member.database.start_draw(table, total, highest, partial(self._came, batch, sent))
 
     def _came(self, batch: Batch, sent: _Sent, drawn: Drawn) -> None:
