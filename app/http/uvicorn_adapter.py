@@ -32,6 +32,8 @@ UNDOCUMENTED = {
     ),
 }
 """What is used beyond the documentation, by class: attributes and methods that have to be there."""
+_TO_BE_MADE: dict[str, tuple[object, ...]] = {"ServerState": (), "Server": (uvicorn.Config("", log_config=None),)}
+"""The classes whose attributes come with an instance, and what one is made from."""
 _CONNECTION = "tickets.connection"
 """In a request's ASGI state: the InnerProtocol that it came on."""
 
@@ -43,14 +45,8 @@ def check_uvicorn() -> None:
         found = getattr(importlib.import_module(module), name, None)
         if found is None:
             raise SettingsError(f"uvicorn {uvicorn.__version__} has no {module}.{name}, which this server uses")
-        instance = (
-            found(uvicorn.Config("", log_config=None))
-            if name == "Server"
-            else found()
-            if name == "ServerState"
-            else found
-        )
-        missing = [each for each in names if not hasattr(instance, each)]
+        made = found(*_TO_BE_MADE[name]) if name in _TO_BE_MADE else found
+        missing = [each for each in names if not hasattr(made, each)]
         if missing:
             raise SettingsError(f"uvicorn {uvicorn.__version__}: {name} has no {', '.join(missing)}, which we use")
 
