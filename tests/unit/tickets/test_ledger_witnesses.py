@@ -22,6 +22,16 @@ def reserving_anew(server: FakeTicketServer) -> Lane:
     return lane
 
 
+async def restarted(site: Site, server: FakeTicketServer) -> Lane:
+    """The first database's lane, closed, in the next incarnation of that database, which the server has seen."""
+    site.servers[0].restart()
+    lane = server.lane("photos", 1)
+    lane.close()
+    await server.databases[0].probe()
+    server.ring.members[0].incarnation = site.servers[0].incarnation
+    return lane
+
+
 def why_tried_again(server: FakeTicketServer) -> list[str]:
     """The reasons of draws on the first database that were tried again."""
     name = server.ring.members[0].name
@@ -65,11 +75,7 @@ async def test_a_lane_is_not_moved_up_while_a_witness_is_lost() -> None:
     async with Site(3) as site:
         server = await site.ticket_server()
         before = await take(server, 30)
-        site.servers[0].restart()
-        lane = server.lane("photos", 1)
-        lane.close()
-        await server.databases[0].probe()
-        server.ring.members[0].incarnation = site.servers[0].incarnation
+        lane = await restarted(site, server)
         witness = server.databases[1]
         supersede = witness.supersede
 
@@ -91,11 +97,7 @@ async def test_a_lane_is_opened_once_though_two_ask_for_it() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
         await take(server, 20)
-        site.servers[0].restart()
-        await server.databases[0].probe()
-        server.ring.members[0].incarnation = site.servers[0].incarnation
-        lane = server.lane("photos", 1)
-        lane.close()
+        lane = await restarted(site, server)
         opened = 0
         open_with_the_ledger = server.ledger.open
 
@@ -115,13 +117,9 @@ async def test_a_lane_that_was_opened_while_another_database_came_up_asks_it_too
     async with Site(3) as site:
         server = await site.ticket_server()
         before = await take(server, 30)
-        first, _, late = server.ring.members
+        late = server.ring.members[2]
         server.ring.mark_down(late, "refuses connections")
-        site.servers[0].restart()
-        lane = server.lane("photos", 1)
-        lane.close()
-        await server.databases[0].probe()
-        first.incarnation = site.servers[0].incarnation
+        lane = await restarted(site, server)
         database = server.databases[0]
         position = database.position
 
@@ -144,13 +142,9 @@ async def test_a_lane_that_was_advanced_anew_while_another_database_came_up_asks
     async with Site(3) as site:
         server = await site.ticket_server()
         before = await take(server, 30)
-        first, _, late = server.ring.members
+        late = server.ring.members[2]
         server.ring.mark_down(late, "refuses connections")
-        site.servers[0].restart()
-        lane = server.lane("photos", 1)
-        lane.close()
-        await server.databases[0].probe()
-        first.incarnation = site.servers[0].incarnation
+        lane = await restarted(site, server)
         witness = server.databases[1]
         supersede = witness.supersede
 
