@@ -209,14 +209,16 @@ class Admin:
 
         Raises UnknownSequence, AboveCeiling, ForceRequired; NoTicketDatabase while a database is not up or fails.
         """
-        entry = await self._catalog.find(name)
+        entry = await self._catalog.find_on_all(name)
         if above >= entry.ceiling:
             raise AboveCeiling(f"above has to be below {entry.ceiling}, the end of {name}")
         if above > FORCE_SHARE * entry.ceiling and not force:
             raise ForceRequired(f'that uses up more than {FORCE_SHARE:.0%} of {name}; set "force": true to confirm')
         for member in self._ring.members:
-            if not member.up or member not in entry.tables:
+            if not member.up:
                 raise NoTicketDatabase(f"every ticket database has to be up for a bump, but {member.name} is not")
+            if member not in entry.tables:
+                raise NoTicketDatabase(f"{member.name} has no table of {name} yet; try again: a bump may be repeated")
         unlisted = self._ring.absent_for(self._ring.members[0], self._ring.members)
         if unlisted:
             raise NoTicketDatabase(

@@ -121,6 +121,15 @@ class Catalog:
             raise UnknownSequence(f"there is no sequence {name}; PUT /sequence/{name} makes it")
         return entry
 
+    async def find_on_all(self, name: str) -> Entry:
+        """The sequence with its tables on all databases that are up: one that has just come up may not have been
+        listed yet. Raises as `find` does."""
+        entry = await self.find(name)
+        if any(member.up and member not in entry.tables for member in self._ring.members):
+            await self._look_up(name)
+            entry = await self.find(name)
+        return entry
+
     async def _known(self, name: str, seconds: float) -> Entry | None:
         """The sequence of that name, looked up if it is not known yet; None where nobody has found it."""
         validated(name)

@@ -41,6 +41,21 @@ async def test_a_server_that_lists_fewer_databases_than_the_ring_has_bumps_nothi
 
 
 @virtual_time
+async def test_a_database_that_has_just_come_up_is_bumped_before_its_tables_are_listed() -> None:
+    async with Site(2) as site:
+        site.servers[1].down = True
+        server = await site.ticket_server()
+        await take(server, 2)
+        site.servers[1].down = False
+        second = server.ring.members[1]
+        while not second.up:
+            await server.ring.wait_for_change(5, expected=True)
+        assert second not in server.catalog.entries["photos"].tables
+        await server.admin.bump("photos", 100_000, force=False)
+        assert min(await take(server, 4)) > 100_000
+
+
+@virtual_time
 async def test_a_smaller_number_changes_nothing() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
