@@ -59,6 +59,7 @@ class Service:
         self.issuer = TicketIssuer(
             self.ring,
             self.catalog,
+            self.ledger.may_draw,
             attempt=settings.database_timeout,
             timeout=settings.request_timeout,
         )

@@ -6,6 +6,7 @@ and where all have been asked, or the sequence is not known, `_ask_again` waits 
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from app.common.errors import Draining, NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownError
 from app.common.tasks import Tasks
@@ -13,7 +14,7 @@ from app.tickets.catalog import Catalog, Entry
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
 from app.tickets.request import TicketRequest
-from app.tickets.ring import Ring
+from app.tickets.ring import UP, Member, Ring
 
 log = logging.getLogger(__name__)
 
@@ -23,15 +24,26 @@ EXPIRY_SECONDS = 0.02
 """How often requests whose time on a database is over are looked for while any wait: one timer for all of them."""
 FIRST_PAUSE = 0.005
 LAST_PAUSE = 0.08
-"""Seconds before every database is asked once more, doubled each time, and how long it gets at the most."""
+"""Seconds before every database is asked once more, doubled each time up to the second."""
 
 
 class TicketIssuer:
-    """Issues tickets. `attempt`: seconds for one attempt on one database; `timeout`: for the whole request."""
+    """Issues tickets. `attempt`: seconds for one attempt on one database; `timeout`: for the whole request;
+    `may_draw`: whether a database that is up may draw at all."""
 
-    def __init__(self, ring: Ring, catalog: Catalog, *, attempt: float, timeout: float) -> None:
+    def __init__(
+        self,
+        ring: Ring,
+        catalog: Catalog,
+        may_draw: Callable[[Member], bool],
+        *,
+        attempt: float,
+        timeout: float,
+    ) -> None:
         self._ring = ring
         self._catalog = catalog
+        self._may_draw = may_draw
+        self._loop = asyncio.get_running_loop()  # kept: on the way of a ticket it takes too long to ask for it
         self._attempt = attempt
         self._timeout = timeout
         self._asked: set[Lane] = set()
@@ -57,7 +69,7 @@ class TicketIssuer:
 
     def issue(self, request: TicketRequest) -> None:
         """Have a request served within its time: its `desk` answers or refuses it."""
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         request.deadline = now + self._timeout
         entry = self._catalog.entries.get(request.sequence)
         if entry is not None:
@@ -68,7 +80,7 @@ class TicketIssuer:
 
     def ask_next(self, request: TicketRequest) -> None:
         """The lane that was asked could not serve the request: ask the next one in this turn."""
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         if now < request.deadline:
             self._ask(request, now)
         else:
@@ -78,13 +90,13 @@ class TicketIssuer:
         turn = request.turn
         assert turn is not None
         for lane in turn:
-            if lane.can_be_asked and lane.member.up:
+            if lane.can_be_asked and lane.member.status is UP:
                 until = now + self._attempt
                 request.until = until if until < request.deadline else request.deadline
                 lane.ask(request)
                 self._asked.add(lane)
                 if self._expiry is None:
-                    self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SECONDS, self._expire)
+                    self._expiry = self._loop.call_later(EXPIRY_SECONDS, self._expire)
                 return
         self._wait_for(request)
 
@@ -97,7 +109,7 @@ class TicketIssuer:
 
     async def _ask_again(self, request: TicketRequest) -> None:
         """Nobody could serve the request: wait for what may change that, and ask all lanes once more."""
-        now = asyncio.get_running_loop().time
+        now = self._loop.time
         refusal: TicketError | None = None
         try:
             # looked up each time: a change of the ring gives every sequence another entry
@@ -120,19 +132,21 @@ class TicketIssuer:
             self._ask(request, now())
 
     async def _wait(self, request: TicketRequest, entry: Entry) -> None:
-        """Wait until another round may find a lane. Raises SequenceExhausted, NoTicketDatabase where none will."""
+        """Wait until another round may find a lane. Raises SequenceExhausted, NoTicketDatabase where none will.
+
+        While a database may draw, what it failed with is momentary (a deadlock, a mark that another server has taken):
+        it is asked again until the request's time is over.
+        """
         self._raise_if_exhausted(entry, request)
-        if not self._ring.take_turn(entry.rotation):
+        if not any(self._may_draw(lane.member) for lane in self._ring.take_turn(entry.rotation)):
             expected = any(lane.about_to_be_tried for lane in entry.rotation.lanes)
-            left = request.deadline - asyncio.get_running_loop().time()
+            left = request.deadline - self._loop.time()
             if not await self._ring.wait_for_change(left, expected=expected):
                 raise NoTicketDatabase(f"no ticket database can draw for {entry.name} now")
-        elif request.pause > LAST_PAUSE:
-            raise NoTicketDatabase(f"no ticket database could draw for {entry.name} now")
         else:
             pause = request.pause or FIRST_PAUSE
-            await asyncio.sleep(pause)
-            request.pause = 2 * pause
+            await asyncio.sleep(min(pause, request.deadline - self._loop.time()))
+            request.pause = min(2 * pause, LAST_PAUSE)
 
     def _raise_if_exhausted(self, entry: Entry, request: TicketRequest) -> None:
         lanes = entry.rotation.lanes
@@ -147,8 +161,7 @@ class TicketIssuer:
 
     def _expire(self) -> None:
         """Fail over the requests whose time on a database is over; again a moment later, while any wait."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = self._loop.time()
         asked, self._asked, self._expiry = self._asked, set(), None
         try:
             for lane in asked:
@@ -156,7 +169,7 @@ class TicketIssuer:
         finally:
             self._asked |= {lane for lane in asked if lane.waiting}
             if self._asked and self._expiry is None:
-                self._expiry = loop.call_later(EXPIRY_SECONDS, self._expire)
+                self._expiry = self._loop.call_later(EXPIRY_SECONDS, self._expire)
 
     async def close(self) -> None:
         """End the tasks that wait on behalf of requests, and refuse those; none is waited for any more."""

@@ -52,6 +52,7 @@ class FakeTicketServer:
         self.issuer = TicketIssuer(
             self.ring,
             self.catalog,
+            self.ledger.may_draw,
             attempt=database_timeout,
             timeout=request_timeout,
         )

@@ -132,6 +132,32 @@ async def test_deadlocks_mark_nothing_down() -> None:
 
 
 @virtual_time
+async def test_deadlocks_that_last_are_outlasted() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await singles(server, 2)
+        for database in site.servers:
+            database.deadlocks = 10
+        began = now()
+        assert (await singles(server, 1))[0] > 2
+        assert 0.2 < now() - began < REQUEST_TIMEOUT
+        assert all(database.deadlocks == 0 for database in site.servers)
+
+
+@virtual_time
+async def test_one_that_may_not_draw_is_said_at_once() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(refuse_unverified=True)
+        await singles(server, 2)
+        site.servers[1].down = True
+        await asyncio.sleep(2)
+        began = now()
+        with pytest.raises(NoTicketDatabase, match="can draw for photos"):
+            await server.desk.take("photos", 1)
+        assert now() - began < 0.1
+
+
+@virtual_time
 async def test_a_locked_table_leaves_the_other_sequences_alone() -> None:
     async with Site(2, ["photos", "accounts"]) as site:
         server = await site.ticket_server()
