@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from app.http.request_head import RequestHead
+from app.http.request_head import ClientRequest, KnownHeads, RequestHead
 
 if TYPE_CHECKING:
     from app.http.ticket_protocol import TicketProtocol
@@ -30,10 +30,10 @@ class Inner(Protocol):
 class Endpoint(Protocol):
     """Who answers requests for tickets."""
 
-    def begin(self, protocol: "TicketProtocol", head: RequestHead) -> None:
+    def begin(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
         """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming; nobody reads it."""
 
-    def gone(self, head: RequestHead) -> None:
+    def gone(self, request: ClientRequest) -> None:
         """The client has gone before its answer came."""
 
 
@@ -41,6 +41,7 @@ class Surroundings(Protocol):
     """What all connections of a server share."""
 
     endpoint: Endpoint
+    known_heads: KnownHeads
 
     def make_inner(self, protocol: "TicketProtocol") -> Inner: ...
 

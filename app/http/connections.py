@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from app.http.connection_roles import Endpoint, Inner
+from app.http.request_head import KnownHeads
 from app.http.ticket_protocol import TicketProtocol
 
 REQUEST_SECONDS = 20.0
@@ -31,6 +32,7 @@ class Connections:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
+        self.known_heads = KnownHeads()
         self.registry: Registry | None = None
         self._make_inner: Callable[[TicketProtocol], Inner] | None = None
         self._open: set[TicketProtocol] = set()

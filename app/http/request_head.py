@@ -1,4 +1,4 @@
-"""The head of one HTTP request, as the parser has read it."""
+"""The head of one HTTP request, as the parser has read it, and how far the request has come."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,30 +9,24 @@ import httptools
 
 
 class RequestHead:
-    """Method, target, headers, version, and how far the request has come.
+    """Method, target, headers and version. It does not change, so that requests which read alike may share one.
 
-    `has_begun`: its turn has come; `is_complete`: all of it has come.
-    `for_tickets`: whether it is for `/ticket/…` or `/block/…`; then `name` is what follows, and `query` the query.
-    `body`: what has come of it while others were served. `keeps_alive`: whether the connection stays open after it.
-    `owner`: what its endpoint has put here.
+    `keeps_alive`: whether the connection stays open after the answer. `place`: what the target leads to, None where it
+    cannot be read. `order`: what the endpoint has read from it, for the next request that reads alike.
     """
 
-    # what holds for most requests stands here once, and is not written into each
-    keeps_alive = True
-    has_begun = False
-    is_complete = False
-    for_tickets = False
-    whole = False
-    name = ""
-    query = b""
-    owner: object = None
-    body: Sequence[bytes] = ()
+    __slots__ = ("fields", "keeps_alive", "method", "order", "place", "target", "version")
 
-    def __init__(self, method: bytes, target: bytes, fields: list[tuple[bytes, bytes]], version: str) -> None:
+    def __init__(
+        self, method: bytes, target: bytes, fields: list[tuple[bytes, bytes]], version: str, *, keeps_alive: bool
+    ) -> None:
         self.method = method
         self.target = target
         self.fields = fields
         self.version = version
+        self.keeps_alive = keeps_alive
+        self.place = _place_of(target) if len(target) <= LONGEST_KNOWN else _place_of.__wrapped__(target)
+        self.order: object = None
 
     def field(self, name: bytes) -> bytes | None:
         """The last header of that name (in lower case), or None."""
@@ -66,8 +60,8 @@ class RequestHead:
         return b"%b %b HTTP/%b\r\n%b\r\n" % (self.method, self.target, self.version.encode(), lines)
 
 
-class _Place(NamedTuple):
-    """What a target leads to: tickets, a block (`whole`) or anything else."""
+class Place(NamedTuple):
+    """What a target leads to: tickets, a block (`whole`) or anything else; `name` is what follows, and the `query`."""
 
     for_tickets: bool
     whole: bool = False
@@ -80,27 +74,64 @@ LONGEST_KNOWN = 128
 
 
 @lru_cache(maxsize=4_096)
-def _place_of(target: bytes) -> _Place:
+def _place_of(target: bytes) -> Place | None:
     try:
         url = httptools.parse_url(target)
-    except httptools.HttpParserInvalidURLError as error:
-        raise ValueError("the target is no URL") from error
-    if url.path is None:
-        raise ValueError("the target has no path")
-    path = url.path.decode("ascii")
+        if url.path is None:
+            return None
+        path = url.path.decode("ascii")
+    except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+        return None
     if "%" in path:
         path = unquote(path)
     if path.startswith("/ticket/"):
-        return _Place(True, False, path[8:], url.query or b"")
+        return Place(True, False, path[8:], url.query or b"")
     if path.startswith("/block/"):
-        return _Place(True, True, path[7:], url.query or b"")
-    return _Place(False)
+        return Place(True, True, path[7:], url.query or b"")
+    return Place(False)
 
 
-def is_for_tickets(head: RequestHead) -> bool:
-    """Whether the request is for tickets or a block; sets `name`, `query` and `whole` if so. Raises ValueError."""
-    target = head.target
-    place = _place_of(target) if len(target) <= LONGEST_KNOWN else _place_of.__wrapped__(target)
-    if place.for_tickets:
-        _, head.whole, head.name, head.query = place
-    return place.for_tickets
+class ClientRequest:
+    """One request on a connection, and how far it has come.
+
+    `has_begun`: its turn has come; `is_complete`: all of it has come. `body`: what has come of it while others were
+    served. `owner`: what its endpoint has put here.
+    """
+
+    __slots__ = ("body", "has_begun", "head", "is_complete", "owner")
+
+    def __init__(self, head: RequestHead, *, is_complete: bool) -> None:
+        self.head = head
+        self.is_complete = is_complete
+        self.has_begun = False
+        self.body: Sequence[bytes] = ()
+        self.owner: object = None
+
+    @property
+    def for_tickets(self) -> bool:
+        """Whether it is for `/ticket/…` or `/block/…`."""
+        place = self.head.place
+        return place is not None and place.for_tickets
+
+
+class KnownHeads:
+    """Heads by the bytes of a whole request for tickets: clients send the same ones again and again, and there is
+    nothing in them to parse twice."""
+
+    LONGEST = 1_024
+    """Bytes of a request that is kept."""
+    MANY = 2_048
+    """How many are kept: a few kinds of clients times the sequences that they use."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, RequestHead] = {}
+        self.get = self._heads.get
+
+    def keep(self, data: bytes, request: ClientRequest) -> None:
+        """Keep what these bytes mean: this request, and nothing else."""
+        head = request.head
+        if len(data) > self.LONGEST or not request.for_tickets or not head.keeps_alive or head.announces_body:
+            return
+        if len(self._heads) >= self.MANY:  # some clients never send the same twice
+            del self._heads[next(iter(self._heads))]
+        self._heads[data] = head

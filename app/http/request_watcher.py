@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from app.http.request_head import RequestHead
+from app.http.request_head import Place, RequestHead
 from app.http.ticket_protocol import TicketProtocol
 from app.http.uvicorn_adapter import access_logger
 from app.operations.tracing import TracedTickets
@@ -20,7 +20,8 @@ class RequestWatcher:
         """See Watcher.begin."""
         if self._tracer is None:
             return None
-        path = f"/{'block' if head.whole else 'ticket'}/{head.name}"
+        _, whole, name, _ = head.place or Place(False)
+        path = f"/{'block' if whole else 'ticket'}/{name}"
         return self._tracer.begin(head.method.decode(), path, head.fields)
 
     def end(self, protocol: TicketProtocol, head: RequestHead, trace: Any, status: int) -> None:

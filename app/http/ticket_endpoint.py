@@ -5,6 +5,8 @@ middleware, no model. `app.http.api_description` describes it in /openapi.json.
 """
 
 import json
+from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from typing import Protocol
 from urllib.parse import parse_qsl
@@ -12,12 +14,14 @@ from urllib.parse import parse_qsl
 from app.common.errors import InvalidRequest, TicketError
 from app.http.access import Access
 from app.http.problems import Problem, method_not_allowed, problem_of
-from app.http.request_head import RequestHead
+from app.http.request_head import ClientRequest, Place, RequestHead
 from app.http.responses import ok, problem_response
 from app.http.ticket_protocol import TicketProtocol
 from app.tickets.front_desk import FrontDesk
 from app.tickets.request import TicketRequest, Tickets
 
+METHODS = "GET", "POST"
+_METHODS = frozenset(method.encode() for method in METHODS)
 LARGEST_COUNT = 1_000
 
 
@@ -31,52 +35,64 @@ class Watcher(Protocol):
         """It is answered with this status; 0 where the client has gone before that."""
 
 
-class HTTPTicketRequest(TicketRequest):
-    """A request over HTTP. `listed`: `count` was given, so that the answer is a list even if it has one ticket."""
+class Form(Enum):
+    """How the answer reads."""
 
-    listed = False
-    as_text = False
+    TICKET = "one ticket as JSON"
+    LIST = "a list as JSON: `count` was given, if only as 1"
+    TEXT = "a line for each ticket"
+    BLOCK = "a block as JSON"
+
+
+TICKET, LIST, TEXT, BLOCK = Form
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a request for tickets asks for. `encoded`: the sequence's name, as it is sent."""
+
+    sequence: str
+    encoded: bytes
+    count: int
+    form: Form
+
+
+class HTTPTicketRequest(TicketRequest):
+    """A request over HTTP."""
 
     def __init__(
-        self,
-        endpoint: "TicketEndpoint",
-        protocol: TicketProtocol,
-        head: RequestHead,
-        count: int | None,
-        *,
-        as_text: bool,
+        self, endpoint: "TicketEndpoint", protocol: TicketProtocol, request: ClientRequest, order: Order
     ) -> None:
-        super().__init__(head.name, count or 1, whole=head.whole)
+        self.sequence = order.sequence
+        self.count = order.count
+        self.whole = order.form is BLOCK
         self.endpoint = endpoint
         self.protocol = protocol
-        self.head = head
-        if count is not None:
-            self.listed = True
-        if as_text:
-            self.as_text = True
+        self.request = request
+        self.order = order
 
     def give(self, tickets: Tickets) -> None:
         """See TicketRequest.give."""
-        protocol = self.protocol
+        protocol, order = self.protocol, self.order
         try:
-            if self.as_text:
+            if order.form is TICKET:
+                digits = b"%d" % tickets[0]
+                body = b'{"sequence":"%b","id":%b,"id_str":"%b"}' % (order.encoded, digits, digits)
+            elif order.form is TEXT:
                 body = b"".join([b"%d\n" % ticket for ticket in tickets])
-            elif self.whole:
+            elif order.form is BLOCK:
                 body = self._block(tickets)
-            elif self.listed:
-                body = self._list(tickets)
             else:
-                ticket = tickets[0]
-                body = b'{"sequence":"%b","id":%d,"id_str":"%d"}' % (self.sequence.encode(), ticket, ticket)
-            response = ok(body, as_text=self.as_text, keep_alive=protocol.keeps_alive)
-            self.endpoint.respond(protocol, self.head, self.trace, 200, response)
+                body = self._list(tickets)
+            response = ok(body, as_text=order.form is TEXT, keep_alive=protocol.keeps_alive)
+            self.endpoint.respond(protocol, self.request, self.trace, 200, response)
         except Exception:  # who calls has others to answer
             protocol.fail()
 
     def refuse(self, error: TicketError) -> None:
         """See TicketRequest.refuse."""
         try:
-            self.endpoint.refuse(self.protocol, self.head, self.trace, problem_of(error))
+            self.endpoint.refuse(self.protocol, self.request, self.trace, problem_of(error))
         except Exception:
             self.protocol.fail()
 
@@ -87,7 +103,7 @@ class HTTPTicketRequest(TicketRequest):
 
     def _block(self, tickets: Tickets) -> bytes:
         first, step = tickets[0], tickets.step if isinstance(tickets, range) else self.desk.increment
-        name = self.sequence.encode()
+        name = self.order.encoded
         size = self.count
         return b'{"sequence":"%b","first":%d,"first_str":"%d","step":%d,"size":%d}' % (name, first, first, step, size)
 
@@ -100,62 +116,74 @@ class TicketEndpoint:
         self._access = access
         self._watcher = watcher
 
-    def begin(self, protocol: TicketProtocol, head: RequestHead) -> None:
+    def begin(self, protocol: TicketProtocol, request: ClientRequest) -> None:
         """See connection_roles.Endpoint.begin."""
+        head = request.head
         trace = None if self._watcher is None else self._watcher.begin(protocol, head)
-        if head.method not in {b"GET", b"POST"}:
-            self._turn_away(protocol, head, trace, method_not_allowed("GET", "POST"), "invalid")
+        order = head.order
+        if not isinstance(order, Order) and head.method not in _METHODS:
+            self._turn_away(protocol, request, trace, method_not_allowed(*METHODS), "invalid")
             return
         if not self._access.tickets_are_free:
             refusal = self._access.refusal_for_tickets(head.field(b"authorization"))
             if refusal is not None:
-                self._turn_away(protocol, head, trace, refusal, "denied")
+                self._turn_away(protocol, request, trace, refusal, "denied")
                 return
-        try:
-            request = self._request(protocol, head)
-        except InvalidRequest as error:
-            self._turn_away(protocol, head, trace, problem_of(error), "invalid")
-            return
+        if not isinstance(order, Order):
+            try:
+                order = head.order = self._order(head)
+            except InvalidRequest as error:
+                self._turn_away(protocol, request, trace, problem_of(error), "invalid")
+                return
+        request.owner = taken = HTTPTicketRequest(self, protocol, request, order)
         if trace is not None:
-            request.trace = trace
-        head.owner = request
-        self._desk.accept(request)
+            taken.trace = trace
+        self._desk.accept(taken)
 
-    def _request(self, protocol: TicketProtocol, head: RequestHead) -> HTTPTicketRequest:
-        if head.whole:
+    def _order(self, head: RequestHead) -> Order:
+        """What the request asks for. Raises InvalidRequest."""
+        _, whole, name, query = head.place or Place(False)
+        encoded = name.encode()
+        if whole:
             largest = self._desk.largest_block
-            size = number_in(head.query, "size", largest)
+            size = number_in(query, "size", largest)
             if size is None:
                 raise InvalidRequest(f"size is required: a whole number from 1 to {largest}")
-            return HTTPTicketRequest(self, protocol, head, size, as_text=False)
-        count = number_in(head.query, "count", LARGEST_COUNT) if head.query else None
-        return HTTPTicketRequest(self, protocol, head, count, as_text=prefers_text(head.field(b"accept") or b""))
+            return Order(name, encoded, size, BLOCK)
+        count = number_in(query, "count", LARGEST_COUNT) if query else None
+        if prefers_text(head.field(b"accept") or b""):
+            return Order(name, encoded, count or 1, TEXT)
+        return Order(name, encoded, count or 1, TICKET if count is None else LIST)
 
     def _turn_away(
-        self, protocol: TicketProtocol, head: RequestHead, trace: object, problem: Problem, outcome: str
+        self, protocol: TicketProtocol, request: ClientRequest, trace: object, problem: Problem, outcome: str
     ) -> None:
-        self._desk.turn_away("block" if head.whole else "ticket", outcome)
-        self.refuse(protocol, head, trace, problem)
+        place = request.head.place
+        self._desk.turn_away("block" if place is not None and place.whole else "ticket", outcome)
+        self.refuse(protocol, request, trace, problem)
 
-    def refuse(self, protocol: TicketProtocol, head: RequestHead, trace: object, problem: Problem) -> None:
+    def refuse(self, protocol: TicketProtocol, request: ClientRequest, trace: object, problem: Problem) -> None:
         """Answer with a problem."""
-        response = problem_response(problem, keep_alive=protocol.keeps_alive, head=head.method == b"HEAD")
-        self.respond(protocol, head, trace, problem.status, response)
+        without_body = request.head.method == b"HEAD"
+        response = problem_response(problem, keep_alive=protocol.keeps_alive, head=without_body)
+        self.respond(protocol, request, trace, problem.status, response)
 
-    def respond(self, protocol: TicketProtocol, head: RequestHead, trace: object, status: int, response: bytes) -> None:
+    def respond(
+        self, protocol: TicketProtocol, request: ClientRequest, trace: object, status: int, response: bytes
+    ) -> None:
         """Send a response, and tell who watches."""
-        head.owner = None  # each knows the other: nobody has to collect them
+        request.owner = None  # each knows the other: nobody has to collect them
         if self._watcher is not None:
-            self._watcher.end(protocol, head, trace, status)
+            self._watcher.end(protocol, request.head, trace, status)
         protocol.answer(response)
 
-    def gone(self, head: RequestHead) -> None:
+    def gone(self, request: ClientRequest) -> None:
         """See connection_roles.Endpoint.gone."""
-        request, head.owner = head.owner, None
-        if isinstance(request, HTTPTicketRequest) and not request.settled:
-            request.abandon()
+        taken, request.owner = request.owner, None
+        if isinstance(taken, HTTPTicketRequest) and not taken.settled:
+            taken.abandon()
             if self._watcher is not None:
-                self._watcher.end(request.protocol, head, request.trace, 0)
+                self._watcher.end(taken.protocol, request.head, taken.trace, 0)
 
 
 def number_in(query: bytes, name: str, largest: int) -> int | None:

@@ -12,7 +12,7 @@ import httptools
 
 from app.http.connection_roles import Inner, Surroundings
 from app.http.problems import Problem, method_not_allowed
-from app.http.request_head import RequestHead, is_for_tickets
+from app.http.request_head import ClientRequest, RequestHead
 from app.http.responses import problem_response
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ class TicketProtocol(asyncio.Protocol):
     def __init__(self, surroundings: Surroundings, loop: asyncio.AbstractEventLoop) -> None:
         self._surroundings = surroundings
         self._endpoint = surroundings.endpoint
+        self._known_heads = surroundings.known_heads
         self._loop = loop
         self._parser = httptools.HttpRequestParser(self)
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # what follows the last one is not read
@@ -54,12 +55,13 @@ class TicketProtocol(asyncio.Protocol):
         self._fields: list[tuple[bytes, bytes]] = []
         self._in_fields = False
         self._field_bytes = 0
-        self._incoming: RequestHead | None = None
+        self._is_between_requests = True
+        self._incoming: ClientRequest | None = None
         self._refusal: Problem | None = None
         self._last_has_come = False
         # whose turn it is
-        self._current: RequestHead | None = None
-        self._ahead: deque[RequestHead] = deque()
+        self._current: ClientRequest | None = None
+        self._ahead: deque[ClientRequest] = deque()
         self._inner: Inner | None = None
         self._inner_has_responded = False
         self._leaving = False
@@ -82,10 +84,7 @@ class TicketProtocol(asyncio.Protocol):
         self._drop_inner(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._offset < len(self._unread):
-            self._unread = self._unread[self._offset :] + data
-        else:
-            self._unread = data
+        self._unread = self._unread[self._offset :] + data if self._unread else data
         self._offset = 0
         current = self._current
         if current is None or not current.is_complete:
@@ -117,20 +116,18 @@ class TicketProtocol(asyncio.Protocol):
         if self._reading:
             return
         self._reading = True
+        is_closing = self.transport.is_closing
         try:
             for _ in range(REQUESTS_AT_ONCE):
+                if self._write_paused or self._inner_is_full or is_closing():
+                    break
                 current = self._current
-                if self._write_paused or self._inner_is_full:
+                if self._unread and (not self._ahead if current is None else not current.is_complete):
+                    self._feed_next_piece()
+                elif current is not None or not self._ahead:
                     break
-                if current is None and self._ahead:
-                    step = self._begin_next
-                elif self._offset < len(self._unread) and (current is None or not current.is_complete):
-                    step = self._feed_next_piece
-                else:
-                    break
-                if self.transport.is_closing():
-                    break
-                step()
+                if self._current is None and self._ahead and not is_closing():
+                    self._begin_next()
             else:
                 self._go_on_soon()
             if self._refusal is not None and self._current is None and not self._ahead:
@@ -170,6 +167,13 @@ class TicketProtocol(asyncio.Protocol):
         else:
             piece = self._unread[begin : begin + PIECE]
             self._offset = begin + len(piece)
+            if self._offset == len(self._unread):
+                self._unread, self._offset = b"", 0
+        is_first = self._is_between_requests and self._refusal is None and not self._last_has_come
+        head = self._known_heads.get(piece) if is_first else None
+        if head is not None:
+            self._ahead.append(ClientRequest(head, is_complete=True))
+            return
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade as offer:  # it goes on in HTTP/1.1, which the client has to accept
@@ -178,6 +182,9 @@ class TicketProtocol(asyncio.Protocol):
             self.fail()
         except httptools.HttpParserError:
             self._refuse(Problem(400, "this is not a request in HTTP/1.1"))
+        else:
+            if is_first and self._is_between_requests and self._refusal is None and len(self._ahead) == 1:
+                self._known_heads.keep(piece, self._ahead[0])
         if self._in_fields:
             self._field_bytes += len(piece)
             if self._field_bytes > HEAD_BYTES:
@@ -206,6 +213,7 @@ class TicketProtocol(asyncio.Protocol):
         self._fields = []
         self._in_fields = True
         self._field_bytes = 0
+        self._is_between_requests = False
         if self._current is None and not self._ahead:
             self.since = self._loop.time()
 
@@ -220,8 +228,9 @@ class TicketProtocol(asyncio.Protocol):
         if self._refusal is not None or self._last_has_come:
             return
         parser = self._parser
-        head = RequestHead(parser.get_method(), self._target, self._fields, parser.get_http_version())
-        head.keeps_alive = head.version != "1.0" and parser.should_keep_alive()
+        version = parser.get_http_version()
+        keeps_alive = version != "1.0" and parser.should_keep_alive()
+        head = RequestHead(parser.get_method(), self._target, self._fields, version, keeps_alive=keeps_alive)
         if parser.should_upgrade():
             if head.method == b"CONNECT":
                 self._refuse(method_not_allowed("GET", "HEAD", "POST", "PUT"))
@@ -231,17 +240,17 @@ class TicketProtocol(asyncio.Protocol):
                 self._refuse(Problem(400, "a request with a body cannot offer to upgrade the connection"))
                 return
             head.without_upgrade()
-        self._incoming = head
-        self._last_has_come = not head.keeps_alive
-        self._ahead.append(head)  # it begins when the parser has accepted it: some errors come only after this
+        self._incoming = request = ClientRequest(head, is_complete=False)
+        self._last_has_come = not keeps_alive
+        self._ahead.append(request)  # it begins when the parser has accepted it: some errors come only after this
 
     def on_body(self, body: bytes) -> None:
         self._in_fields = False
-        head = self._incoming
-        if head is None or head.for_tickets:
+        request = self._incoming
+        if request is None or request.for_tickets:
             return
-        if not head.has_begun:
-            head.body = [*head.body, body]
+        if not request.has_begun:
+            request.body = [*request.body, body]
         elif self._inner is not None:
             self._inner.body(body)
 
@@ -257,49 +266,55 @@ class TicketProtocol(asyncio.Protocol):
             self._refuse(Problem(400, "a trailer cannot close the connection"))
 
     def on_message_complete(self) -> None:
-        head, self._incoming = self._incoming, None
-        if head is not None:
-            head.is_complete = True
-            if head.has_begun:
-                self._body_has_ended(head)
+        self._is_between_requests = True
+        request, self._incoming = self._incoming, None
+        if request is not None:
+            request.is_complete = True
+            if request.has_begun:
+                self._body_has_ended(request)
 
     # --- serving ---------------------------------------------------------------------------------------------------
 
     def _begin_next(self) -> None:
         """It is the next request's turn."""
-        self._current = head = self._ahead.popleft()
-        head.has_begun = True
+        self._current = request = self._ahead.popleft()
+        request.has_begun = True
         if self.since is None:
             self.since = self._loop.time()
-        try:
-            head.for_tickets = is_for_tickets(head)
-        except ValueError:
+        place = request.head.place
+        if place is None:
             self.write(problem_response(Problem(400, "the request's target cannot be read"), keep_alive=False))
             self.close()
-            return
-        if head.for_tickets:
-            self._endpoint.begin(self, head)
-            return
+        elif place.for_tickets:
+            self._endpoint.begin(self, request)
+        else:
+            self._hand_on(request)
+
+    def _hand_on(self, request: ClientRequest) -> None:
         inner = self._inner
         if inner is None:
             inner = self._inner = self._surroundings.make_inner(self)
-        inner.begin(head)
-        for body in head.body:
+        inner.begin(request.head)
+        for body in request.body:
             inner.body(body)
-        head.body = ()
-        if head.is_complete:
+        request.body = ()
+        if request.is_complete:
             inner.end()
 
-    def _body_has_ended(self, head: RequestHead) -> None:
+    def _body_has_ended(self, request: ClientRequest) -> None:
         """All of a request has come whose turn came before."""
-        if not head.for_tickets and self._inner is not None:
+        if not request.for_tickets and self._inner is not None:
             self._inner.end()
-        if head is not self._current:  # it has been answered
+        if request is not self._current:  # it has been answered
             self.since, self.idle_since = None, self._loop.time()
 
     def answer(self, response: bytes) -> None:
         """Send the whole response to the request that is under way."""
-        self.write(response)
+        if self._parts:
+            self.flush()
+        transport = self.transport
+        if not transport.is_closing():
+            transport.write(response)
         self.answered()
 
     def answered(self) -> None:
@@ -307,7 +322,7 @@ class TicketProtocol(asyncio.Protocol):
         current, self._current = self._current, None
         if current is None:
             return
-        if self._leaving or not current.keeps_alive:
+        if self._leaving or not current.head.keeps_alive:
             self.close()
             return
         if current.is_complete:
@@ -330,7 +345,7 @@ class TicketProtocol(asyncio.Protocol):
     @property
     def keeps_alive(self) -> bool:
         """Whether the connection stays open after the response that is under way."""
-        return not self._leaving and self._current is not None and self._current.keeps_alive
+        return not self._leaving and self._current is not None and self._current.head.keeps_alive
 
     # --- writing ---------------------------------------------------------------------------------------------------
 

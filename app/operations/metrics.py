@@ -71,6 +71,17 @@ class Histogram:
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
+    @property
+    def size(self) -> int:
+        """How many values there are."""
+        return sum(self.counts)
+
+    def __add__(self, other: "Histogram") -> "Histogram":
+        both = Histogram(self._bounds)
+        both.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        both.total = self.total + other.total
+        return both
+
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulative, as Prometheus expects them."""
         found: list[tuple[str, float]] = []
@@ -85,20 +96,34 @@ class Metrics:
     """The counters of the running server."""
 
     def __init__(self) -> None:
-        self.requests: Counter[tuple[str, str]] = Counter()
         self.in_flight = 0
-        self.issue_seconds = Histogram(SECONDS)
+        self.answered = {"ticket": Histogram(SECONDS), "block": Histogram(SECONDS)}
+        """Seconds of the requests that got their tickets, by endpoint."""
+        self._not_answered: Counter[tuple[str, str]] = Counter()
         self.statement_seconds: dict[str, Histogram] = {}
         self.statement_tickets: dict[str, Histogram] = {}
         self.retries: Counter[tuple[str, str]] = Counter()
         self.violations: Counter[tuple[str, str]] = Counter()
         self.gaps: Counter[tuple[str, str]] = Counter()
 
-    def request(self, endpoint: str, outcome: str, seconds: float | None) -> None:
-        """See RequestObserver.request."""
-        self.requests[endpoint, outcome] += 1
-        if seconds is not None:
-            self.issue_seconds.add(seconds)
+    def request_answered(self, endpoint: str, seconds: float) -> None:
+        """See RequestObserver.request_answered."""
+        self.answered[endpoint].add(seconds)
+
+    def request_refused(self, endpoint: str, outcome: str) -> None:
+        """See RequestObserver.request_refused."""
+        self._not_answered[endpoint, outcome] += 1
+
+    @property
+    def requests(self) -> Counter[tuple[str, str]]:
+        """How many requests there were, by endpoint and outcome."""
+        answered = {(endpoint, "ok"): times.size for endpoint, times in self.answered.items() if times.size}
+        return self._not_answered + Counter(answered)
+
+    @property
+    def issue_seconds(self) -> Histogram:
+        """Seconds of all requests that got their tickets."""
+        return sum(self.answered.values(), Histogram(SECONDS))
 
     def statement(self, lane: Lane, requests: Sequence[TicketRequest], sent_at: float, drawn: Drawn) -> None:
         """See Observer.statement. One that drew nothing has no time of its own: it may have waited for a connection."""

@@ -38,8 +38,11 @@ class RequestObserver(Protocol):
     in_flight: int
     """Requests that have been taken and not settled."""
 
-    def request(self, endpoint: str, outcome: str, seconds: float | None) -> None:
-        """A request was answered after so many `seconds`, or (None) refused. `endpoint`: "ticket" or "block"."""
+    def request_answered(self, endpoint: str, seconds: float) -> None:
+        """A request got its tickets after so many `seconds`. `endpoint`: "ticket" or "block"."""
+
+    def request_refused(self, endpoint: str, outcome: str) -> None:
+        """A request was refused; `outcome` is why, in a word of `OUTCOMES`."""
 
 
 class FrontDesk:
@@ -86,7 +89,7 @@ class FrontDesk:
 
     def turn_away(self, endpoint: str, outcome: str) -> None:
         """Count a request that its protocol has refused before it became one."""
-        self._observer.request(endpoint, outcome, None)
+        self._observer.request_refused(endpoint, outcome)
 
     # --- what becomes of those that were taken -----------------------------------------------------------------------
 
@@ -98,7 +101,12 @@ class FrontDesk:
     def answer(self, request: TicketRequest, tickets: Tickets) -> None:
         """Settle it with its tickets. Raises nothing, like `refuse`: whoever calls has others to settle."""
         request.settled = True
-        self._count(request, "ok", time.perf_counter() - request.arrived)
+        observer = self._observer
+        observer.in_flight -= 1
+        try:
+            observer.request_answered("block" if request.whole else "ticket", time.perf_counter() - request.arrived)
+        except Exception:
+            log.exception("a request could not be counted")
         try:
             request.give(tickets)
         except Exception:
@@ -109,19 +117,16 @@ class FrontDesk:
         if request.settled:
             return
         request.settled = True
-        self._count(request, outcome_of(error), None)
+        observer = self._observer
+        observer.in_flight -= 1
+        try:
+            observer.request_refused("block" if request.whole else "ticket", outcome_of(error))
+        except Exception:
+            log.exception("a request could not be counted")
         try:
             request.refuse(error)
         except Exception:
             log.exception("a request could not be told why it is refused")
-
-    def _count(self, request: TicketRequest, outcome: str, seconds: float | None) -> None:
-        observer = self._observer
-        observer.in_flight -= 1
-        try:
-            observer.request("block" if request.whole else "ticket", outcome, seconds)
-        except Exception:
-            log.exception("a request could not be counted")
 
     def abandon(self, request: TicketRequest) -> None:
         """Settle it without a word."""

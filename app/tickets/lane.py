@@ -35,7 +35,7 @@ from app.databases.protocol import ROOM, Draw, Drawn, Table
 from app.tickets.id_guard import IdGuard, WrongResidue
 from app.tickets.lane_marks import LaneMarks
 from app.tickets.lane_queue import SINGLY, Batch, LaneQueue
-from app.tickets.lane_state import LaneEvent, LaneState, after
+from app.tickets.lane_state import CLOSED, EXHAUSTED, OPEN, RETIRED, SUSPENDED, LaneEvent, LaneState, after
 from app.tickets.observer import Observer
 from app.tickets.request import TicketRequest
 from app.tickets.ring import Member, Ring
@@ -94,10 +94,13 @@ class Lane:
         self.tried = False
         self.issued = 0
         self.largest_whole = self.largest_list = member.database.largest_block
-        self._state = LaneState.CLOSED
+        self._state: LaneState = CLOSED
+        self.can_be_asked = True
+        """Whether its state lets it take requests."""
         self._ring = ring
         self._ledger = ledger
         self._observer = observer
+        self._loop = asyncio.get_running_loop()
         self._queue = LaneQueue(self)
         self._busy = False
         self._opening = asyncio.Lock()
@@ -115,20 +118,16 @@ class Lane:
 
     @property
     def is_open(self) -> bool:
-        return self._state is LaneState.OPEN
-
-    @property
-    def can_be_asked(self) -> bool:
-        return self._state is LaneState.OPEN or self._state is LaneState.CLOSED
+        return self._state is OPEN
 
     @property
     def about_to_be_tried(self) -> bool:
         """Whether it is suspended and the database, which is up, has not been asked for it since."""
-        return self._state is LaneState.SUSPENDED and not self.tried and self.member.up
+        return self._state is SUSPENDED and not self.tried and self.member.up
 
     def may_hold(self, count: int, whole: bool) -> bool:
         """Whether so many tickets may be left here; false where it is certain that they are not."""
-        if self._state is LaneState.EXHAUSTED:
+        if self._state is EXHAUSTED:
             return False
         return count == 1 or count <= (self.largest_whole if whole else self.largest_list)
 
@@ -146,7 +145,7 @@ class Lane:
         if not self._busy:
             self._busy = True
             if self._in_company:  # others are about to ask, in this turn of the event loop, and can share the statement
-                asyncio.get_running_loop().call_soon(self._next)
+                self._loop.call_soon(self._next)
             else:
                 self._next()
 
@@ -181,20 +180,20 @@ class Lane:
             self._ledger.check(self)
         except TicketDatabaseError:
             return False
-        return self._state is LaneState.OPEN and (total == 1 or self.guard.headroom() >= LAST_TICKETS)
+        return self._state is OPEN and (total == 1 or self.guard.headroom() >= LAST_TICKETS)
 
     async def _prepare(self, total: int) -> None:
         """Do what is to be done before the statement can be sent. Raises TicketDatabaseError."""
         self._ledger.check(self)
-        if self._state is LaneState.SUSPENDED or self._state is LaneState.RETIRED:
+        if self._state is SUSPENDED or self._state is RETIRED:
             raise SequenceUnavailable(self.reason)
-        if self._state is LaneState.EXHAUSTED:
+        if self._state is EXHAUSTED:
             raise ColumnExhausted("holds no further id for it")
-        if self._state is not LaneState.OPEN:
+        if self._state is not OPEN:
             await self.open()
         if total > 1 and self.guard.headroom() < LAST_TICKETS:
             await self._make_sure_of(total)
-        if self._state is not LaneState.OPEN:
+        if self._state is not OPEN:
             raise TicketDatabaseBusy("lost touch with it while its position was read")
 
     async def _make_sure_of(self, count: int) -> None:
@@ -249,7 +248,7 @@ class Lane:
         """Check the ids, and that the lane is still what it was when the statement was sent."""
         self.guard.check(drawn, sent.highest)
         self.guard.advance(drawn.last)
-        if self.marks.token != sent.token or self._state is LaneState.CLOSED:
+        if self.marks.token != sent.token or self._state is CLOSED:
             raise MarkRefused("was closed while it drew")
 
     def _hand_out(self, batch: Batch, drawn: Draw) -> None:
@@ -272,7 +271,7 @@ class Lane:
 
     def _wait_for(self, batch: Batch, waiting: Coroutine[None, None, None], then: Callable[[], None]) -> None:
         """Go on with `then` after a wait, in a task."""
-        self._task = asyncio.get_running_loop().create_task(self._waited_for(batch, waiting, then))
+        self._task = self._loop.create_task(self._waited_for(batch, waiting, then))
         self._task.add_done_callback(self._finished)
 
     async def _waited_for(self, batch: Batch, waiting: Coroutine[None, None, None], then: Callable[[], None]) -> None:
@@ -304,7 +303,7 @@ class Lane:
         self._queue.forget_statement()
         self._busy = bool(self._queue)  # who was sent on may have made room for others, who have asked at once
         if self._busy:
-            asyncio.get_running_loop().call_soon(self._next)
+            self._loop.call_soon(self._next)
 
     def _may_fit_in_parts(self, batch: Batch) -> bool:
         """What did not fit into one statement: see that it is drawn in smaller ones. False where it is one ticket.
@@ -331,16 +330,17 @@ class Lane:
 
     def _move(self, what: LaneEvent) -> None:
         before, self._state = self._state, after(self._state, what)
-        if self._state is not before and {before, self._state} != {LaneState.CLOSED, LaneState.OPEN}:
+        self.can_be_asked = self._state is OPEN or self._state is CLOSED
+        if self._state is not before and {before, self._state} != {CLOSED, OPEN}:
             self._ring.lanes_changed()
 
     async def open(self) -> None:
         """Open it with the ledger, unless that has been done meanwhile. Raises TicketDatabaseError."""
         async with self._opening:  # two at a time would take the marks from each other, and advance it twice
-            if self._state is LaneState.OPEN:
+            if self._state is OPEN:
                 return
             await self._ledger.open(self)
-            if self._state is LaneState.RETIRED:
+            if self._state is RETIRED:
                 raise RingChanged
             self.largest_whole = self.largest_list = self.member.database.largest_block  # a column may be wider now
             self._move(LaneEvent.OPENED)
@@ -382,7 +382,7 @@ class Lane:
             member.failovers += 1
 
     def _exhaust(self) -> None:
-        if self._state is not LaneState.EXHAUSTED:
+        if self._state is not EXHAUSTED:
             event(log, logging.WARNING, "exhausted", sequence=self.sequence, database=self.member.name)
         self._move(LaneEvent.ENDED)
         self.send_on()
@@ -390,7 +390,7 @@ class Lane:
     def suspend(self, reason: str, *, must_advance: bool = False) -> None:
         """Take no requests until `recover` succeeds."""
         self.must_advance |= must_advance
-        if self._state is not LaneState.SUSPENDED:
+        if self._state is not SUSPENDED:
             event(log, logging.WARNING, "suspended", sequence=self.sequence, database=self.member.name, reason=reason)
             self.tried = False
         self.reason = reason
@@ -413,7 +413,7 @@ class Lane:
         if self._busy:
             return
         async with self._opening:
-            if self._state is not LaneState.SUSPENDED:
+            if self._state is not SUSPENDED:
                 return
             touch = self._touch
             await self._ledger.open(self)
@@ -424,7 +424,7 @@ class Lane:
             self.guard.check(drawn, highest)
             self.guard.advance(drawn.last)
             self._observer.gap(self.member, "checked", 1)
-            if self._state is not LaneState.SUSPENDED:  # its ring may have changed meanwhile
+            if self._state is not SUSPENDED:  # its ring may have changed meanwhile
                 return
             if self._touch != touch:
                 raise TicketDatabaseBusy("lost touch with it while it was tried")

@@ -37,38 +37,39 @@ class LaneEvent(StrEnum):
     """The ring has changed; other lanes take its place."""
 
 
-_CLOSED, _OPEN, _SUSPENDED, _EXHAUSTED, _RETIRED = LaneState
+CLOSED, OPEN, SUSPENDED, EXHAUSTED, RETIRED = LaneState
+"""The same by themselves: on the way of a draw it takes too long to look a member of an enum up."""
 
 TRANSITIONS: dict[LaneState, dict[LaneEvent, LaneState]] = {
-    _CLOSED: {
-        LaneEvent.OPENED: _OPEN,
-        LaneEvent.LOST_TOUCH: _CLOSED,
-        LaneEvent.FAILED: _SUSPENDED,
-        LaneEvent.ENDED: _EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: _RETIRED,
+    CLOSED: {
+        LaneEvent.OPENED: OPEN,
+        LaneEvent.LOST_TOUCH: CLOSED,
+        LaneEvent.FAILED: SUSPENDED,
+        LaneEvent.ENDED: EXHAUSTED,
+        LaneEvent.LEFT_THE_RING: RETIRED,
     },
-    _OPEN: {
-        LaneEvent.LOST_TOUCH: _CLOSED,
-        LaneEvent.FAILED: _SUSPENDED,
-        LaneEvent.ENDED: _EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: _RETIRED,
+    OPEN: {
+        LaneEvent.LOST_TOUCH: CLOSED,
+        LaneEvent.FAILED: SUSPENDED,
+        LaneEvent.ENDED: EXHAUSTED,
+        LaneEvent.LEFT_THE_RING: RETIRED,
     },
-    _SUSPENDED: {
-        LaneEvent.OPENED: _OPEN,
-        LaneEvent.LOST_TOUCH: _SUSPENDED,
-        LaneEvent.FAILED: _SUSPENDED,
-        LaneEvent.RECOVERED: _OPEN,
-        LaneEvent.ENDED: _EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: _RETIRED,
+    SUSPENDED: {
+        LaneEvent.OPENED: OPEN,
+        LaneEvent.LOST_TOUCH: SUSPENDED,
+        LaneEvent.FAILED: SUSPENDED,
+        LaneEvent.RECOVERED: OPEN,
+        LaneEvent.ENDED: EXHAUSTED,
+        LaneEvent.LEFT_THE_RING: RETIRED,
     },
-    _EXHAUSTED: {
-        LaneEvent.OPENED: _OPEN,
-        LaneEvent.LOST_TOUCH: _CLOSED,
-        LaneEvent.FAILED: _SUSPENDED,
-        LaneEvent.ENDED: _EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: _RETIRED,
+    EXHAUSTED: {
+        LaneEvent.OPENED: OPEN,
+        LaneEvent.LOST_TOUCH: CLOSED,
+        LaneEvent.FAILED: SUSPENDED,
+        LaneEvent.ENDED: EXHAUSTED,
+        LaneEvent.LEFT_THE_RING: RETIRED,
     },
-    _RETIRED: dict.fromkeys((e for e in LaneEvent if e not in {LaneEvent.OPENED, LaneEvent.RECOVERED}), _RETIRED),
+    RETIRED: dict.fromkeys((e for e in LaneEvent if e not in {LaneEvent.OPENED, LaneEvent.RECOVERED}), RETIRED),
 }
 """What each event makes of each state. An event that is missing cannot happen in that state."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from app.common.errors import OutOfTime
-from app.http.request_head import RequestHead
+from app.http.request_head import ClientRequest
 from app.http.ticket_protocol import AHEAD_BYTES, PIECE, REQUESTS_AT_ONCE
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import OTHER, PHOTOS, REFUSED, Bench, Client, ids, request, statuses
@@ -22,7 +22,7 @@ READ = 256 * 1024
 
 def heads() -> int:
     """How many parsed requests there are."""
-    return sum(isinstance(each, RequestHead) for each in gc.get_objects())
+    return sum(isinstance(each, ClientRequest) for each in gc.get_objects())
 
 
 async def turns(is_so: Callable[[], bool]) -> None:

@@ -25,10 +25,10 @@ class BrokenWatcher:
         self.where = where
 
     def begin(self, protocol: TicketProtocol, head: RequestHead) -> object:
-        return fail() if self.where == "begin" and head.name == "photos" else None
+        return fail() if self.where == "begin" and head.place is not None and head.place.name == "photos" else None
 
     def end(self, protocol: TicketProtocol, head: RequestHead, trace: object, status: int) -> None:
-        if self.where == "end" and head.name == "photos":
+        if self.where == "end" and head.place is not None and head.place.name == "photos":
             fail()
 
 

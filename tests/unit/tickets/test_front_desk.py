@@ -169,10 +169,11 @@ async def test_an_observer_that_raises_costs_nobody_an_answer() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
 
-        def breaks(endpoint: str, outcome: str, seconds: float | None) -> None:
+        def breaks(*_: object) -> None:
             raise ZeroDivisionError
 
-        server.metrics.request = breaks  # type: ignore[method-assign]
+        server.metrics.request_answered = breaks  # type: ignore[assignment,method-assign]
+        server.metrics.request_refused = breaks  # type: ignore[assignment,method-assign]
         async with asyncio.timeout(REQUEST_TIMEOUT):
             assert await server.desk.take("photos") is not None
             with pytest.raises(UnknownSequence):
