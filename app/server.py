@@ -2,7 +2,7 @@
 
 SIGTERM: not ready at once, still serving for TICKETS_DRAIN_SECONDS, so that a load balancer notices; then no new
 request, those that are here are finished, the databases are left in good order, exit 0. SIGINT skips the wait. A second
-signal ends it now.
+signal ends it now. SIGHUP: the tokens are read again.
 """
 
 import asyncio
@@ -10,17 +10,20 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from app.common.addresses import is_loopback
 from app.common.log import event
-from app.http.connections import IDLE_SECONDS, allow_many
+from app.common.tasks import Tasks
+from app.http.connections import IDLE_SECONDS, Connections
+from app.http.open_files import connections_allowed, raise_limit
 from app.http.uvicorn_adapter import HTTPServer, check_uvicorn
 from app.operations import tracing
 from app.operations.tracing import Tracing
 from app.service import Service
 from app.settings import Settings
+from app.token_rotation import TokenRotation, warn_of_short_tokens
 
 log = logging.getLogger(__name__)
 
@@ -61,30 +64,35 @@ class Drain:
         self._server.stop()
 
 
-async def serve(settings: Settings) -> None:
+async def serve(
+    settings: Settings, most_connections: int, load: Callable[[], Settings], token_files: Sequence[str]
+) -> None:
     """Run the ticket server until a signal ends it. Raises SystemExit where it cannot listen; SettingsError."""
     check_uvicorn()
     service = Service(settings, Tracing() if tracing.is_configured(os.environ) else None)
-    connections = service.connections
     server = HTTPServer(
         service.app,
-        connections.make_protocol,
         host=settings.host,
         port=settings.port,
         grace=settings.request_timeout,
         idle=IDLE_SECONDS,
         access_log=settings.access_log,
     )
-    connections.registry = server
+    connections = Connections(service.endpoint, server, service.metrics, most_connections)
     warn_if_open_to_all(settings)
+    warn_of_short_tokens(settings)
     service.start()
     exempt_from_collection()
-    watcher = asyncio.create_task(connections.watch())
+    rotation = TokenRotation(service.access, load, token_files)
+    watchers = Tasks()
+    watchers.spawn(connections.watch())
+    watchers.spawn(rotation.watch())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, rotation.read_again)
     try:
         with Drain(service, server, settings.drain_seconds).on_signals():
-            await server.serve()
+            await server.serve(connections.make_protocol)
     finally:
-        watcher.cancel()
+        await watchers.cancel()
         await service.stop()
     log.info("stopped")
 
@@ -105,9 +113,13 @@ def warn_if_open_to_all(settings: Settings) -> None:
         event(log, logging.WARNING, "listens beyond loopback without TICKETS_TOKENS", host=settings.host)
 
 
-def run(settings: Settings) -> None:
-    """Run the ticket server on uvloop until a signal ends it."""
+def run(settings: Settings, load: Callable[[], Settings], token_files: Sequence[str]) -> None:
+    """Run the ticket server on uvloop until a signal ends it. `load`: reads the settings anew, when one of the
+    `token_files` has changed."""
     import uvloop
 
-    allow_many()
-    uvloop.run(serve(settings))
+    limit = raise_limit()
+    most = connections_allowed(settings.max_connections, limit)
+    if settings.max_connections is not None and most < settings.max_connections:
+        event(log, logging.WARNING, "TICKETS_MAX_CONNECTIONS is above the limit on open files", limit=limit, used=most)
+    uvloop.run(serve(settings, most, load, token_files))

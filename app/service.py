@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
+from app.common.addresses import is_loopback
 from app.databases import engines
 from app.databases.protocol import TicketDatabase
 from app.http.access import Access
-from app.http.connections import Connections
+from app.http.denials import Denials
 from app.http.request_watcher import RequestWatcher
 from app.http.routes import make_api
 from app.http.status_page import StatusPage
@@ -68,14 +69,14 @@ class Service:
         self.desk = FrontDesk(self.issuer, self.metrics)
         self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics)
         self.rates = Rates(self.admin.progress, time.monotonic)
-        access = Access(settings.tokens, settings.admin_tokens)
+        self.access = access = Access(settings.tokens, settings.admin_tokens)
+        denials = Denials(self.metrics)
         status_page = StatusPage(self.admin, self.rates, self.metrics, settings.port)
-        api = make_api(self.admin, access, status_page, self.desk)
+        api = make_api(self.admin, access, denials, status_page, self.desk, listens_locally=is_loopback(settings.host))
         self.app: ASGIApp = api if tracing is None else TracedRequests(api, tracing)
         """All of HTTP but tickets and blocks."""
         watcher = RequestWatcher(None if tracing is None else TracedTickets(tracing), log_access=settings.access_log)
-        endpoint = TicketEndpoint(self.desk, access, watcher if tracing or settings.access_log else None)
-        self.connections = Connections(endpoint)
+        self.endpoint = TicketEndpoint(self.desk, access, denials, watcher if tracing or settings.access_log else None)
 
     def _retried(self, database: str, cause: str) -> None:
         self.metrics.retries.update([(database, cause)])

@@ -1,6 +1,6 @@
 """The settings: read once, from the environment, from the files that TICKETS_…_FILE name, and from flags."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -71,6 +71,13 @@ class Settings(BaseModel):
     admin_tokens: tuple[SecretStr, ...] = _field(
         (), "tokens separated by spaces", "bearer tokens that may do everything"
     )
+    max_connections: int | None = _field(
+        None,
+        "a whole number, 1 to 1000000",
+        "client connections, 10000 unless the limit on open files is lower; 32 more for health checks",
+        ge=1,
+        le=1_000_000,
+    )
     log_level: Literal["debug", "info", "warning", "error"] = _field(
         "info", "debug, info, warning or error", "the least severe level that is logged"
     )
@@ -94,7 +101,7 @@ class Settings(BaseModel):
     def _split(cls, value: Any) -> Any:
         return _words(value) if isinstance(value, str) else value
 
-    @field_validator("port", "increment", *_SECONDS, mode="before")
+    @field_validator("port", "increment", "max_connections", *_SECONDS, mode="before")
     @classmethod
     def _digits(cls, value: Any) -> Any:
         if isinstance(value, str) and "_" in value:
@@ -155,6 +162,15 @@ class Flag(BaseModel):
 
 SECRETS = frozenset({"databases", "database_password", "tokens", "admin_tokens"})
 """Settings that hold a secret, or may: never shown, and on the command line only as a file."""
+
+
+def files_of(
+    names: Iterable[str], environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
+) -> list[str]:
+    """The files that these settings, which hold secrets, are read from."""
+    flagged = [flags[name].value for name in names if flags and name in flags]
+    variables = [PREFIX + name.upper() + "_FILE" for name in names if not (flags and name in flags)]
+    return flagged + [environment[variable] for variable in variables if environment.get(variable)]
 
 
 def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None) -> Settings:

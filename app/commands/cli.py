@@ -11,7 +11,7 @@ from app.common import log as logging_setup
 from app.common.errors import SettingsError, TicketDatabaseError, TicketError
 from app.common.value_files import read_value
 from app.common.version import VERSION
-from app.settings import PREFIX, SECRETS, Flag, Settings, load, unknown_names
+from app.settings import PREFIX, SECRETS, Flag, Settings, files_of, load, unknown_names
 
 OK, FAILED, UNUSABLE, BROKEN_PIPE, INTERRUPTED = 0, 1, 2, 141, 130
 """Exit statuses; the last two as the shell gives them to a program that a signal ended."""
@@ -110,12 +110,15 @@ def _add_settings(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()
 
 
 def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
-    flags = {
+    return load(environment, _flags(arguments))
+
+
+def _flags(arguments: argparse.Namespace) -> dict[str, Flag]:
+    return {
         name: Flag(flag="--" + name.replace("_", "-") + ("-file" if name in SECRETS else ""), value=value)
         for name in Settings.model_fields
         if (value := getattr(arguments, name, None)) is not None
     }
-    return load(environment, flags)
 
 
 # --- serve ---------------------------------------------------------------------------------------------------------
@@ -130,7 +133,8 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     for name in unknown_names(os.environ):
         logging_setup.event(logging.getLogger(__name__), logging.WARNING, "unknown setting", name=name)
-    run(settings)
+    files = files_of(("tokens", "admin_tokens"), os.environ, _flags(arguments))
+    run(settings, lambda: _settings(arguments, os.environ), files)
     return OK
 
 

@@ -3,6 +3,15 @@
 import ipaddress
 
 
+def is_ip_address(text: str) -> bool:
+    """Whether this is an IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach what listens on `host`."""
     try:

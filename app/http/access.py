@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from pydantic import SecretStr
 
+from app.common.addresses import is_ip_address
 from app.http.problems import Problem
 
 BEARER = 'Bearer realm="tickets"'
@@ -23,6 +24,10 @@ class Access:
     """Which tokens may do what. Its `repr` shows none."""
 
     def __init__(self, tokens: Iterable[SecretStr], admin_tokens: Iterable[SecretStr]) -> None:
+        self.replace(tokens, admin_tokens)
+
+    def replace(self, tokens: Iterable[SecretStr], admin_tokens: Iterable[SecretStr]) -> None:
+        """From now on these tokens count, and no others."""
         users = [token.get_secret_value().encode() for token in tokens]
         admins = [token.get_secret_value().encode() for token in admin_tokens]
         self._admins = admins or users
@@ -32,6 +37,10 @@ class Access:
 
     def __repr__(self) -> str:
         return f"<Access {len(self._users)} tokens, {len(self._admins)} for changes>"
+
+    def is_guess(self, authorization: bytes | None) -> bool:
+        """Whether an Authorization header that was refused holds a token at all."""
+        return bool(_bearer(authorization) or _basic(authorization))
 
     def refusal_for_tickets(self, authorization: bytes | None) -> Problem | None:
         """None if this Authorization header may draw; else what the client is told."""
@@ -53,6 +62,27 @@ class Access:
         if _is_one_of(token, self._users):
             return Problem(403, "this token may draw tickets, but not make or bump a sequence")
         return _unknown(authorization)
+
+
+def is_cross_site(sec_fetch_site: bytes | None) -> bool:
+    """Whether a browser says that a page of another site makes it ask. No program but a browser sends this header, and
+    no page can change it."""
+    return sec_fetch_site is not None and sec_fetch_site.strip().lower() == b"cross-site"
+
+
+CROSS_SITE = Problem(403, "a browser asks on behalf of a page of another site")
+
+
+def names_this_machine(host: bytes | None) -> bool:
+    """Whether a Host header is an IP address or localhost, with or without a port; or missing, which no browser does.
+
+    Any other name may be one that a page on the internet has had changed to the address of this machine.
+    """
+    if host is None:
+        return True
+    text = host.decode("latin-1").strip().lower()
+    name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
+    return name == "localhost" or is_ip_address(name)
 
 
 def short_name(authorization: bytes | None) -> str:

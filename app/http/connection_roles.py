@@ -33,7 +33,7 @@ class Endpoint(Protocol):
     def begin(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
         """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming; nobody reads it."""
 
-    def gone(self, request: ClientRequest) -> None:
+    def gone(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
         """The client has gone before its answer came."""
 
 
@@ -48,3 +48,6 @@ class Surroundings(Protocol):
     def opened(self, protocol: "TicketProtocol") -> None: ...
 
     def closed(self, protocol: "TicketProtocol") -> None: ...
+
+    def admit(self, protocol: "TicketProtocol") -> bool:
+        """Whether a connection beyond the limit may be used like any other by now; if so it is from now on."""

@@ -1,11 +1,9 @@
-"""All client connections of a server: what they share, and an eye on those that are slow, silent or idle.
+"""All client connections of a server: what they share, how many there may be, and which are slow or idle.
 
 A ticket pays nothing for that: connections are looked at once in a while, all of them together.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Callable
 from typing import Protocol
 
 from app.http.connection_roles import Endpoint, Inner
@@ -16,48 +14,81 @@ REQUEST_SECONDS = 20.0
 """How long a new connection may say nothing, and how long a request may take: its head, its body, its answer."""
 IDLE_SECONDS = 75
 """How long a connection may be idle between two requests."""
+HEALTH_IDLE_SECONDS = 5
+"""The same for a connection beyond the limit: others that look at the server's health have to get one, too."""
 LOOK_SECONDS = 2.0
+FOR_HEALTH = 32
+"""Connections that are accepted beyond the limit, for health checks and scrapes."""
 
 
-class Registry(Protocol):
-    """Who ends the connections with the server."""
+class HTTPBehind(Protocol):
+    """Who serves what is not for tickets, and ends the connections with the server."""
+
+    def make_inner(self, protocol: TicketProtocol) -> Inner: ...
 
     def opened(self, protocol: TicketProtocol) -> None: ...
 
     def closed(self, protocol: TicketProtocol) -> None: ...
 
 
-class Connections:
-    """What the connections of a server share; see connection_roles.Surroundings."""
+class ConnectionObserver(Protocol):
+    """Is told of connections, for whoever counts them."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    client_connections: int
+    """How many are open."""
+
+    def connection_refused(self) -> None:
+        """A connection beyond all limits was closed."""
+
+
+class Connections:
+    """What the connections of a server share; see connection_roles.Surroundings. `most`: how many there may be."""
+
+    def __init__(self, endpoint: Endpoint, behind: HTTPBehind, observer: ConnectionObserver, most: int) -> None:
         self.endpoint = endpoint
         self.known_heads = KnownHeads()
-        self.registry: Registry | None = None
-        self._make_inner: Callable[[TicketProtocol], Inner] | None = None
+        self.most = most
+        self._behind = behind
+        self._observer = observer
         self._open: set[TicketProtocol] = set()
+        self._beyond: set[TicketProtocol] = set()
+        """Those of them that are for health checks alone."""
 
-    def make_protocol(self, make_inner: Callable[[TicketProtocol], Inner]) -> TicketProtocol:
+    def make_protocol(self) -> TicketProtocol:
         """A protocol for a new connection."""
-        self._make_inner = make_inner
         return TicketProtocol(self, asyncio.get_running_loop())
 
     def make_inner(self, protocol: TicketProtocol) -> Inner:
         """See connection_roles.Surroundings."""
-        assert self._make_inner is not None
-        return self._make_inner(protocol)
+        return self._behind.make_inner(protocol)
 
     def opened(self, protocol: TicketProtocol) -> None:
         """See connection_roles.Surroundings."""
+        if len(self._open) >= self.most + FOR_HEALTH:
+            self._observer.connection_refused()
+            protocol.transport.abort()
+            return
+        if len(self._open) - len(self._beyond) >= self.most:
+            self._beyond.add(protocol)
+            protocol.health_only = True
         self._open.add(protocol)
-        if self.registry is not None:
-            self.registry.opened(protocol)
+        self._behind.opened(protocol)
+        self._observer.client_connections = len(self._open)
 
     def closed(self, protocol: TicketProtocol) -> None:
         """See connection_roles.Surroundings."""
         self._open.discard(protocol)
-        if self.registry is not None:
-            self.registry.closed(protocol)
+        self._beyond.discard(protocol)
+        self._behind.closed(protocol)
+        self._observer.client_connections = len(self._open)
+
+    def admit(self, protocol: TicketProtocol) -> bool:
+        """See connection_roles.Surroundings."""
+        if len(self._open) - len(self._beyond) >= self.most:
+            return False
+        self._beyond.discard(protocol)
+        protocol.health_only = False
+        return True
 
     async def watch(self) -> None:
         """Cut every connection on which one request takes too long, and close those that are idle for long, until
@@ -67,22 +98,12 @@ class Connections:
             await asyncio.sleep(LOOK_SECONDS)
             time = now()
             for connection in tuple(self._open):
+                idle_seconds = HEALTH_IDLE_SECONDS if connection.health_only else IDLE_SECONDS
                 if connection.since is None:
                     idle = time - connection.idle_since
-                    if idle > IDLE_SECONDS + REQUEST_SECONDS:
+                    if idle > idle_seconds + REQUEST_SECONDS:
                         connection.transport.abort()
-                    elif idle > IDLE_SECONDS:
+                    elif idle > idle_seconds:
                         connection.close()
-                elif time - connection.since > REQUEST_SECONDS:
+                elif time - connection.since > min(REQUEST_SECONDS, idle_seconds):
                     connection.transport.abort()
-
-
-def allow_many() -> None:
-    """Raise the limit on open files to what the system allows: a connection is one."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        target = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
-        if soft != resource.RLIM_INFINITY and soft < target:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

@@ -61,14 +61,20 @@ class RequestHead:
 
 
 class Place(NamedTuple):
-    """What a target leads to: tickets, a block (`whole`) or anything else; `name` is what follows, and the `query`."""
+    """What a target leads to: tickets, a block (`whole`) or anything else; `name` is what follows, and the `query`.
+
+    `for_health`: one of HEALTH_PATHS.
+    """
 
     for_tickets: bool
     whole: bool = False
     name: str = ""
     query: bytes = b""
+    for_health: bool = False
 
 
+HEALTH_PATHS = frozenset({"/livez", "/readyz", "/healthz", "/metrics"})
+"""What is answered on a connection beyond the limit, too."""
 LONGEST_KNOWN = 128
 """Bytes: a longer target is read anew each time."""
 
@@ -88,7 +94,7 @@ def _place_of(target: bytes) -> Place | None:
         return Place(True, False, path[8:], url.query or b"")
     if path.startswith("/block/"):
         return Place(True, True, path[7:], url.query or b"")
-    return Place(False)
+    return Place(False, for_health=path in HEALTH_PATHS)
 
 
 class ClientRequest:

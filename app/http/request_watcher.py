@@ -20,8 +20,8 @@ class RequestWatcher:
         """See Watcher.begin."""
         if self._tracer is None:
             return None
-        _, whole, name, _ = head.place or Place(False)
-        path = f"/{'block' if whole else 'ticket'}/{name}"
+        place = head.place or Place(False)
+        path = f"/{'block' if place.whole else 'ticket'}/{place.name}"
         return self._tracer.begin(head.method.decode(), path, head.fields)
 
     def end(self, protocol: TicketProtocol, head: RequestHead, trace: Any, status: int) -> None:

@@ -1,5 +1,6 @@
 """The HTTP API except tickets and blocks: ordinary FastAPI behind a gate."""
 
+import asyncio
 import logging
 from functools import lru_cache
 from typing import Annotated, Any
@@ -17,8 +18,9 @@ from app.common.sequences import Width, validated
 from app.common.version import VERSION
 from app.http import api_description as described
 from app.http import sequence_list
-from app.http.access import Access, short_name
+from app.http.access import CROSS_SITE, Access, is_cross_site, names_this_machine, short_name
 from app.http.api_description import OPEN_PATHS, Bump, NewSequence, problems
+from app.http.denials import Denials
 from app.http.docs_page import render as render_docs
 from app.http.pages import Page
 from app.http.problems import Problem, method_not_allowed, problem_of, send_problem
@@ -39,8 +41,10 @@ FRESH = {"cache-control": "no-store"}
 Name = Annotated[str, Path(description="the sequence's name")]
 
 
-def make_api(admin: Admin, access: Access, status_page: StatusPage, desk: FrontDesk) -> ASGIApp:
-    """The FastAPI application over this server, behind its gate."""
+def make_api(
+    admin: Admin, access: Access, denials: Denials, status_page: StatusPage, desk: FrontDesk, *, listens_locally: bool
+) -> ASGIApp:
+    """The FastAPI application over this server, behind its gate. `listens_locally`: on a loopback address."""
     api = FastAPI(
         title="Ticket server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
@@ -48,7 +52,7 @@ def make_api(admin: Admin, access: Access, status_page: StatusPage, desk: FrontD
     _add_sequences(api, admin)
     _add_pages(api, access, status_page, desk)
     _add_error_handlers(api)
-    return Gate(api, access)
+    return Gate(api, access, denials, listens_locally=listens_locally)
 
 
 def _add_sequences(api: FastAPI, admin: Admin) -> None:
@@ -237,26 +241,36 @@ def _page(page: Page) -> Response:
 
 
 class Gate:
-    """Ahead of FastAPI: authorization, the limit on the body, and an audit line for every requested change."""
+    """Ahead of FastAPI: authorization, the limit on the body, and an audit line for every change let through."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access, denials: Denials, *, listens_locally: bool) -> None:
         self._app = app
         self._access = access
+        self._denials = denials
+        self._listens_locally = listens_locally
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
+        is_change = method == "PUT" or (method == "POST" and path.endswith("/bump"))
+        refusal = None if path in OPEN_PATHS else self._refusal(path, headers, is_change=is_change)
+        if refusal is None:
+            await self._app(scope, _bounded(receive), _auditing(scope, send, headers) if is_change else send)
+            return
+        client, authorization = scope.get("client"), headers.get(b"authorization")
+        self._denials.add("changes" if is_change else "reading", client[0] if client else "unknown", authorization)
+        if refusal.status == 401 and self._access.is_guess(authorization):
+            await asyncio.sleep(self._denials.pause_after_guess())
+        await send_problem(send, refusal, head=method == "HEAD")
+
+    def _refusal(self, path: str, headers: dict[bytes, bytes], *, is_change: bool) -> Problem | None:
         authorization = headers.get(b"authorization")
-        if path in OPEN_PATHS:
-            refusal = None
-        elif method == "PUT" or (method == "POST" and path.endswith("/bump")):
-            send = _auditing(scope, send, authorization)
-            refusal = self._access.refusal_for_changes(authorization)
-        else:
-            refusal = self._access.refusal_for_reading(authorization, page=path in PAGES)
-        if refusal is not None:
-            await send_problem(send, refusal, head=method == "HEAD")
-        else:
-            await self._app(scope, _bounded(receive), send)
+        if not is_change:
+            return self._access.refusal_for_reading(authorization, page=path in PAGES)
+        if is_cross_site(headers.get(b"sec-fetch-site")):
+            return CROSS_SITE
+        if self._access.changes_are_free and self._listens_locally and not names_this_machine(headers.get(b"host")):
+            return Problem(403, "without tokens, a change has to be asked for by IP address or as localhost")
+        return self._access.refusal_for_changes(authorization)
 
 
 def _bounded(receive: Receive) -> Receive:
@@ -274,9 +288,15 @@ def _bounded(receive: Receive) -> Receive:
     return bounded
 
 
-def _auditing(scope: Scope, send: Send, authorization: bytes | None) -> Send:
-    """Log who requested which change and the answer's status; routes add the change's values with `_audited`."""
+def _auditing(scope: Scope, send: Send, headers: dict[bytes, bytes]) -> Send:
+    """Log who requested which change and the answer's status; routes add the change's values with `_audited`.
+
+    `client` is who was seen; `claimed_client` is what X-Forwarded-For says, which anybody may write.
+    """
     about: dict[str, Any] = scope.setdefault("audit", {})
+    forwarded = headers.get(b"x-forwarded-for")
+    if forwarded is not None:
+        about["claimed_client"] = forwarded[:200].decode("latin-1")
 
     async def auditing(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -289,7 +309,7 @@ def _auditing(scope: Scope, send: Send, authorization: bytes | None) -> Send:
                 path=scope["path"][:200],
                 **about,
                 status=message["status"],
-                token=short_name(authorization),
+                token=short_name(headers.get(b"authorization")),
                 client=client[0] if client else "unknown",
             )
         await send(message)

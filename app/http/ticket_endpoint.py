@@ -4,15 +4,17 @@ Every write of our users waits for this, so there is nothing on it that a ticket
 middleware, no model. `app.http.api_description` describes it in /openapi.json.
 """
 
+import asyncio
 import json
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
-from typing import Protocol
+from functools import lru_cache, partial
+from typing import NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
 from app.common.errors import InvalidRequest, TicketError
-from app.http.access import Access
+from app.http.access import CROSS_SITE, Access, is_cross_site
+from app.http.denials import Denials
 from app.http.problems import Problem, method_not_allowed, problem_of
 from app.http.request_head import ClientRequest, Place, RequestHead
 from app.http.responses import ok, problem_response
@@ -23,6 +25,8 @@ from app.tickets.request import TicketRequest, Tickets
 METHODS = "GET", "POST"
 _METHODS = frozenset(method.encode() for method in METHODS)
 LARGEST_COUNT = 1_000
+ACCEPT_BYTES = 1_024
+"""What stands beyond them in an Accept header is not looked at: reading 15 kB takes 10 ms."""
 
 
 class Watcher(Protocol):
@@ -63,6 +67,7 @@ class HTTPTicketRequest(TicketRequest):
     def __init__(
         self, endpoint: "TicketEndpoint", protocol: TicketProtocol, request: ClientRequest, order: Order
     ) -> None:
+        # all that TicketRequest's own would set
         self.sequence = order.sequence
         self.count = order.count
         self.whole = order.form is BLOCK
@@ -108,12 +113,20 @@ class HTTPTicketRequest(TicketRequest):
         return b'{"sequence":"%b","first":%d,"first_str":"%d","step":%d,"size":%d}' % (name, first, first, step, size)
 
 
+class _LateRefusal(NamedTuple):
+    """A request that is denied after a pause."""
+
+    timer: asyncio.TimerHandle
+    trace: object
+
+
 class TicketEndpoint:
     """Reads requests for tickets and hands them to the front desk. `watcher`: who is told of each."""
 
-    def __init__(self, desk: FrontDesk, access: Access, watcher: Watcher | None = None) -> None:
+    def __init__(self, desk: FrontDesk, access: Access, denials: Denials, watcher: Watcher | None = None) -> None:
         self._desk = desk
         self._access = access
+        self._denials = denials
         self._watcher = watcher
 
     def begin(self, protocol: TicketProtocol, request: ClientRequest) -> None:
@@ -121,13 +134,19 @@ class TicketEndpoint:
         head = request.head
         trace = None if self._watcher is None else self._watcher.begin(protocol, head)
         order = head.order
-        if not isinstance(order, Order) and head.method not in _METHODS:
-            self._turn_away(protocol, request, trace, method_not_allowed(*METHODS), "invalid")
-            return
+        if not isinstance(order, Order):
+            if head.method not in _METHODS:
+                self._turn_away(protocol, request, trace, method_not_allowed(*METHODS), "invalid")
+                return
+            if is_cross_site(head.field(b"sec-fetch-site")):
+                self._deny(protocol, request, trace, CROSS_SITE, pause=0)
+                return
         if not self._access.tickets_are_free:
-            refusal = self._access.refusal_for_tickets(head.field(b"authorization"))
+            authorization = head.field(b"authorization")
+            refusal = self._access.refusal_for_tickets(authorization)
             if refusal is not None:
-                self._turn_away(protocol, request, trace, refusal, "denied")
+                pause = self._denials.pause_after_guess() if self._access.is_guess(authorization) else 0
+                self._deny(protocol, request, trace, refusal, pause)
                 return
         if not isinstance(order, Order):
             try:
@@ -142,18 +161,29 @@ class TicketEndpoint:
 
     def _order(self, head: RequestHead) -> Order:
         """What the request asks for. Raises InvalidRequest."""
-        _, whole, name, query = head.place or Place(False)
-        encoded = name.encode()
-        if whole:
+        place = head.place or Place(False)
+        name, query, encoded = place.name, place.query, place.name.encode()
+        if place.whole:
             largest = self._desk.largest_block
             size = number_in(query, "size", largest)
             if size is None:
                 raise InvalidRequest(f"size is required: a whole number from 1 to {largest}")
             return Order(name, encoded, size, BLOCK)
         count = number_in(query, "count", LARGEST_COUNT) if query else None
-        if prefers_text(head.field(b"accept") or b""):
+        if prefers_text((head.field(b"accept") or b"")[:ACCEPT_BYTES]):
             return Order(name, encoded, count or 1, TEXT)
         return Order(name, encoded, count or 1, TICKET if count is None else LIST)
+
+    def _deny(
+        self, protocol: TicketProtocol, request: ClientRequest, trace: object, problem: Problem, pause: float
+    ) -> None:
+        """Refuse after a pause of so many seconds."""
+        self._denials.add("tickets", protocol.client, request.head.field(b"authorization"))
+        if pause:
+            turn_away = partial(self._turn_away, protocol, request, trace, problem, "denied")
+            request.owner = _LateRefusal(asyncio.get_running_loop().call_later(pause, turn_away), trace)
+        else:
+            self._turn_away(protocol, request, trace, problem, "denied")
 
     def _turn_away(
         self, protocol: TicketProtocol, request: ClientRequest, trace: object, problem: Problem, outcome: str
@@ -177,13 +207,17 @@ class TicketEndpoint:
             self._watcher.end(protocol, request.head, trace, status)
         protocol.answer(response)
 
-    def gone(self, request: ClientRequest) -> None:
+    def gone(self, protocol: TicketProtocol, request: ClientRequest) -> None:
         """See connection_roles.Endpoint.gone."""
         taken, request.owner = request.owner, None
-        if isinstance(taken, HTTPTicketRequest) and not taken.settled:
+        if isinstance(taken, _LateRefusal):
+            taken.timer.cancel()
+        elif isinstance(taken, HTTPTicketRequest) and not taken.settled:
             taken.abandon()
-            if self._watcher is not None:
-                self._watcher.end(taken.protocol, request.head, taken.trace, 0)
+        else:
+            return
+        if self._watcher is not None:
+            self._watcher.end(protocol, request.head, taken.trace, 0)
 
 
 def number_in(query: bytes, name: str, largest: int) -> int | None:

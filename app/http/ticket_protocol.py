@@ -32,7 +32,8 @@ class TicketProtocol(asyncio.Protocol):
     """The server's side of one connection.
 
     `since`: when the request that is under way began, or the connection, before its first; None where it is idle.
-    `idle_since`: when the last answer was sent. Both in the event loop's time.
+    `idle_since`: when the last answer was sent. Both in the event loop's time. `health_only`: whether the connection is
+    beyond the limit, so that only questions about the server's health are answered.
     """
 
     def __init__(self, surroundings: Surroundings, loop: asyncio.AbstractEventLoop) -> None:
@@ -45,6 +46,7 @@ class TicketProtocol(asyncio.Protocol):
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.since: float | None = loop.time()
         self.idle_since = 0.0
+        self.health_only = False
         # what comes in
         self._unread = b""
         self._offset = 0
@@ -131,8 +133,7 @@ class TicketProtocol(asyncio.Protocol):
             else:
                 self._go_on_soon()
             if self._refusal is not None and self._current is None and not self._ahead:
-                self.write(problem_response(self._refusal, keep_alive=False))
-                self.close()
+                self._turn_away(self._refusal)
         except Exception:
             self.fail()
         finally:
@@ -283,12 +284,17 @@ class TicketProtocol(asyncio.Protocol):
             self.since = self._loop.time()
         place = request.head.place
         if place is None:
-            self.write(problem_response(Problem(400, "the request's target cannot be read"), keep_alive=False))
-            self.close()
+            self._turn_away(Problem(400, "the request's target cannot be read"))
+        elif self.health_only and not place.for_health and not self._surroundings.admit(self):
+            self._turn_away(Problem(503, "this server has as many client connections as it may have"))
         elif place.for_tickets:
             self._endpoint.begin(self, request)
         else:
             self._hand_on(request)
+
+    def _turn_away(self, problem: Problem) -> None:
+        self.write(problem_response(problem, keep_alive=False))
+        self.close()
 
     def _hand_on(self, request: ClientRequest) -> None:
         inner = self._inner
@@ -335,12 +341,18 @@ class TicketProtocol(asyncio.Protocol):
         """The request that is under way gets no answer."""
         current, self._current = self._current, None
         if current is not None and current.for_tickets:
-            self._endpoint.gone(current)
+            self._endpoint.gone(self, current)
 
     def _drop_inner(self, error: Exception | None) -> None:
         inner, self._inner = self._inner, None
         if inner is not None:
             inner.connection_lost(error)
+
+    @property
+    def client(self) -> str:
+        """The address at the other end."""
+        peer = self.transport.get_extra_info("peername")
+        return str(peer[0]) if isinstance(peer, tuple) else "unknown"
 
     @property
     def keeps_alive(self) -> bool:

@@ -54,14 +54,13 @@ def check_uvicorn() -> None:
 class HTTPServer:
     """uvicorn around an application and our protocol.
 
-    `app`: ASGI, for all that is not for tickets. `make_protocol`: a connection's protocol, given how to make the inner
-    one. `grace`: seconds that requests which are under way have at the end; `idle`: that a connection may be idle.
+    `app`: ASGI, for all that is not for tickets. `grace`: seconds that requests which are under way have at the end;
+    `idle`: that a connection may be idle.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        make_protocol: Callable[[Callable[[TicketProtocol], "InnerProtocol"]], TicketProtocol],
         *,
         host: str,
         port: int,
@@ -69,12 +68,11 @@ class HTTPServer:
         idle: int,
         access_log: bool,
     ) -> None:
-        self._make_protocol = make_protocol
         config = uvicorn.Config(
             _Answering(app),
             host=host,
             port=port,
-            http=lambda **_: self.new_connection(),  # type: ignore[arg-type]
+            http=lambda **_: self._make_protocol(),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -86,18 +84,18 @@ class HTTPServer:
             timeout_graceful_shutdown=max(1, round(grace + 0.5)),
         )
         self._config = config
+        self._make_protocol: Callable[[], TicketProtocol]
         self._server = _Server(config)
         self._connections: set[Any] = self._server.server_state.connections
 
-    def new_connection(self) -> TicketProtocol:
-        """A protocol for a new connection."""
-        return self._make_protocol(self._make_inner)
-
-    def _make_inner(self, protocol: TicketProtocol) -> "InnerProtocol":
+    def make_inner(self, protocol: TicketProtocol) -> "InnerProtocol":
+        """uvicorn's side of a connection."""
         return InnerProtocol(protocol, self._config, self._server.server_state)
 
-    async def serve(self) -> None:
-        """Listen and serve until `stop`. Raises SystemExit where it cannot listen; it has logged why."""
+    async def serve(self, make_protocol: Callable[[], TicketProtocol]) -> None:
+        """Listen and serve until `stop`; `make_protocol`: for a new connection. Raises SystemExit where it cannot
+        listen; it has logged why."""
+        self._make_protocol = make_protocol
         await self._server.serve()
 
     def stop(self) -> None:

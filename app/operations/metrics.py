@@ -35,12 +35,16 @@ COUNTERS = {
     "tickets_quarantines": "How often a ticket database was quarantined.",
     "tickets_fence_violations": "Draws that were dropped because an id broke a rule, by database and rule.",
     "tickets_gaps": "Tickets that were drawn and dropped, by database and cause.",
+    "tickets_denied": "Attempts denied for want of a token, or because a browser asked for another site, by what was "
+    "asked for: tickets, reading or changes.",
+    "tickets_client_connections_refused": "Connections from clients that were closed because there were too many.",
 }
 GAUGES = {
     "tickets_database_up": "1 while the ticket database is up.",
     "tickets_database_quarantined": "1 while the ticket database is quarantined.",
     "tickets_database_unprotected": "1 while its marks cannot be kept on another database, or could not be read.",
     "tickets_connections": "Open connections to the ticket database.",
+    "tickets_client_connections": "Open connections from clients.",
     "tickets_in_flight": "Requests for tickets and blocks that are being served.",
     "tickets_sequences": "Sequences known to this server.",
     "tickets_sequences_folded": f"Sequences without series of their own; together they are the sequence {OTHER}.",
@@ -97,6 +101,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self.in_flight = 0
+        self.client_connections = 0
+        self.connections_refused = 0
+        self.denials: Counter[str] = Counter()
         self.answered = {"ticket": Histogram(SECONDS), "block": Histogram(SECONDS)}
         """Seconds of the requests that got their tickets, by endpoint."""
         self._not_answered: Counter[tuple[str, str]] = Counter()
@@ -124,6 +131,14 @@ class Metrics:
     def issue_seconds(self) -> Histogram:
         """Seconds of all requests that got their tickets."""
         return sum(self.answered.values(), Histogram(SECONDS))
+
+    def denied(self, what: str) -> None:
+        """See DenialObserver.denied."""
+        self.denials[what] += 1
+
+    def connection_refused(self) -> None:
+        """See ConnectionObserver.connection_refused."""
+        self.connections_refused += 1
 
     def statement(self, lane: Lane, requests: Sequence[TicketRequest], sent_at: float, drawn: Drawn) -> None:
         """See Observer.statement. One that drew nothing has no time of its own: it may have waited for a connection."""
@@ -177,6 +192,9 @@ class Exposition:
         yield counter("tickets_fence_violations", ["database", "rule"], metrics.violations)
         yield counter("tickets_gaps", ["database", "cause"], metrics.gaps)
         yield gauge("tickets_in_flight", [], {(): metrics.in_flight})
+        yield gauge("tickets_client_connections", [], {(): metrics.client_connections})
+        yield counter("tickets_denied", ["what"], {(what,): count for what, count in metrics.denials.items()})
+        yield counter("tickets_client_connections_refused", [], {(): metrics.connections_refused})
         yield histogram("tickets_issue_seconds", [], {(): metrics.issue_seconds})
         yield histogram(
             "tickets_statement_seconds", ["database"], {(k,): v for k, v in metrics.statement_seconds.items()}

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 SINGLY = 64
 """The longest list that is drawn one ticket at a time where several are not certain to fit."""
 
+MOST_REQUESTS = 512
+"""Requests that one statement serves: to answer them is a few milliseconds, in which nothing else happens."""
+
 Batch = Sequence[TicketRequest]
 
 
@@ -49,7 +52,9 @@ class LaneQueue:
         waiting, alone = self._waiting, self._alone > 0
         batch: list[TicketRequest] = []
         total = 0
-        while waiting and not (batch and (alone or total + waiting[0].count > limit)):
+        while waiting and len(batch) < MOST_REQUESTS:
+            if batch and (alone or total + waiting[0].count > limit):
+                break
             request = waiting.popleft()
             if alone:
                 self._alone = max(self._alone - 1, 0)

@@ -3,12 +3,15 @@
 import base64
 import hashlib
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.harness.processes import wait_until
 from tests.harness.ticketd import PATIENT, Reply, TicketServer
 
 pytestmark = pytest.mark.any_engine
@@ -144,17 +147,21 @@ def test_no_token_is_shown_anywhere(server: TicketServer, setting: Setting) -> N
         assert token.encode() not in Path(f"/proc/{server.pid}/cmdline").read_bytes()
 
 
-def test_every_change_is_audited_under_a_short_name_of_its_token() -> None:
+def test_every_change_is_audited_under_a_short_name_of_its_token_and_what_is_denied_is_counted() -> None:
     settings = {**PATIENT, "TICKETS_TOKENS": USER, "TICKETS_ADMIN_TOKENS": ADMIN, "TICKETS_LOG_FORMAT": "json"}
     with TicketServer(settings=settings) as server:
         server.wait_ready()
-        server.put("/sequence/audited", json={"bits": 32, "start": 5}, headers=bearer(ADMIN))
+        forwarded = {"X-Forwarded-For": "203.0.113.9, 10.0.0.1"}
+        server.put("/sequence/audited", json={"bits": 32, "start": 5}, headers=bearer(ADMIN) | forwarded)
         server.put("/sequence/audited", headers=bearer(USER))
         server.put("/sequence/audited", json={"bits": 64}, headers=bearer(ADMIN))
         server.post("/sequence/audited/bump", json={"above": 77}, headers=bearer(ADMIN))
         server.post("/sequence/%1B[31m%0Aevil/bump", json={"above": 77})
         server.get("/ticket/audited", headers=bearer(USER))
         server.get("/sequence", headers=bearer(ADMIN))
+        denials = [
+            line for line in server.get("/metrics", headers=bearer(USER)).text.splitlines() if "_denied_" in line
+        ]
         server.terminate()
         lines = [json.loads(line) for line in server.log_text().splitlines()]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
@@ -164,12 +171,14 @@ def test_every_change_is_audited_under_a_short_name_of_its_token() -> None:
     path = "/sequence/audited"
     assert seen == [
         ("PUT", path, 201, admin, "127.0.0.1"),
-        ("PUT", path, 403, user, "127.0.0.1"),
         ("PUT", path, 409, admin, "127.0.0.1"),
         ("POST", f"{path}/bump", 200, admin, "127.0.0.1"),
-        ("POST", "/sequence/\x1b[31m\nevil/bump", 401, "none", "127.0.0.1"),
     ]
-    assert (audited[0]["bits"], audited[0]["start"], audited[3]["above"]) == (32, 5, 77)
+    assert [each.get("claimed_client") for each in audited] == ["203.0.113.9, 10.0.0.1", None, None]
+    denied = [line for line in lines if line["message"] == "denied"]
+    assert [(each["changes"], each["last_client"], each["last_token"]) for each in denied] == [(1, "127.0.0.1", user)]
+    assert 'tickets_denied_total{what="changes"} 2.0' in denials
+    assert (audited[0]["bits"], audited[0]["start"], audited[2]["above"]) == (32, 5, 77)
 
 
 def test_a_log_for_people_cannot_be_forged() -> None:
@@ -179,6 +188,31 @@ def test_a_log_for_people_cannot_be_forged() -> None:
     assert len(audit) == 1
     assert "\x1b" not in audit[0]
     assert "status=422" in audit[0]
+
+
+def test_tokens_change_without_a_restart(tmp_path: Path) -> None:
+    """When their file does, or on SIGHUP; a file that cannot be used changes nothing."""
+    path = tmp_path / "tokens"
+    path.write_text(f"{USER}\n", encoding="utf-8")
+    with TicketServer(settings={**PATIENT, "TICKETS_TOKENS_FILE": path}) as server:
+        server.wait_ready()
+
+        def status(token: str) -> int:
+            return server.get("/ticket/photos", headers=bearer(token)).status
+
+        assert (status(USER), status(ADMIN)) == (200, 401)
+        path.write_text(f"{USER} {ADMIN}\n", encoding="utf-8")
+        wait_until(lambda: status(ADMIN) == 200, 20, "the new token to be known")
+        assert status(USER) == 200
+        path.write_text(f"{ADMIN}\n", encoding="utf-8")
+        os.kill(server.pid, signal.SIGHUP)
+        wait_until(lambda: status(USER) == 401, 20, "the old token to be forgotten")
+        path.unlink()
+        os.kill(server.pid, signal.SIGHUP)
+        wait_until(lambda: "the tokens stay as they were" in server.log_text(), 20, "it to be said")
+        assert (status(USER), status(ADMIN)) == (401, 200)
+        assert USER not in server.log_text()
+        assert ADMIN not in server.log_text()
 
 
 def test_a_token_from_a_file_may_end_in_a_newline(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ is there.
 """
 
 import asyncio
+import errno
 import inspect
 import ssl
 import struct
@@ -96,17 +97,36 @@ def translate(error: BaseException) -> TicketDatabaseError:
     """Our error for what the driver, or the network under it, raised."""
     if isinstance(error, TicketDatabaseError):
         return error
+    code = _code(error)
+    if code is not None and not is_out_of_files(error) and not _is_tls(error):
+        return translated(code)
+    return TicketDatabaseUnavailable(_in_words(error))
+
+
+def _in_words(error: BaseException) -> str:
+    """What happened on the connection, where the server reported no error."""
     if isinstance(error, TimeoutError):
-        return TicketDatabaseUnavailable("did not answer in time")
-    cause = error.__cause__ or error.__context__
-    if isinstance(error, ssl.SSLError) or isinstance(cause, ssl.SSLError):
-        return TicketDatabaseUnavailable("could not agree on TLS: the certificate or protocol does not fit")
-    if isinstance(error, pymysql.err.MySQLError):
-        code = _code(error)
-        return TicketDatabaseUnavailable("broke the connection off") if code is None else translated(code)
-    if isinstance(error, OSError | EOFError):
-        return TicketDatabaseUnavailable("broke the connection off")
-    return TicketDatabaseUnavailable("answered nonsense")
+        return "did not answer in time"
+    if is_out_of_files(error):
+        return "cannot be connected to: this process may open no further file"
+    if _is_tls(error):
+        return "could not agree on TLS: the certificate or protocol does not fit"
+    if isinstance(error, pymysql.err.MySQLError | OSError | EOFError):
+        return "broke the connection off"
+    return "answered nonsense"
+
+
+def _is_tls(error: BaseException) -> bool:
+    return isinstance(error, ssl.SSLError) or isinstance(error.__cause__ or error.__context__, ssl.SSLError)
+
+
+def is_out_of_files(error: BaseException | None) -> bool:
+    """Whether the operating system let this process open no further file, or connection, somewhere behind an error."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def code_of(error: BaseException) -> int | None:

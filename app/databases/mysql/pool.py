@@ -27,7 +27,7 @@ from app.common.errors import (
 )
 from app.common.patience import patience
 from app.databases.mysql.connection import MySQLConnection, ServerFacts, opened
-from app.databases.mysql.driver import code_of
+from app.databases.mysql.driver import code_of, is_out_of_files
 from app.databases.mysql.errors import NO_FURTHER_CONNECTION
 from app.databases.mysql.url import DatabaseURL
 
@@ -94,7 +94,7 @@ class MySQLPool:
                 anybody=anybody,
             )
         except TicketDatabaseError as error:
-            if code_of(error) in NO_FURTHER_CONNECTION:
+            if code_of(error) in NO_FURTHER_CONNECTION or is_out_of_files(error):
                 self._refused = str(error)
                 self._refused_until = time.monotonic() + REFUSED_SECONDS
                 raise NoFurtherConnection(str(error)) from error

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from app.common.errors import TicketError
 from app.http.access import Access
 from app.http.connections import IDLE_SECONDS, Connections
+from app.http.denials import Denials
 from app.http.ticket_endpoint import TicketEndpoint, Watcher
 from app.http.ticket_protocol import TicketProtocol
 from app.http.uvicorn_adapter import HTTPServer
@@ -234,21 +235,23 @@ class Client:
 class Bench:
     """A server's connections over an endpoint."""
 
-    def __init__(self, *tokens: str, watcher: Watcher | None = None, access_log: bool = False) -> None:
+    def __init__(
+        self, *tokens: str, watcher: Watcher | None = None, access_log: bool = False, most: int = 1_000
+    ) -> None:
         self.issuer = FakeIssuer()
         self.metrics = Metrics()
         self.app = Application()
         self.desk = FrontDesk(cast(TicketIssuer, self.issuer), self.metrics)
         access = Access([SecretStr(token) for token in tokens], [])
-        self.connections = Connections(TicketEndpoint(self.desk, access, watcher))
         self.server = HTTPServer(
-            self.app, self.connections.make_protocol, host="192.0.2.2", port=80, grace=1.0, idle=IDLE_SECONDS,
+            self.app, host="192.0.2.2", port=80, grace=1.0, idle=IDLE_SECONDS,
             access_log=access_log,
         )  # fmt: skip
-        self.connections.registry = self.server
+        endpoint = TicketEndpoint(self.desk, access, Denials(self.metrics), watcher)
+        self.connections = Connections(endpoint, self.server, self.metrics, most)
 
     def connect(self) -> Client:
-        return Client(self.server.new_connection())
+        return Client(self.connections.make_protocol())
 
     def outcomes(self) -> dict[tuple[str, str], int]:
         return dict(self.metrics.requests)

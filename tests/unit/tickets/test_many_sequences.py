@@ -13,6 +13,7 @@ import pytest
 
 from app.common.errors import ColumnExhausted
 from app.http.access import Access
+from app.http.denials import Denials
 from app.http.routes import make_api
 from app.http.sequence_list import LARGEST_PAGE
 from app.http.status_page import SHOWN, StatusPage
@@ -36,7 +37,9 @@ class Views:
         self.entries = server.catalog.entries
         self.rates = Rates(self.admin.progress, asyncio.get_running_loop().time)
         page = StatusPage(self.admin, self.rates, server.metrics, 8000)
-        self.api = make_api(self.admin, Access((), ()), page, server.desk)
+        self.api = make_api(
+            self.admin, Access((), ()), Denials(server.metrics), page, server.desk, listens_locally=True
+        )
 
     async def get(self, target: str, status: int = 200, method: str = "GET") -> Answer:
         answer = await ask(self.api, target, method=method)

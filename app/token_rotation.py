@@ -1,0 +1,75 @@
+"""New tokens without a restart: their files are read again on SIGHUP, and when they change."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+
+from app.common.errors import SettingsError
+from app.common.log import event
+from app.http.access import Access
+from app.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+"""How often the files are looked at."""
+SHORTEST_TOKEN = 16
+"""Characters. A shorter one is warned of: it can be guessed."""
+
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class TokenRotation:
+    """Keeps `access` at what the tokens' `files` say. `load`: reads the settings anew; only their tokens are taken.
+
+    A file that cannot be used changes nothing: the tokens that were valid stay so, and the log says why.
+    """
+
+    def __init__(self, access: Access, load: Callable[[], Settings], files: Sequence[str]) -> None:
+        self._access = access
+        self._load = load
+        self._files = files
+        self._seen = self._stamp()
+
+    def read_again(self) -> None:
+        """Read the tokens anew."""
+        self._seen = self._stamp()
+        try:
+            settings = self._load()
+        except SettingsError as error:
+            event(log, logging.ERROR, "the tokens stay as they were", reason=error)
+            return
+        self._access.replace(settings.tokens, settings.admin_tokens)
+        warn_of_short_tokens(settings)
+        event(
+            log, logging.INFO, "read the tokens again",
+            tokens=len(settings.tokens), admin_tokens=len(settings.admin_tokens),
+        )  # fmt: skip
+
+    async def watch(self) -> None:
+        """Read the tokens anew whenever a file has changed, until cancelled."""
+        while self._files:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._stamp() != self._seen:
+                self.read_again()
+
+    def _stamp(self) -> _Stamp:
+        """What tells a file from what it was. A Kubernetes Secret is a link to another file after it has changed."""
+        found: list[tuple[int, int, int] | None] = []
+        for path in self._files:
+            try:
+                status = os.stat(path)
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(found)
+
+
+def warn_of_short_tokens(settings: Settings) -> None:
+    """Say so where a token is short enough to be guessed."""
+    for variable, tokens in (("TICKETS_TOKENS", settings.tokens), ("TICKETS_ADMIN_TOKENS", settings.admin_tokens)):
+        short = sum(len(token.get_secret_value()) < SHORTEST_TOKEN for token in tokens)
+        if short:
+            event(log, logging.WARNING, "tokens are short", variable=variable, shorter_than=SHORTEST_TOKEN, count=short)

@@ -1,0 +1,95 @@
+"""More clients than there may be: health is still answered, and room that is made is used."""
+
+import asyncio
+
+import pytest
+
+from app.http.connections import FOR_HEALTH, HEALTH_IDLE_SECONDS, LOOK_SECONDS
+from app.http.open_files import DEFAULT_CONNECTIONS, KEPT, connections_allowed
+from tests.fakes.virtual_time import settled, virtual_time
+from tests.unit.http.http_bench import OTHER, PHOTOS, Bench, request, statuses
+
+HEALTH = [request(path) for path in ("/livez", "/readyz", "/healthz", "/metrics", "/healthz?x=1")]
+MOST = 5
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench(most=MOST)
+    bench.issuer.on_issue = lambda: asyncio.get_running_loop().call_soon(bench.issuer.answer)
+    return bench
+
+
+@virtual_time
+async def test_beyond_the_limit_only_health_is_answered(bench: Bench) -> None:
+    clients = [bench.connect() for _ in range(MOST)]
+    beyond = bench.connect()
+    for question in HEALTH:
+        assert statuses(await beyond.ask(question)) == [200]
+    for client in clients:
+        assert statuses(await client.ask(PHOTOS)) == [200]
+    answer = await beyond.ask(PHOTOS)
+    assert statuses(answer) == [503]
+    assert b"connection: close\r\n" in answer
+    assert b"retry-after: 1\r\n" in answer
+    assert b"as many client connections as it may have" in answer
+    assert beyond.transport.calls[-1] == "close"
+    assert statuses(await bench.connect().ask(OTHER)) == [503]
+    assert len(bench.issuer.asked) == MOST
+
+
+@virtual_time
+async def test_a_connection_beyond_the_limit_takes_room_that_is_made(bench: Bench) -> None:
+    clients = [bench.connect() for _ in range(MOST)]
+    one, other = bench.connect(), bench.connect()
+    assert statuses(await one.ask(HEALTH[0])) == [200]
+    clients[0].transport.lose(None, "lost")
+    await settled()
+    assert statuses(await one.ask(PHOTOS, PHOTOS)) == [200, 200]
+    assert statuses(await other.ask(PHOTOS)) == [503]
+
+
+@virtual_time
+async def test_beyond_those_for_health_they_are_cut(bench: Bench) -> None:
+    clients = [bench.connect() for _ in range(MOST + FOR_HEALTH)]
+    assert all(client.transport.calls == [] for client in clients)
+    assert bench.metrics.client_connections == MOST + FOR_HEALTH
+    refused = bench.connect()
+    assert refused.transport.calls == ["abort"]
+    assert bench.metrics.connections_refused == 1
+    assert bench.metrics.client_connections == MOST + FOR_HEALTH
+    for client in clients:
+        client.transport.lose(None, "lost")
+    await settled()
+    assert bench.metrics.client_connections == 0
+    assert statuses(await bench.connect().ask(PHOTOS)) == [200]
+
+
+@virtual_time
+async def test_nobody_sits_on_a_connection_for_health(bench: Bench) -> None:
+    watch = asyncio.create_task(bench.connections.watch())
+    clients = [bench.connect() for _ in range(MOST)]
+    for client in clients:
+        assert statuses(await client.ask(PHOTOS)) == [200]
+    silent, idle = bench.connect(), bench.connect()
+    assert statuses(await idle.ask(HEALTH[0])) == [200]
+    await asyncio.sleep(HEALTH_IDLE_SECONDS + LOOK_SECONDS + 0.1)
+    assert silent.transport.calls == ["abort"]
+    assert idle.transport.calls[-1] == "close"
+    assert not any(client.transport.ended for client in clients)
+    watch.cancel()
+
+
+@pytest.mark.parametrize(
+    ("wished", "limit", "allowed"),
+    [
+        (None, 1_024, 1_024 - KEPT),
+        (None, 65_536, DEFAULT_CONNECTIONS),
+        (50_000, 65_536, 50_000),
+        (50_000, 20_000, 20_000 - KEPT),
+        (20, 65_536, 20),
+        (None, 100, 1),
+    ],
+)
+def test_the_limit_on_open_files_leaves_room_for_databases(wished: int | None, limit: int, allowed: int) -> None:
+    assert connections_allowed(wished, limit) == allowed
