@@ -149,6 +149,19 @@ def test_a_server_that_may_open_no_file_blames_no_database(fresh_schema: Schema)
         assert "database down" not in server.log_text()
 
 
+def test_what_is_lacking_is_said_to_be_files(fresh_schema: Schema) -> None:
+    with TicketServer(fresh_schema.urls, settings=PATIENT) as server:
+        server.wait_health()
+        hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)[1]
+        odd = fresh_schema.pair.databases[0]
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (5, hard))
+        odd.end_connections()
+        wait_until(lambda: "this process may open no further file" in server.log_text(), 20, "the reason")
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        assert "this process may open no further file" in server.wait_database(odd.name, "up")["last_error"]
+        server.ticket("photos")
+
+
 def test_a_page_of_another_site_changes_nothing() -> None:
     with TicketServer(settings=PATIENT) as server:
         server.wait_ready()
