@@ -99,16 +99,19 @@ class Host(Process):
         self.leaving = False
         self.set_to = self.listed, self.increment
         self.begin(self.listed, self.increment)
-        self.server = FakeTicketServer(
+        self.server = self.loop.run_until_complete(self._make_server())
+        self.drawn: dict[tuple[str, FakeServer], list[Drawn]] = {}
+        self.highest: dict[tuple[str, FakeServer], tuple[int, bool]] = {}
+        self.spawn(self._serve())
+
+    async def _make_server(self) -> FakeTicketServer:
+        return FakeTicketServer(
             self.clients,
             clock=self._world.clock,
             refuse_unverified=self.refuses,
             increment=self.increment,
             lane=partial(WatchedLane, self),
         )
-        self.drawn: dict[tuple[str, FakeServer], list[Drawn]] = {}
-        self.highest: dict[tuple[str, FakeServer], tuple[int, bool]] = {}
-        self.spawn(self._serve())
 
     async def _serve(self) -> None:
         """Nobody waits for the databases: a server listens before it has looked at them."""
