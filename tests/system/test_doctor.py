@@ -329,7 +329,8 @@ def test_missing_privilege(schema: Schema, privilege: str) -> None:
     others = ", ".join(each for each in ALL_PRIVILEGES if each != privilege)
     odd.execute(f"CREATE USER IF NOT EXISTS {user}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'")
     odd.execute(f"GRANT {others} ON `{schema.name}`.* TO {user}@'127.0.0.1'")
-    line = the_one_line(schema.urls.replace("//ticketd:", f"//{user}:", 1))
+    own = odd.url_of(schema.name, query=ANY_KEY).replace("//ticketd:", f"//{user}:")
+    line = the_one_line(f"{own} {schema.pair.even.url_of(schema.name)}")
     assert line.startswith(f"{odd.name}: does not grant its user the privilege {privilege}")
     assert line.endswith(f"GRANT {privilege} on the whole database to that user")
 
