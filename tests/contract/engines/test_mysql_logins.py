@@ -1,4 +1,4 @@
-"""Logins on a real server, in each mode, when it has to have the password itself: its cache was emptied before."""
+"""Logins on a real MySQL or MariaDB, in each mode, when it has to have the password: its cache was emptied before."""
 
 import asyncio
 import contextlib
