@@ -1,6 +1,7 @@
 """The settings: read once, from the environment, from the files that TICKETS_…_FILE name, and from flags."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -46,7 +47,7 @@ class Settings(BaseModel):
     databases: tuple[DatabaseURL, ...] = _field(
         (),
         f"URLs like {engines.URL_FORM}, in offset order",
-        "URLs of the ticket databases in offset order; unset: two embedded ones",
+        f"URLs of the ticket databases in offset order, {engines.URL_FORM}; unset: two embedded ones",
     )
     database_password: SecretStr | None = _field(None, "a password", "for URLs that name a user without a password")
     data_dir: Path = _field(Path("ticket-data"), "a folder", "folder of the embedded pair")
@@ -142,14 +143,7 @@ class Settings(BaseModel):
         if self.database_password is None:
             return self.databases
         password = self.database_password.get_secret_value()
-        return tuple(
-            DatabaseURL(
-                url.host, url.port, url.user, url.database,
-                password if url.password is None else url.password,
-                url.ssl_mode, url.ssl_ca, url.ssl_cert, url.ssl_key,
-            )
-            for url in self.databases
-        )  # fmt: skip
+        return tuple(replace(url, password=password) if url.password is None else url for url in self.databases)
 
 
 class Flag(BaseModel):

@@ -72,7 +72,7 @@ class Database:
     @property
     def url(self) -> str:
         """For TICKETS_DATABASES."""
-        return self._server.url_of(SCHEMA, query="?ssl-mode=DISABLED")
+        return self._server.url_of(SCHEMA, query="?ssl-mode=DISABLED&get-server-public-key=true")
 
     def counter(self, table: str) -> int:
         """The table's live AUTO_INCREMENT; `table` may name its schema.

@@ -33,7 +33,8 @@ class Inspection:
     `product`: engine and version. `identity`: which server or file it is. `connect_seconds`: what a new connection
     took, in seconds. `made_for`: it keeps the offset and increment that it was made for, and no server could be told
     others. `durability`: the settings that could lose a committed ticket, in words. `tls`: whether the connection uses
-    it. `clock_off`: seconds that its clock is at least away from this machine's. `read_only`: why it cannot be written
+    it. `unverified`: what of the connection nobody has verified and what to set, in words; empty where all is.
+    `clock_off`: seconds that its clock is at least away from this machine's. `read_only`: why it cannot be written
     to. `denied`: for each missing privilege the tables that require it. `layout`, `known_layout`: the version of the
     server's own tables found there, and the newest that this program knows. `tables`, `positions`, `unread`: for each
     sequence its table, where that stands, or why it could not be read. `record`: the ring that it records, None where
@@ -54,6 +55,7 @@ class Inspection:
     made_for: bool = False
     durability: tuple[str, ...] = ()
     tls: bool = False
+    unverified: str = ""
     clock_off: float = 0.0
     read_only: str | None = None
     denied: dict[str, list[str]] = field(default_factory=dict)

@@ -60,6 +60,7 @@ def examine(settings: Settings) -> tuple[list[str], bool]:
         expect_recorded_increment(inspections)
     said = list(lines(inspections, settings))
     printed = [f"{'ok' if well else 'wrong'}: {text}" for well, text in said]
+    printed += [f"note: {found.name}: {found.unverified}" for found in inspections if found.unverified]
     if len(inspections) == 1:
         printed.append(
             "note: there is only one ticket database: nothing takes over when it fails, and nothing keeps its "

@@ -15,6 +15,7 @@ from typing import ClassVar, NoReturn, TypeVar
 from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseUnavailable
 from app.common.patience import patience
 from app.databases.mysql import statements as sql
+from app.databases.mysql.bounds import SMALL, Bound
 from app.databases.mysql.driver import DRIVER_ERRORS, NONSENSE, Driver, NoTLS, Rows, server_code, translate
 from app.databases.mysql.errors import KEEPS_CONNECTION
 from app.databases.mysql.url import DatabaseURL
@@ -139,10 +140,10 @@ class MySQLConnection:
         except DRIVER_ERRORS:
             self._driver.close()
 
-    async def start(self, statements: str) -> None:
-        """Send the statements and receive the first one's result."""
+    async def start(self, statements: str, bound: Bound = SMALL) -> None:
+        """Send the statements and receive the first one's result, of this size at most."""
         try:
-            await self._driver.query(statements)
+            await self._driver.query(statements, bound)
         except BaseException as error:
             self._fail(error)
 
@@ -162,10 +163,10 @@ class MySQLConnection:
         except BaseException as error:
             self._fail(error)
 
-    async def next(self) -> None:
-        """Receive the next statement's result."""
+    async def next(self, bound: Bound = SMALL) -> None:
+        """Receive the next statement's result, of this size at most."""
         try:
-            await self._driver.next()
+            await self._driver.next(bound)
         except BaseException as error:
             self._fail(error)
 
@@ -179,14 +180,14 @@ class MySQLConnection:
         """The rows of the result received last."""
         return self._driver.rows
 
-    async def execute(self, statement: str) -> Rows:
+    async def execute(self, statement: str, bound: Bound = SMALL) -> Rows:
         """One statement; its rows, if any."""
-        await self.start(statement)
+        await self.start(statement, bound)
         return self.rows
 
-    async def ask(self, statement: str, make: Callable[[Rows], T]) -> T:
+    async def ask(self, statement: str, make: Callable[[Rows], T], bound: Bound = SMALL) -> T:
         """One statement; what `make` makes of its rows."""
-        await self.start(statement)
+        await self.start(statement, bound)
         return self.understand(make)
 
     def understand(self, make: Callable[[Rows], T]) -> T:

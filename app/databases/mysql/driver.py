@@ -2,11 +2,15 @@
 
 What is used of them that they do not document is used here and nowhere else, and `check_driver` looks whether all of it
 is there.
+
+The driver trusts whoever answers. It gives the password away in whatever way it is asked for, and collects whatever it
+is sent. `_Connection` does neither.
 """
 
 import asyncio
 import errno
 import inspect
+import re
 import ssl
 import struct
 from collections.abc import Sequence
@@ -23,8 +27,9 @@ from app.common.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
+from app.databases.mysql.bounds import HEAD, READ_COST, SMALL, Bound
 from app.databases.mysql.errors import translated
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.url import DatabaseURL, SslMode
 from app.databases.mysql.wire import Wire
 
 Rows = tuple[tuple[Any, ...], ...]
@@ -40,6 +45,7 @@ NONSENSE = (
     AssertionError,
     TypeError,
     AttributeError,
+    NameError,
     RuntimeError,
 )
 """What the driver raises on an answer that is not MySQL's protocol, and a reader of rows on one that means nothing."""
@@ -47,9 +53,9 @@ NONSENSE = (
 DRIVER_ERRORS = (pymysql.err.MySQLError, OSError, EOFError, ssl.SSLError, *NONSENSE)
 """All that the driver, and the network under it, can raise."""
 
+_OVERRIDDEN = ("_get_server_information", "_process_auth", "_read_bytes")
 _METHODS = (
     "_connect",
-    "_get_server_information",
     "_read_query_result",
     "close",
     "ensure_closed",
@@ -60,16 +66,31 @@ _METHODS = (
     "thread_id",
 )
 _ATTRIBUTES = (
+    "_client_auth_plugin",
     "_host",
     "_loop",
     "_next_seq_id",
     "_reader",
     "_result",
+    "_secure",
+    "_server_auth_plugin",
     "_ssl_context",
     "_writer",
     "client_flag",
+    "salt",
     "server_capabilities",
+    "server_public_key",
 )
+_BEGINS_WITH = ("", "mysql_native_password", "caching_sha2_password")
+"""The plugins, of those that a server greets with, that answer its greeting: with a hash that is of no other use."""
+_KNOWN_PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
+_CLEAR_TEXT = "mysql_clear_password"
+_OLD_SWITCH = b"\xfe"
+"""A whole packet: the request for mysql_old_password, whose hash is as good as the password."""
+_END = 0xFE
+"""The first of five bytes: here end the columns, or the rows."""
+_SALT_BYTES = 20
+"""Servers put a zero behind it where they send it anew, and the driver would take that for a part of it."""
 
 
 def check_driver() -> None:
@@ -77,8 +98,8 @@ def check_driver() -> None:
     used = set[str]()
     for _, method in inspect.getmembers(aiomysql.Connection, inspect.isfunction):
         used.update(method.__code__.co_names)
-    missing = [name for name in _METHODS if not hasattr(aiomysql.Connection, name)]
-    missing += [name for name in _ATTRIBUTES if name not in used]
+    missing = [name for name in _OVERRIDDEN + _METHODS if not hasattr(aiomysql.Connection, name)]
+    missing += [name for name in _OVERRIDDEN + _ATTRIBUTES if name not in used and name not in missing]
     if missing:
         raise SettingsError(
             f"aiomysql {version('aiomysql')} cannot be used: its Connection has no {', '.join(missing)}. "
@@ -90,34 +111,65 @@ class NoTLS(TicketDatabaseMisconfigured):
     """The server does not use TLS, which the URL asks for."""
 
     def __init__(self, url: DatabaseURL) -> None:
-        super().__init__(f"does not use TLS, which ssl-mode={url.ssl_mode} asks for")
+        asks = "ssl-ca or ssl-mode=VERIFY_CA" if url.ssl_mode is SslMode.VERIFY_CA else f"ssl-mode={url.ssl_mode}"
+        super().__init__(f"does not use TLS, which {asks} asks for")
+
+
+class NoAgreement(TicketDatabaseUnavailable):
+    """could not agree on TLS: the certificate or protocol does not fit"""
+
+
+class PasswordKept(TicketDatabaseMisconfigured):
+    """The server asks for the password in a way in which it is not given. `wrong`: what it asks for; `fix`: what would
+    help."""
+
+    def __init__(self, wrong: str, fix: str) -> None:
+        super().__init__(f"{wrong}. To fix it: {fix}")
+        self.wrong, self.fix = wrong, fix
+
+
+def _without_a_verified_certificate() -> PasswordKept:
+    return PasswordKept(
+        f"asks for the password in clear text ({_CLEAR_TEXT}), and its certificate was not verified",
+        "set ssl-mode=VERIFY_IDENTITY and ssl-ca in its URL, or give its user another authentication plugin",
+    )
+
+
+def _without_a_known_key() -> PasswordKept:
+    return PasswordKept(
+        "asks for the password without TLS, encrypted for a public key that anybody could have sent",
+        "set ssl-mode=VERIFY_IDENTITY and ssl-ca in its URL, or get-server-public-key=true if the network is trusted",
+    )
+
+
+def _by_another_plugin(name: str) -> PasswordKept:
+    shown = name if re.fullmatch(r"[0-9A-Za-z_]{1,64}", name) else "of no proper name"
+    return PasswordKept(
+        f"asks for the password by the authentication plugin {shown}, which is not supported",
+        f"give its user one of {', '.join(_KNOWN_PLUGINS)}",
+    )
 
 
 def translate(error: BaseException) -> TicketDatabaseError:
     """Our error for what the driver, or the network under it, raised."""
     if isinstance(error, TicketDatabaseError):
         return error
+    if is_out_of_files(error):
+        return TicketDatabaseUnavailable("cannot be connected to: this process may open no further file")
+    cause = error.__cause__ or error.__context__
+    if isinstance(error, ssl.SSLError) or isinstance(cause, ssl.SSLError):
+        return NoAgreement()
     code = _code(error)
-    if code is not None and not is_out_of_files(error) and not _is_tls(error):
-        return translated(code)
-    return TicketDatabaseUnavailable(_in_words(error))
+    return TicketDatabaseUnavailable(_in_words(error)) if code is None else translated(code)
 
 
 def _in_words(error: BaseException) -> str:
     """What happened on the connection, where the server reported no error."""
     if isinstance(error, TimeoutError):
         return "did not answer in time"
-    if is_out_of_files(error):
-        return "cannot be connected to: this process may open no further file"
-    if _is_tls(error):
-        return "could not agree on TLS: the certificate or protocol does not fit"
     if isinstance(error, pymysql.err.MySQLError | OSError | EOFError):
         return "broke the connection off"
     return "answered nonsense"
-
-
-def _is_tls(error: BaseException) -> bool:
-    return isinstance(error, ssl.SSLError) or isinstance(error.__cause__ or error.__context__, ssl.SSLError)
 
 
 def is_out_of_files(error: BaseException | None) -> bool:
@@ -146,10 +198,16 @@ def _code(error: BaseException | None) -> int | None:
 
 
 class _Connection(aiomysql.Connection):  # type: ignore[misc]
-    """aiomysql says that it will use TLS and then goes on in plain text where the server has none. MySQL refuses that,
-    MariaDB sends and receives passwords and all in plain text."""
+    """Logs in as MySQL's own client does, and reads no more than it has asked for.
+
+    aiomysql says that it will use TLS and then goes on in plain text where the server has none. MySQL refuses that,
+    MariaDB sends and receives passwords and all in plain text.
+    """
 
     def __init__(self, url: DatabaseURL, context: ssl.SSLContext | None) -> None:
+        self._salt: bytes | None = None
+        self._public_key: bytes | None = None
+        self.expect(SMALL)
         super().__init__(
             host=url.host,
             port=url.port,
@@ -167,6 +225,8 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]
 
     async def connect_to(self, addresses: Sequence[str]) -> None:
         for number, self._host in enumerate(addresses, 1):
+            self.expect(SMALL)
+            self._secure = False
             try:
                 await self._connect()
             except pymysql.err.OperationalError as error:
@@ -183,6 +243,62 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]
                 raise NoTLS(self._url)
             self._ssl_context = self._context = None
             self.client_flag &= ~CLIENT.SSL
+        if self._server_auth_plugin not in _BEGINS_WITH:
+            # the others would send the password at once; who has one of them is asked for it by `_process_auth`
+            self._client_auth_plugin = "caching_sha2_password"
+
+    async def _process_auth(self, plugin_name: bytes, auth_packet: Any) -> Any:
+        """Log in by the plugin that the server asks for instead of the first one."""
+        name = plugin_name.decode("latin-1")
+        if name == _CLEAR_TEXT:
+            if not self._verified:
+                raise _without_a_verified_certificate()
+        elif name not in _KNOWN_PLUGINS:
+            raise _by_another_plugin(name)
+        return await super()._process_auth(plugin_name, auth_packet)
+
+    @property
+    def _verified(self) -> bool:
+        """Whether this goes through TLS, to somebody whose certificate was verified."""
+        return self._secure and self._context is not None and self._context.verify_mode is ssl.CERT_REQUIRED
+
+    @property
+    def server_public_key(self) -> bytes | None:
+        """The key for which the driver encrypts the password where there is no TLS. Both plugins that do that look here
+        first whether they have one, and would then ask for it."""
+        if self._url.password and not self._url.get_server_public_key:
+            raise _without_a_known_key()
+        return self._public_key
+
+    @server_public_key.setter
+    def server_public_key(self, key: bytes | None) -> None:
+        self._public_key = key
+
+    @property
+    def salt(self) -> bytes | None:
+        """What the server wants hashed with the password."""
+        return self._salt
+
+    @salt.setter
+    def salt(self, salt: bytes | None) -> None:
+        self._salt = None if salt is None else salt[:_SALT_BYTES]
+
+    def expect(self, bound: Bound) -> None:
+        """What comes next is an answer of this size at most."""
+        self._bound, self._left, self._before_rows = bound, HEAD, True
+
+    async def _read_bytes(self, num_bytes: int) -> bytes:
+        """The head of a packet, or a body whose size the head has said; nothing is collected beyond the bound."""
+        self._left -= num_bytes + READ_COST
+        if num_bytes > self._bound.packet or self._left < 0:
+            self.close()
+            raise TicketDatabaseUnavailable("answered nonsense: more than was asked for")
+        data: bytes = await super()._read_bytes(num_bytes)
+        if data == _OLD_SWITCH:
+            raise _by_another_plugin("mysql_old_password")
+        if self._before_rows and num_bytes == 5 and data[0] == _END:
+            self._left, self._before_rows = self._bound.rows, False
+        return data
 
 
 class Driver:
@@ -219,17 +335,20 @@ class Driver:
         reader: asyncio.StreamReader | None = self._connection._reader
         return not (reader is None or reader.at_eof() or reader.exception())
 
-    async def query(self, statements: str) -> None:
-        """Send statements and receive the first one's result."""
+    async def query(self, statements: str, bound: Bound = SMALL) -> None:
+        """Send statements and receive the first one's result, of this size at most."""
+        self._connection.expect(bound)
         await self._connection.query(statements)
 
     async def receive(self) -> None:
         """Receive the first result of statements that the driver has not sent itself."""
+        self._connection.expect(SMALL)
         self._connection._next_seq_id = 1
         await self._connection._read_query_result()
 
-    async def next(self) -> None:
-        """Receive the next statement's result."""
+    async def next(self, bound: Bound = SMALL) -> None:
+        """Receive the next statement's result, of this size at most."""
+        self._connection.expect(bound)
         await self._connection.next_result()
 
     @property

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from app.common.errors import (
@@ -14,13 +15,14 @@ from app.common.errors import (
 from app.common.slices import sliced
 from app.databases.inspection import InspectedTable, Inspection
 from app.databases.mysql import statements as sql
+from app.databases.mysql.bounds import MOST_KEYS, MOST_MARKS, MOST_TABLES, listing
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
-from app.databases.mysql.driver import NoTLS, Rows, code_of
+from app.databases.mysql.driver import NoAgreement, NoTLS, PasswordKept, Rows, code_of
 from app.databases.mysql.marks import marks_of
 from app.databases.mysql.ring_record import record_of
 from app.databases.mysql.rows import layout_of
 from app.databases.mysql.tables import CRASH_SAFE_ENGINES, names_of, position_of, table_of
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.url import DatabaseURL, SslMode
 from app.databases.protocol import Position
 
 LOOK_SECONDS = 30.0
@@ -53,7 +55,11 @@ _ADVICE = {
     3159: "use ssl-mode=REQUIRED in its URL",
 }
 _UNREACHABLE = "start it, or see to host, port and firewall"
-
+_TRUST = (
+    "let ssl-ca in its URL be the authority that signed its certificate; with ssl-mode=VERIFY_IDENTITY, that has to "
+    "name the URL's host"
+)
+_VERIFY = "set ssl-mode=VERIFY_IDENTITY and ssl-ca in its URL"
 
 Key = tuple[str, bool, list[str]]
 """A key of a table: its name, whether it is unique, its columns in order."""
@@ -66,6 +72,7 @@ class MySQLInspector:
         self, url: DatabaseURL, offset: int, increment: int, timeout: float, clock: Callable[[], float] = time.time
     ) -> None:
         self.inspection = Inspection(url.name, offset, increment, known_layout=sql.LAYOUT_VERSION)
+        self.inspection.unverified = unverified(url, tls=url.ssl_mode is not SslMode.DISABLED)
         self._url = url
         self._clock = clock
         self._connect_seconds = max(timeout, CONNECT_SECONDS)
@@ -89,6 +96,10 @@ class MySQLInspector:
                 str(error),
                 "give it a certificate (ssl_cert, ssl_key), or ask for less in its URL",
             )
+        except NoAgreement as error:
+            found.trouble, found.advice = str(error), _TRUST
+        except PasswordKept as error:
+            found.trouble, found.advice = error.wrong, error.fix
         except TicketDatabaseMisconfigured as error:
             found.trouble, found.advice = str(error), "upgrade it"
         except TicketDatabaseError as error:
@@ -115,6 +126,7 @@ class MySQLInspector:
         found.set_increment, found.set_offset = facts.increment, facts.offset
         found.durability = facts.durability
         found.tls = facts.tls
+        found.unverified = unverified(self._url, tls=facts.tls)
 
     # --- what the user may -----------------------------------------------------------------------------------------
 
@@ -146,17 +158,17 @@ class MySQLInspector:
             self.inspection.layout = await self._connection.ask(sql.LAYOUT, layout_of)
             if self.inspection.layout >= sql.RING_LAYOUT:
                 self.inspection.record = await self._connection.ask(sql.RING, record_of)
-            self.inspection.marks = tuple(await self._connection.ask(sql.MARKS, marks_of))
+            self.inspection.marks = tuple(await self._connection.ask(sql.MARKS, marks_of, listing(MOST_MARKS)))
         except SequenceMissing:
             return  # they are made by the first server that comes
 
     async def _look_at_tables(self) -> None:
         connection = self._connection
-        names = sorted(await connection.ask(sql.NAMES, names_of))
+        names = sorted(await connection.ask(sql.NAMES, names_of, listing(MOST_TABLES)))
         for part in sliced(names, 50):
-            keys = await connection.ask(sql.keys(part), _keys_of)
-            found = await connection.ask(sql.tables(part), lambda rows, keys=keys: _all_inspected(rows, keys))  # type: ignore[misc]
-            self.inspection.tables.update(found)
+            keys = await connection.ask(sql.keys(part), _keys_of, listing(len(part) * MOST_KEYS))
+            await connection.start(sql.tables(part), listing(len(part)))
+            self.inspection.tables.update(connection.understand(partial(_all_inspected, keys=keys)))
         for name in self.inspection.tables:
             for privilege, statement in sql.may(name).items():
                 await self._try(privilege, statement, name)
@@ -196,6 +208,24 @@ class MySQLInspector:
                     await self._connection.say_goodbye()
             except TimeoutError:
                 self._connection.drop()
+
+
+def unverified(url: DatabaseURL, *, tls: bool) -> str:
+    """What nobody verifies of a connection by this URL that uses `tls` or not, and what to set; empty where all is."""
+    if not tls:
+        key = ", and it is sent the password for any public key that comes" if url.get_server_public_key else ""
+        return f"its connection is not encrypted: whoever gets between can take its place{key}; {_VERIFY}"
+    if not url.verifies:
+        return (
+            f"its certificate is not verified (ssl-mode={url.ssl_mode}): whoever gets between can take its place and "
+            f"learn the password; {_VERIFY}"
+        )
+    if url.ssl_mode is not SslMode.VERIFY_IDENTITY:
+        return (
+            f"the name in its certificate is not verified (ssl-mode={url.ssl_mode}): whoever gets between with another "
+            "certificate of the same authority can take its place and learn the password; set ssl-mode=VERIFY_IDENTITY"
+        )
+    return ""
 
 
 def _keys_of(rows: Rows) -> dict[str, list[Key]]:

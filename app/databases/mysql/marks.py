@@ -6,6 +6,7 @@ from typing import Any
 from app.common.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.slices import sliced
 from app.databases.mysql import statements as sql
+from app.databases.mysql.bounds import MOST_MARKS, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
 from app.databases.mysql.rows import sequence_name, token, whole
@@ -29,12 +30,14 @@ class MySQLLedger:
         """See TicketDatabase.marks."""
         if changed_within is not None:
             async with self._pool.question(about_marks=True, anybody=True) as connection:
-                return await connection.ask(sql.marks_changed(self.increment, changed_within), marks_of)
+                changed = sql.marks_changed(self.increment, changed_within)
+                return await connection.ask(changed, marks_of, listing(MOST_MARKS))
         found: list[Mark] = []
         while True:
             after = (found[-1].sequence, found[-1].offset) if found else ("", 0)
             async with self._pool.question(about_marks=True, anybody=True) as connection:
-                page = await connection.ask(sql.marks_page(self.increment, after), marks_of)
+                ask = sql.marks_page(self.increment, after)
+                page = await connection.ask(ask, marks_of, listing(sql.MARKS_PER_PAGE))
             found += page
             if len(page) < sql.MARKS_PER_PAGE:
                 return found
@@ -42,7 +45,7 @@ class MySQLLedger:
     async def marks_of_all_rings(self) -> list[Mark]:
         """See TicketDatabase.marks_of_all_rings."""
         async with self._pool.question(about_marks=True, anybody=True, times=ALL_MARKS) as connection:
-            return await connection.ask(sql.MARKS, marks_of)
+            return await connection.ask(sql.MARKS, marks_of, listing(MOST_MARKS))
 
     async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
@@ -110,7 +113,7 @@ class MySQLLedger:
                     await connection.start(f"{write}; {sql.RING_NUMBER}; {sql.read_back(keys)}")
                     await connection.next()
                     number = connection.understand(number_of)
-                    await connection.next()
+                    await connection.next(listing(len(keys)))
                     marks = connection.understand(marks_of)
             except TicketDatabaseBusy as error:
                 self._on_retry(str(error))

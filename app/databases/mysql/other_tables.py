@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from app.common.errors import SettingsError, TicketDatabaseError
 from app.databases.mysql import statements as sql
+from app.databases.mysql.bounds import DEFINITION
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.driver import code_of
 from app.databases.mysql.url import DatabaseURL
@@ -74,7 +75,8 @@ async def used_by(column: Column) -> Used:
             await connection.log_in()
             try:
                 largest = await connection.ask(sql.largest(column.table, column.column), lambda rows: rows[0][0])
-                definition = await connection.ask(sql.definition(column.table), lambda rows: str(rows[0][1]))
+                ask = sql.definition(column.table)
+                definition = await connection.ask(ask, lambda rows: str(rows[0][1]), DEFINITION)
             except TicketDatabaseError as error:
                 raise _explained(error, column) from error
     except TimeoutError as error:

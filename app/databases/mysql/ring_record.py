@@ -5,6 +5,7 @@ import time
 
 from app.common.errors import RingChanged, TicketDatabaseUnavailable
 from app.databases.mysql import statements as sql
+from app.databases.mysql.bounds import MOST_CONNECTIONS, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.marks import number_of
 from app.databases.mysql.pool import MySQLPool
@@ -42,7 +43,7 @@ class MySQLRing:
         while True:
             async with self._pool.question(anybody=True) as connection:
                 probed = await connection.execute(sql.PROBED)
-                others = await connection.ask(sql.CONNECTED, self._others)
+                others = await connection.ask(sql.CONNECTED, self._others, listing(MOST_CONNECTIONS))
             found.update(dict.fromkeys(others))
             if first is not None and probed != first:
                 found["a ticket server that probes it"] = None

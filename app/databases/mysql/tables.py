@@ -8,6 +8,7 @@ from app.common.errors import SequenceMissing, TicketDatabaseError
 from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_name
 from app.common.slices import sliced
 from app.databases.mysql import statements as sql
+from app.databases.mysql.bounds import MOST_TABLES, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
 from app.databases.mysql.rows import LARGEST_ID, moment, sequence_name, whole
@@ -27,14 +28,14 @@ class MySQLTables:
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
         async with self._pool.question() as connection:
-            return await connection.ask(sql.NAMES, names_of)
+            return await connection.ask(sql.NAMES, names_of, listing(MOST_TABLES))
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
         found: dict[str, tuple[int, str]] = {}
         for part in _parts(names, 50):
             async with self._pool.question() as connection:
-                found.update(await connection.ask(sql.counters(part), counters_of))
+                found.update(await connection.ask(sql.counters(part), counters_of, listing(len(part))))
         return found
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
@@ -42,7 +43,7 @@ class MySQLTables:
         found: dict[str, Table] = {}
         for part in _parts(names, 50):
             async with self._pool.question() as connection:
-                found.update(await connection.ask(sql.tables(part), tables_of))
+                found.update(await connection.ask(sql.tables(part), tables_of, listing(len(part))))
         return found
 
     async def position(self, table: Table) -> Position:
@@ -67,8 +68,8 @@ class MySQLTables:
     async def _positions(self, names: Sequence[str]) -> dict[str, Position]:
         largest_first, counters_then = sql.positions(names)
         async with self._pool.question(times=MAKING) as connection:
-            largest = await connection.ask(largest_first, largest_of)
-            return await connection.ask(counters_then, lambda rows: positions_of(largest, rows))
+            largest = await connection.ask(largest_first, largest_of, listing(len(names)))
+            return await connection.ask(counters_then, lambda rows: positions_of(largest, rows), listing(len(names)))
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""

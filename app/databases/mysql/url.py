@@ -7,12 +7,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from app.common.errors import SettingsError
 
-FORM = "mysql://user:password@host:port/database?ssl-mode=REQUIRED&ssl-ca=FILE"
-_OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key")
+FORM = "mysql://user:password@host:port/database?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE"
+_OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "get-server-public-key")
+_FLAGS = {"true": True, "false": False}
 
 
 class SslMode(StrEnum):
-    """MySQL's meanings of ssl-mode (MySQL Reference Manual, "Command Options for Encrypted Connections")."""
+    """MySQL's meanings of ssl-mode (MySQL Reference Manual, "Command Options for Encrypted Connections").
+
+    But `ssl-ca` always verifies: with it, PREFERRED and REQUIRED are read as VERIFY_CA.
+    """
 
     DISABLED = "DISABLED"
     PREFERRED = "PREFERRED"
@@ -27,6 +31,7 @@ class DatabaseURL:
 
     `host`, `port`: of the server. `user`, `password`: to log in with. `database`: the schema there. `ssl_mode`: whether
     TLS is used. `ssl_ca`, `ssl_cert`, `ssl_key`: files with the certificates to trust, the client's own, and its key.
+    `get_server_public_key`: without TLS the password may be sent, encrypted for any public key that the server names.
     """
 
     host: str
@@ -38,6 +43,7 @@ class DatabaseURL:
     ssl_ca: str | None = None
     ssl_cert: str | None = None
     ssl_key: str | None = field(default=None, repr=False)
+    get_server_public_key: bool = False
 
     @property
     def name(self) -> str:
@@ -49,15 +55,19 @@ class DatabaseURL:
         """Whether a connection without TLS is an error."""
         return self.ssl_mode in (SslMode.REQUIRED, SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY)
 
+    @property
+    def verifies(self) -> bool:
+        """Whether the server's certificate has to be one that is trusted."""
+        return self.ssl_mode in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY)
+
     def ssl_context(self) -> ssl.SSLContext | None:
         """The context for the driver; None for ssl-mode=DISABLED. Raises SettingsError where a file cannot be read."""
         if self.ssl_mode is SslMode.DISABLED:
             return None
-        verify = self.ssl_mode in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY)
         try:
             context = ssl.create_default_context(cafile=self.ssl_ca)
             context.check_hostname = self.ssl_mode is SslMode.VERIFY_IDENTITY
-            context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+            context.verify_mode = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
             if self.ssl_cert:
                 context.load_cert_chain(self.ssl_cert, self.ssl_key)
         except (OSError, ssl.SSLError) as error:
@@ -94,6 +104,9 @@ class DatabaseURL:
         mode = options.get("ssl-mode", SslMode.PREFERRED).upper()
         if mode not in SslMode.__members__:
             raise SettingsError(f"{where} has the ssl-mode {mode}, which is not one of {', '.join(SslMode)}")
+        get_key = options.get("get-server-public-key", "false").lower()
+        if get_key not in _FLAGS:
+            raise SettingsError(f"{where} has a get-server-public-key that is neither true nor false")
         password = unquote(parts.password) if parts.password is not None else default_password
         return cls(
             host=host,
@@ -101,8 +114,20 @@ class DatabaseURL:
             user=unquote(parts.username),
             database=database,
             password=password,
-            ssl_mode=SslMode(mode),
+            ssl_mode=_effective(SslMode(mode), options.get("ssl-ca"), where),
             ssl_ca=options.get("ssl-ca"),
             ssl_cert=options.get("ssl-cert"),
             ssl_key=options.get("ssl-key"),
+            get_server_public_key=_FLAGS[get_key],
         )
+
+
+def _effective(mode: SslMode, ssl_ca: str | None, where: str) -> SslMode:
+    """The mode that is meant where `ssl-ca` is given. Raises SettingsError where it could not verify anything."""
+    if ssl_ca is None:
+        return mode
+    if not ssl_ca:
+        raise SettingsError(f"{where} has an empty ssl-ca")
+    if mode is SslMode.DISABLED:
+        raise SettingsError(f"{where} has an ssl-ca, which verifies a certificate, and ssl-mode=DISABLED")
+    return mode if mode is SslMode.VERIFY_IDENTITY else SslMode.VERIFY_CA

@@ -175,7 +175,7 @@ class MySQLStorage(Storage):
         if offset not in self._made:
             self._made.add(offset)
             server.make_schema(self._schema, tables=False)
-        url = DatabaseURL.parse(server.url_of(self._schema, query="?ssl-mode=DISABLED"))
+        url = DatabaseURL.parse(server.url_of(self._schema, query="?ssl-mode=DISABLED&get-server-public-key=true"))
         return MySQLDatabase(url, offset, increment, TIMEOUT)
 
     async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:

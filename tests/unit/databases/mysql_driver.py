@@ -5,6 +5,7 @@ from typing import cast
 import pymysql.err
 
 from app.databases.mysql import statements as sql
+from app.databases.mysql.bounds import SMALL, Bound
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.url import DatabaseURL
 from app.databases.mysql.wire import Wire
@@ -69,7 +70,7 @@ class Driver:
     def version(self) -> str:
         return self._server.version
 
-    async def query(self, statements: str) -> None:
+    async def query(self, statements: str, bound: Bound = SMALL) -> None:
         if self.cut:
             raise pymysql.err.OperationalError(LOST, "no")
         self._to_come = statements.split("; ")
@@ -77,7 +78,7 @@ class Driver:
             self._server.looked_on.append(self)
         await self.next()
 
-    async def next(self) -> None:
+    async def next(self, bound: Bound = SMALL) -> None:
         self.rows = self._server.answer(self._to_come.pop(0))
 
     async def say_goodbye(self) -> None:

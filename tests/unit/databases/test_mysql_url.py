@@ -1,12 +1,14 @@
 """URLs of ticket databases, and of the table that a bump starts from."""
 
 import ssl
+from pathlib import Path
 
 import pytest
 
 from app.common.errors import SettingsError
 from app.databases.mysql.other_tables import Column
 from app.databases.mysql.url import DatabaseURL, SslMode
+from tests.fakes.certificates import Authority
 
 SECRET = "s3cret-never-shown"
 
@@ -56,6 +58,33 @@ def test_ssl_modes_mean_what_mysql_means(mode: str, verifies: bool, checks_the_n
     assert url.wants_tls == (mode != "preferred")
 
 
+@pytest.mark.parametrize(
+    ("query", "mode"),
+    [
+        ("", SslMode.VERIFY_CA),
+        ("&ssl-mode=PREFERRED", SslMode.VERIFY_CA),
+        ("&ssl-mode=required", SslMode.VERIFY_CA),
+        ("&ssl-mode=VERIFY_CA", SslMode.VERIFY_CA),
+        ("&ssl-mode=VERIFY_IDENTITY", SslMode.VERIFY_IDENTITY),
+    ],
+)
+def test_an_authority_that_is_named_verifies_whatever_the_mode(query: str, mode: SslMode, tmp_path: Path) -> None:
+    url = DatabaseURL.parse(f"mysql://u@h/d?ssl-ca={Authority(tmp_path, 'authority').file}{query}")
+    assert url.ssl_mode is mode
+    assert url.verifies
+    assert url.wants_tls
+    context = url.ssl_context()
+    assert context is not None
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert len(context.get_ca_certs()) == 1
+
+
+def test_a_public_key_is_taken_only_where_the_url_says_so() -> None:
+    assert not DatabaseURL.parse("mysql://u@h/d").get_server_public_key
+    assert not DatabaseURL.parse("mysql://u@h/d?get-server-public-key=false").get_server_public_key
+    assert DatabaseURL.parse("mysql://u@h/d?get-server-public-key=TRUE").get_server_public_key
+
+
 def test_ssl_mode_disabled_is_plain_text() -> None:
     assert DatabaseURL.parse("mysql://u@h/d?ssl-mode=DISABLED").ssl_context() is None
 
@@ -77,6 +106,9 @@ def test_ssl_mode_disabled_is_plain_text() -> None:
         (f"mysql://u:{SECRET}@h/d#f", "'#'"),
         (f"mysql://u:{SECRET}@h/d?charset=utf8", "charset"),
         (f"mysql://u:{SECRET}@h/d?ssl-mode=YES", "ssl-mode YES"),
+        (f"mysql://u:{SECRET}@h/d?ssl-ca=", "empty ssl-ca"),
+        (f"mysql://u:{SECRET}@h/d?ssl-ca=f&ssl-mode=DISABLED", "has an ssl-ca, which verifies"),
+        (f"mysql://u:{SECRET}@h/d?get-server-public-key=yes", "neither true nor false"),
     ],
 )
 def test_what_is_no_url_says_so_and_keeps_the_secret(text: str, says: str) -> None:
