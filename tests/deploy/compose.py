@@ -50,10 +50,10 @@ class ComposeFront:
         self.folder = self._base / "repository"
         self.folder.mkdir()
         copy_of_the_repository(self.folder)
+        self.tls_port = free_port()
+        ports = [f"127.0.0.1:{self.address[1]}:8000", f"127.0.0.1:{self.tls_port}:8443"]
         override = self._base / "ports.yml"
-        override.write_text(
-            f'services: {{haproxy: {{ports: !override ["127.0.0.1:{self.address[1]}:8000"]}}}}\n', encoding="utf-8"
-        )
+        override.write_text(f"services: {{haproxy: {{ports: !override {json.dumps(ports)}}}}}\n", encoding="utf-8")
         self.environment = {
             "COMPOSE_PROJECT_NAME": f"tickets-test-{secrets.token_hex(4)}",
             "COMPOSE_FILE": f"docker-compose.yml:{override}",

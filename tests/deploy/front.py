@@ -65,15 +65,23 @@ def survive_a_bad_day(front: Front) -> None:
 class HAProxy:
     """The load balancer alone, in front of these addresses."""
 
-    def __init__(self, servers: Sequence[str]) -> None:
-        self.port, self.statistics_port = free_port(), free_port()
+    def __init__(self, servers: Sequence[str], *, certificate: Path | None = None, plain: str = "serve") -> None:
+        """`certificate`: PEM with its key, for TLS on `tls_port`. `plain`: serve, or redirect to TLS."""
+        self.port, self.tls_port, self.statistics_port = free_port(), free_port(), free_port()
         self._base = new_directory("tickets-haproxy-")
         self.log = self._base / "log"
         self._environment = os.environ | {
             "TICKETS_FRONT": f"127.0.0.1:{self.port}",
             "TICKETS_STATISTICS": f"127.0.0.1:{self.statistics_port}",
             **{f"TICKETS_{number}": address for number, address in enumerate(servers, 1)},
+            "TICKETS_PLAIN": plain,
         }
+        if certificate is not None:
+            self._environment |= {
+                "TICKETS_CERTIFICATE": str(certificate),
+                "TICKETS_FRONT_TLS": f"127.0.0.1:{self.tls_port}",
+                "TICKETS_PUBLIC_TLS_PORT": str(self.tls_port),
+            }
 
     def __enter__(self) -> "HAProxy":
         program = shutil.which("haproxy")

@@ -3,6 +3,7 @@
 Absent, not skipped, where no Docker engine with the images is: test_front.py has the same faults without containers.
 """
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -81,9 +82,54 @@ if possible():
         for number in SERVERS:
             assert front.health(number) == "pass"
 
+    def test_clients_verify_the_front_and_changes_need_the_token(front: ComposeFront) -> None:
+        block = readme.block("docker compose exec -T tickets-1 cat")
+        front.run(block, {"localhost:8443": f"localhost:{front.tls_port}"})
+        assert not front.run("git status --porcelain tickets-ca.pem")
+        url = f"https://localhost:{front.tls_port}/sequence/albums"
+        status = front.run(f"curl --silent --cacert tickets-ca.pem -X PUT {url} -o /dev/null -w '%{{http_code}}'")
+        assert status == "401"
+
+    def test_every_connection_to_a_database_is_verified_tls(front: ComposeFront) -> None:
+        query = (
+            "SELECT SUM(CONNECTION_TYPE = 'SSL/TLS'), COUNT(*) FROM performance_schema.threads "
+            "WHERE PROCESSLIST_USER = 'tickets'"
+        )
+        login = "MYSQL_PWD=$(</run/secrets/mysql_root_password) mysql --user=root --batch --skip-column-names"
+        for database in ("mysql-odd", "mysql-even"):
+            said = front.run(f"docker compose exec -T {database} bash -c '{login}' <<< \"{query}\"")
+            encrypted, all_of_them = said.split()
+            assert int(encrypted) == int(all_of_them) > 0
+
+    def test_no_container_has_a_capability_or_can_get_one(front: ComposeFront) -> None:
+        for name in ("mysql-odd", "mysql-even", "tickets-1", "tickets-2", "tickets-3", "haproxy"):
+            status = front.run(f"docker compose exec -T {name} cat /proc/1/status")
+            values = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
+            assert int(values["CapBnd"], 16) == 0, name
+            assert values["NoNewPrivs"] == "1", name
+
+    def test_the_image_has_no_pip_and_says_what_it_holds(front: ComposeFront) -> None:
+        left = front.run(
+            f"docker run --rm --user 0 ticket-server:{VERSION} "
+            r"find / -xdev \( -name pip -o -name 'pip-*' -o -name 'pip3*' -o -name ensurepip \)"
+        )
+        assert left == ""
+        bill = json.loads(front.run("docker compose exec -T tickets-1 cat /opt/ticketd/sbom.cdx.json"))
+        assert bill["metadata"]["component"]["version"] == VERSION
+        held = {each["name"] for each in bill["components"]}
+        assert {"fastapi", "uvicorn", "cryptography", "python"} <= held
+        assert not {"pip", "setuptools", "pytest"} & held
+
     def test_the_steps_for_systemd_install_a_server(front: ComposeFront) -> None:
         """In a container, as root, with a `systemctl` that does nothing: no systemd runs there."""
-        script = readme.block("python3 -m venv /opt/ticketd").replace("/dev/stdin", "/dev/stdin <<< the-password")
+        password = "/dev/stdin /etc/ticketd/database_password"
+        settings = readme.block("install -d -m 0755 /etc/ticketd")
+        assert password in settings
+        script = (
+            readme.block("python3 -m venv /opt/ticketd")
+            + readme.block("/opt/ticketd/bin/python deploy/tls/")
+            + settings.replace(password, f"{password} <<< the-password")
+        )
         check = """
             /opt/ticketd/bin/ticketd --version
             stat --format '%a %n' /etc/ticketd/* /etc/systemd/system/ticketd@.service
@@ -97,6 +143,7 @@ if possible():
             "bash -euc 'cp -r /source /work && cd /work && bash -eu steps.sh'"
         )
         assert VERSION in said
-        assert "600 /etc/ticketd/database_password" in said
+        assert all(f"600 /etc/ticketd/{name}" in said for name in ("database_password", "tokens", "admin_tokens"))
+        assert "644 /etc/ticketd/databases-ca.pem" in said
         assert "the-password" in said
         assert "systemctl enable --now ticketd@8001 ticketd@8002" in said

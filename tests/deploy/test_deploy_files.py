@@ -148,10 +148,16 @@ def test_grafana_finds_the_dashboard_and_prometheus() -> None:
 # -- HAProxy
 
 
-def test_haproxy_accepts_its_configuration() -> None:
-    addresses = dict(line.split("=") for line in readme.block("TICKETS_1=").splitlines())  # names would have to resolve
-    said = run("haproxy", "-c", "-f", "haproxy/haproxy.cfg", environment=addresses)
-    assert "WARNING" not in said, said
+def test_haproxy_accepts_its_configuration(certificates: Path) -> None:
+    environment = dict(
+        line.split("=") for line in readme.block("TICKETS_1=").splitlines()
+    )  # names would have to resolve
+    assert environment["TICKETS_CERTIFICATE"] == "/etc/haproxy/tickets.pem"
+    with_tls = environment | {"TICKETS_CERTIFICATE": str(certificates / "front/bundle.pem")}
+    without_tls = {name: value for name, value in environment.items() if re.fullmatch(r"TICKETS_\d", name)}
+    for each in (with_tls, without_tls):
+        said = run("haproxy", "-c", "-f", "haproxy/haproxy.cfg", environment=each)
+        assert "WARNING" not in said, said
 
 
 # -- systemd
@@ -241,7 +247,12 @@ def test_what_is_mounted_is_there() -> None:
 
 def test_development_passwords_say_that_they_are() -> None:
     committed = subprocess.run(
-        ["git", "ls-files", "deploy/secrets"], cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=30
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "deploy/secrets"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
     ).stdout.split()
     files = [REPOSITORY / name for name in committed if not name.endswith("README.md")]
     assert {REPOSITORY / with_defaults(each["file"]) for each in compose()["secrets"].values()} <= set(files)

@@ -22,6 +22,9 @@ RUN = {
     "echo TICKETS_DATABASE_USER=tickets_2 >> .env": ROTATION,
     "for database in mysql-odd mysql-even; do\n  docker compose exec $database bash /docker-": ROTATION,
     "rm deploy/secrets/": ROTATION,
+    "docker compose exec -T tickets-1 cat": f"{COMPOSE}::test_clients_verify_the_front_and_changes_need_the_token",
+    "/opt/ticketd/bin/python deploy/tls/": f"{COMPOSE}::test_the_steps_for_systemd_install_a_server",
+    "install -d -m 0755 /etc/ticketd": f"{COMPOSE}::test_the_steps_for_systemd_install_a_server",
     "CREATE USER 'tickets'@'%'": f"{RUNBOOKS}::test_the_account_of_the_readme_is_all_that_a_ticket_server_needs",
     "python3 -m venv /opt/ticketd": f"{COMPOSE}::test_the_steps_for_systemd_install_a_server",
     "TICKETS_1=": "tests/deploy/test_deploy_files.py::test_haproxy_accepts_its_configuration",
@@ -70,7 +73,7 @@ def test_the_shell_reads_every_block(block: readme.Block) -> None:
 def test_the_files_that_commands_and_prose_name_are_there() -> None:
     text = readme.README.read_text(encoding="utf-8")
     named = set(re.findall(r"(?<![\w/.])(?:deploy|mysql_init|tests)/[\w@./-]*\w", text))
-    generated = {"deploy/secrets/tickets_2_database_password"}
+    generated = {"deploy/secrets/tickets_2_database_password"}  # and what a loop's variable names
     assert len(named) > 8
     assert not [name for name in named - generated if not (REPOSITORY / name).exists()]
 
@@ -81,7 +84,8 @@ def kubernetes(name: str) -> dict[str, object]:
 
 
 def test_the_commands_for_kubernetes_make_what_the_files_ask_for() -> None:
-    commands = [shlex.split(line, comments=True) for line in readme.block("kubectl create namespace").splitlines()]
+    script = readme.block("kubectl create namespace").replace("\\\n", " ")
+    commands = [shlex.split(line, comments=True) for line in script.splitlines()]
     namespace = kubernetes("kustomization.yaml")["namespace"]
     assert commands[0] == ["kubectl", "create", "namespace", namespace]
     deployment = (REPOSITORY / "deploy/kubernetes/deployment.yaml").read_text(encoding="utf-8")
@@ -89,7 +93,10 @@ def test_the_commands_for_kubernetes_make_what_the_files_ask_for() -> None:
     assert commands[1][5:7] == ["-n", namespace]
     assert "secretName: ticket-server" in deployment
     made = {each.removeprefix("--from-file=").partition("=")[0] for each in commands[1][7:]}
-    read = set(re.findall(r"/run/secrets/ticket-server/([\w.-]+)", deployment))
+    settings = (REPOSITORY / "deploy/kubernetes/kustomization.yaml").read_text(encoding="utf-8")
+    read = set(re.findall(r"/run/secrets/ticket-server/([\w.-]+)", deployment + settings))
+    monitor = (REPOSITORY / "deploy/kubernetes/service-monitor/service-monitor.yaml").read_text(encoding="utf-8")
+    read |= set(re.findall(r"name: ticket-server\n +key: ([\w-]+)", monitor))
     assert made == read
     assert commands[2][:3] == ["kubectl", "apply", "-k"]
     assert (REPOSITORY / Path(commands[2][3]) / "kustomization.yaml").is_file()
