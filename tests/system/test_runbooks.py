@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.deploy import readme
+from tests.deploy.front import HAProxy
 from tests.harness.history import Answer
 from tests.harness.load import Load, Result
 from tests.harness.mysqld import TicketMySQL
@@ -70,6 +71,51 @@ def test_a_ticket_database_is_backed_up_and_restored(own_pair: MySQLPair) -> Non
         own_pair.even.stop()
         own_pair.even.restore_data_directory(backup)
         own_pair.even.start()
+        all_pass(servers)
+        until_both_draw(load)
+        assert_nothing_was_lost(load.stop())
+
+
+def test_a_ticket_server_is_added_and_another_one_removed(own_pair: MySQLPair) -> None:
+    with (
+        servers_on(own_pair.urls) as servers,
+        TicketServer(own_pair.urls, settings={**PATIENT, "TICKETS_DRAIN_SECONDS": 3}) as leaving,
+    ):
+        new = servers[1]
+        assert new.terminate() == 0  # so that its place at the load balancer is empty
+        with HAProxy([leaving.name, servers[0].name, new.name]) as haproxy:
+            haproxy.wait_states("UP", "UP", "DOWN")
+            with Load([haproxy.address], clients=8, pause=0.02) as load:
+                until_both_draw(load)
+                new.start()
+                new.wait_ready()
+                new.wait_health("pass")
+                haproxy.wait_states("UP", "UP", "UP")
+                until_both_draw(load)
+                leaving.signal_terminate()
+                haproxy.wait_states("DOWN", "UP", "UP")
+                assert leaving.running, "it ended before the load balancer had noticed"
+                assert leaving.wait() == 0
+                until_both_draw(load)
+                result = load.stop()
+    assert result.failures() == []
+    assert not result.duplicates()
+
+
+def test_a_databases_mysql_is_upgraded_and_the_upgrade_taken_back(own_pair: MySQLPair) -> None:
+    """The machine has one version: MySQL is made to convert its files as at the first start of a newer one."""
+    convert = ["--upgrade=FORCE"] if own_pair.even.engine.kind == "mysql" else []
+    with servers_on(own_pair.urls) as servers, Load([s.address for s in servers], clients=4) as load:
+        backups = []
+        for database in own_pair:
+            database.stop()
+            backups.append(database.save_data_directory())
+            database.start(flags=convert)
+            all_pass(servers)
+            until_both_draw(load)
+        own_pair.even.stop()
+        own_pair.even.restore_data_directory(backups[1])
+        own_pair.even.start(flags=[])
         all_pass(servers)
         until_both_draw(load)
         assert_nothing_was_lost(load.stop())
