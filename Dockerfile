@@ -1,4 +1,5 @@
-# The ticket server. The first stage has pip and the build backend; the second has neither, nor the source tree.
+# The ticket server. The first stage has pip and the build backend; the second has neither, nor the source tree. The base
+# image is named by its tag: a digest belongs here as soon as a pull has shown it, and whoever releases puts it here.
 
 FROM python:3.13-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -10,11 +11,15 @@ RUN /opt/ticketd/bin/pip install --require-hashes -r requirements.txt
 COPY pyproject.toml README.md ./
 COPY app ./app
 # No build isolation: it would fetch a build backend that no hash vouches for. Both tools go when they have done their work.
+COPY deploy/sbom.py /build/
 RUN /opt/ticketd/bin/pip install --no-deps --no-build-isolation . \
+ && /opt/ticketd/bin/python sbom.py requirements.txt > /opt/ticketd/sbom.cdx.json \
  && /opt/ticketd/bin/pip uninstall --yes setuptools pip
 
 
 FROM python:3.13-slim
+# The base image's own pip goes too, and what would bring it back: whoever gets in finds nothing to install with.
+RUN find / -xdev -depth \( -name pip -o -name 'pip-*' -o -name 'pip3*' -o -name ensurepip \) -exec rm -rf {} +
 COPY --from=build /opt/ticketd /opt/ticketd
 # TICKETS_HOST: a container's loopback is reached by nobody else; what is published is the orchestrator's decision.
 # LOGNAME: aiomysql asks for the user's name when it is imported, and a number has none here (OSError from Python 3.13).

@@ -1,19 +1,17 @@
-"""Three ticket servers behind a real HAProxy with deploy/haproxy/haproxy.cfg: as processes, or in docker-compose.yml.
+"""Three ticket servers behind a real HAProxy with deploy/haproxy/haproxy.cfg, as processes.
 
-Both have the same faults, so that one scenario serves both.
+`compose` has them in containers. Both have the same faults, so that one scenario serves both.
 """
 
-import json
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import httpx
 
-from tests.harness.load import Address
+from tests.harness.load import Address, Load
 from tests.harness.pair import MySQLPair
 from tests.harness.processes import ChildProcess, free_port, new_directory, remove_directory, wait_until
 from tests.harness.ticketd import TicketServer
@@ -42,18 +40,48 @@ def wait_until_all_pass(front: Front, timeout: float = 120) -> None:
     wait_until(lambda: all(front.health(number) == "pass" for number in SERVERS), timeout, "/healthz to pass", 0.2)
 
 
+def survive_a_bad_day(front: Front) -> None:
+    """A rolling restart, a killed server and a stop of each database, at a steady 200 requests a second."""
+    with Load([front.address], clients=40, pause=0.2, timeout=20) as load:
+        load.run_for(1)
+        for number in SERVERS:
+            front.restart_server(number)
+            wait_until_all_pass(front)
+        front.kill_server(1)
+        load.run_for(2)
+        front.start_server(1)
+        wait_until_all_pass(front)
+        for number in (0, 1):
+            front.stop_database(number)
+            load.run_for(2)
+            front.start_database(number)
+            wait_until_all_pass(front)
+        load.run_for(1)
+    assert not load.result.failures(), (load.result, load.result.failures()[:5])
+    assert not load.result.duplicates()
+    assert load.result.tickets() > 1000
+
+
 class HAProxy:
     """The load balancer alone, in front of these addresses."""
 
-    def __init__(self, servers: Sequence[str]) -> None:
-        self.port, self.statistics_port = free_port(), free_port()
+    def __init__(self, servers: Sequence[str], *, certificate: Path | None = None, plain: str = "serve") -> None:
+        """`certificate`: PEM with its key, for TLS on `tls_port`. `plain`: serve, or redirect to TLS."""
+        self.port, self.tls_port, self.statistics_port = free_port(), free_port(), free_port()
         self._base = new_directory("tickets-haproxy-")
         self.log = self._base / "log"
         self._environment = os.environ | {
             "TICKETS_FRONT": f"127.0.0.1:{self.port}",
             "TICKETS_STATISTICS": f"127.0.0.1:{self.statistics_port}",
             **{f"TICKETS_{number}": address for number, address in enumerate(servers, 1)},
+            "TICKETS_PLAIN": plain,
         }
+        if certificate is not None:
+            self._environment |= {
+                "TICKETS_CERTIFICATE": str(certificate),
+                "TICKETS_FRONT_TLS": f"127.0.0.1:{self.tls_port}",
+                "TICKETS_PUBLIC_TLS_PORT": str(self.tls_port),
+            }
 
     def __enter__(self) -> "HAProxy":
         program = shutil.which("haproxy")
@@ -135,68 +163,3 @@ class ProcessFront:
             return str(self._servers[number].get("/healthz", timeout=2).json()["status"])
         except httpx.TransportError:
             return ""
-
-
-class ComposeFront:
-    """docker-compose.yml, under another project's name and on other ports."""
-
-    def __init__(self) -> None:
-        self.address = ("127.0.0.1", free_port())
-        self._base = new_directory("tickets-compose-")
-        self._override = self._base / "ports.yml"
-        self._override.write_text(
-            f'services: {{haproxy: {{ports: !override ["127.0.0.1:{self.address[1]}:8000"]}}}}\n', encoding="utf-8"
-        )
-
-    @staticmethod
-    def possible() -> bool:
-        """Is an engine here, with Compose and the images? Nothing is pulled for a test."""
-        if not shutil.which("docker"):
-            return False
-        images = ("python:3.13-slim", "mysql:9.7", "haproxy:3.2")
-        commands = [["docker", "compose", "version"], *(["docker", "image", "inspect", image] for image in images)]
-        return not any(
-            subprocess.run(each, capture_output=True, check=False, timeout=20).returncode for each in commands
-        )
-
-    def __enter__(self) -> "ComposeFront":
-        self._compose("up", "--build", "--wait", "--detach")
-        wait_until_all_pass(self)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._compose("down", "--volumes", "--timeout", "2")
-        remove_directory(self._base)
-
-    def restart_server(self, number: int) -> None:
-        self._compose("restart", f"tickets-{number + 1}")
-
-    def kill_server(self, number: int) -> None:
-        self._compose("kill", "--signal", "KILL", f"tickets-{number + 1}")
-
-    def start_server(self, number: int) -> None:
-        self._compose("start", f"tickets-{number + 1}")
-
-    def stop_database(self, number: int) -> None:
-        self._compose("stop", ("mysql-odd", "mysql-even")[number])
-
-    def start_database(self, number: int) -> None:
-        self._compose("start", ("mysql-odd", "mysql-even")[number])
-
-    def health(self, number: int) -> str:
-        ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/healthz', timeout=2).read().decode())"
-        try:
-            report: dict[str, Any] = json.loads(
-                self._compose("exec", "-T", f"tickets-{number + 1}", "python", "-c", ask)
-            )
-        except (subprocess.CalledProcessError, ValueError):
-            return ""
-        return str(report["status"])
-
-    def _compose(self, *arguments: str) -> str:
-        command = ["docker", "compose", "--project-name", "tickets-test"]
-        command += ["--file", str(REPOSITORY / "docker-compose.yml"), "--file", str(self._override), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400, cwd=REPOSITORY)
-        if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
-        return done.stdout

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from app.operations import metrics
+from tests.deploy import readme
 from tests.harness.schema import LEAST_PRIVILEGES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -45,6 +46,11 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 def compose() -> dict[str, Any]:
     return documents(REPOSITORY / "docker-compose.yml")[0]
+
+
+def with_defaults(text: str) -> str:
+    """With the defaults of Compose's `${NAME:-default}`."""
+    return re.sub(r"\$\{\w+:?-([^}]*)\}", r"\1", text)
 
 
 # -- Prometheus and Grafana
@@ -142,10 +148,16 @@ def test_grafana_finds_the_dashboard_and_prometheus() -> None:
 # -- HAProxy
 
 
-def test_haproxy_accepts_its_configuration() -> None:
-    addresses = {f"TICKETS_{number}": f"127.0.0.1:{number}" for number in (1, 2, 3)}  # names would have to resolve
-    said = run("haproxy", "-c", "-f", "haproxy/haproxy.cfg", environment=addresses)
-    assert "WARNING" not in said, said
+def test_haproxy_accepts_its_configuration(certificates: Path) -> None:
+    environment = dict(
+        line.split("=") for line in readme.block("TICKETS_1=").splitlines()
+    )  # names would have to resolve
+    assert environment["TICKETS_CERTIFICATE"] == "/etc/haproxy/tickets.pem"
+    with_tls = environment | {"TICKETS_CERTIFICATE": str(certificates / "front/bundle.pem")}
+    without_tls = {name: value for name, value in environment.items() if re.fullmatch(r"TICKETS_\d", name)}
+    for each in (with_tls, without_tls):
+        said = run("haproxy", "-c", "-f", "haproxy/haproxy.cfg", environment=each)
+        assert "WARNING" not in said, said
 
 
 # -- systemd
@@ -226,7 +238,7 @@ def test_nothing_is_published_beyond_this_machine() -> None:
 
 def test_what_is_mounted_is_there() -> None:
     described = compose()
-    sources = [each["file"] for each in described["secrets"].values()]
+    sources = [with_defaults(each["file"]) for each in described["secrets"].values()]
     for service in described["services"].values():
         sources += [volume.split(":")[0] for volume in service.get("volumes", []) if volume.startswith("./")]
     assert sources
@@ -234,9 +246,16 @@ def test_what_is_mounted_is_there() -> None:
 
 
 def test_development_passwords_say_that_they_are() -> None:
-    described = compose()["secrets"]
-    files = [REPOSITORY / each["file"] for each in described.values()]
-    assert {path.name for path in files} == {path.name for path in (DEPLOY / "secrets").iterdir()} - {"README.md"}
+    committed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "deploy/secrets"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout.split()
+    files = [REPOSITORY / name for name in committed if not name.endswith("README.md")]
+    assert {REPOSITORY / with_defaults(each["file"]) for each in compose()["secrets"].values()} <= set(files)
     assert all(path.read_text(encoding="utf-8").startswith("development-only-") for path in files)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.front import SERVERS, ComposeFront, Front, HAProxy, ProcessFront, wait_until_all_pass
+from tests.deploy.front import SERVERS, HAProxy, ProcessFront, survive_a_bad_day
 from tests.harness.load import Load
 from tests.harness.pair import MySQLPair
 from tests.harness.processes import free_port
@@ -46,42 +46,10 @@ def haproxy(servers: list[TicketServer], shared_haproxy: HAProxy) -> Iterator[HA
             server.start()
 
 
-def survive_a_bad_day(front: Front) -> None:
-    """A rolling restart, a killed server and a stop of each database, at a steady 200 requests a second."""
-    with Load([front.address], clients=40, pause=0.2, timeout=20) as load:
-        load.run_for(1)
-        for number in SERVERS:
-            front.restart_server(number)
-            wait_until_all_pass(front)
-        front.kill_server(1)
-        load.run_for(2)
-        front.start_server(1)
-        wait_until_all_pass(front)
-        for number in (0, 1):
-            front.stop_database(number)
-            load.run_for(2)
-            front.start_database(number)
-            wait_until_all_pass(front)
-        load.run_for(1)
-    assert not load.result.failures(), (load.result, load.result.failures()[:5])
-    assert not load.result.duplicates()
-    assert load.result.tickets() > 1000
-
-
 @pytest.mark.timeout(300)
 def test_nobody_notices_a_bad_day(own_pair: MySQLPair) -> None:
     with ProcessFront(own_pair) as front:
         survive_a_bad_day(front)
-
-
-# Not skipped but absent where no Docker engine with the images is: the test above is the same without containers.
-if ComposeFront.possible():
-
-    @pytest.mark.containers
-    @pytest.mark.timeout(900)
-    def test_nobody_notices_a_bad_day_of_docker_compose() -> None:
-        with ComposeFront() as front:
-            survive_a_bad_day(front)
 
 
 def test_a_draining_server_is_out_before_it_stops(servers: list[TicketServer], haproxy: HAProxy) -> None:

@@ -1,15 +1,20 @@
 """The runbooks of deploy/README.md, each carried out as it stands there, under load."""
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
-from tests.harness.commands import ticketd
+from tests.deploy import readme
+from tests.deploy.front import HAProxy
 from tests.harness.history import Answer
 from tests.harness.load import Load, Result
+from tests.harness.mysqld import TicketMySQL
 from tests.harness.pair import MySQLPair
 from tests.harness.processes import wait_until
-from tests.harness.schema import LEAST_PRIVILEGES, PASSWORD, SCHEMA, USER
-from tests.harness.ticketd import PATIENT, TicketServer
+from tests.harness.schema import PASSWORD, USER
+from tests.harness.ticketd import PATIENT, REPOSITORY, TicketServer
 
 
 @contextmanager
@@ -71,14 +76,73 @@ def test_a_ticket_database_is_backed_up_and_restored(own_pair: MySQLPair) -> Non
         assert_nothing_was_lost(load.stop())
 
 
+def test_a_ticket_server_is_added_and_another_one_removed(own_pair: MySQLPair) -> None:
+    with (
+        servers_on(own_pair.urls) as servers,
+        TicketServer(own_pair.urls, settings={**PATIENT, "TICKETS_DRAIN_SECONDS": 3}) as leaving,
+    ):
+        new = servers[1]
+        assert new.terminate() == 0  # so that its place at the load balancer is empty
+        with HAProxy([leaving.name, servers[0].name, new.name]) as haproxy:
+            haproxy.wait_states("UP", "UP", "DOWN")
+            with Load([haproxy.address], clients=8, pause=0.02) as load:
+                until_both_draw(load)
+                new.start()
+                new.wait_ready()
+                new.wait_health("pass")
+                haproxy.wait_states("UP", "UP", "UP")
+                until_both_draw(load)
+                leaving.signal_terminate()
+                haproxy.wait_states("DOWN", "UP", "UP")
+                assert leaving.running, "it ended before the load balancer had noticed"
+                assert leaving.wait() == 0
+                until_both_draw(load)
+                result = load.stop()
+    assert result.failures() == []
+    assert not result.duplicates()
+
+
+def test_a_databases_mysql_is_upgraded_and_the_upgrade_taken_back(own_pair: MySQLPair) -> None:
+    """The machine has one version: MySQL is made to convert its files as at the first start of a newer one."""
+    convert = ["--upgrade=FORCE"] if own_pair.even.engine.kind == "mysql" else []
+    with servers_on(own_pair.urls) as servers, Load([s.address for s in servers], clients=4) as load:
+        backups = []
+        for database in own_pair:
+            database.stop()
+            backups.append(database.save_data_directory())
+            database.start(flags=convert)
+            all_pass(servers)
+            until_both_draw(load)
+        own_pair.even.stop()
+        own_pair.even.restore_data_directory(backups[1])
+        own_pair.even.start(flags=[])
+        all_pass(servers)
+        until_both_draw(load)
+        assert_nothing_was_lost(load.stop())
+
+
+def run_sql(database: TicketMySQL, block: str, password: str) -> None:
+    """What the README has an administrator type, with this password."""
+    for statement in filter(str.strip, block.replace("'...'", f"'{password}'").split(";")):
+        database.execute(statement)
+
+
+def test_the_account_of_the_readme_is_all_that_a_ticket_server_needs(own_pair: MySQLPair) -> None:
+    for database in own_pair:
+        database.execute(f"DROP USER '{USER}'@'127.0.0.1'")
+        run_sql(database, readme.block("CREATE USER 'tickets'@'%'"), "a-password")
+    with servers_on(own_pair.urls.replace(f"{USER}:{PASSWORD}@", "tickets:a-password@"), 1) as (server,):
+        assert server.put("/sequence/albums").status == 201
+        assert {server.ticket("albums") % 2 for _ in range(4)} == {0, 1}
+
+
 def test_a_password_is_changed_without_a_failed_request(own_pair: MySQLPair) -> None:
-    old, new = own_pair.urls, own_pair.urls.replace(f"{USER}:{PASSWORD}@", "ticketd_2:another-for-tests@")
+    old, new = own_pair.urls, own_pair.urls.replace(f"{USER}:{PASSWORD}@", "tickets_2:another-for-tests@")
     assert new != old
     with servers_on(old) as servers:
         answers: list[Answer] = []
         for database in own_pair:
-            database.execute("CREATE USER 'ticketd_2'@'127.0.0.1' IDENTIFIED BY 'another-for-tests'")
-            database.execute(f"GRANT {LEAST_PRIVILEGES} ON `{SCHEMA}`.* TO 'ticketd_2'@'127.0.0.1'")
+            run_sql(database, readme.block("CREATE USER 'tickets_2'@'%'"), "another-for-tests")
         for server in servers:  # the load balancer has taken it out; the others serve
             others = [other.address for other in servers if other is not server]
             with Load(others, clients=4) as load:
@@ -98,15 +162,25 @@ def test_a_password_is_changed_without_a_failed_request(own_pair: MySQLPair) -> 
     assert_nothing_was_lost(Result(answers))
 
 
-def test_an_old_auto_increment_table_becomes_a_sequence(own_pair: MySQLPair) -> None:
+def test_an_old_auto_increment_table_becomes_a_sequence(own_pair: MySQLPair, tmp_path: Path) -> None:
     own_pair.odd.execute("CREATE DATABASE app")
-    own_pair.odd.execute("CREATE TABLE app.pictures (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, title TEXT)")
-    own_pair.odd.execute("INSERT INTO app.pictures (id, title) VALUES (123456, 'the last one')")
-    own_pair.odd.execute(f"GRANT SELECT ON app.pictures TO '{USER}'@'127.0.0.1'")
-    source = f"mysql://{USER}:{PASSWORD}@127.0.0.1:{own_pair.odd.port}/app/pictures.id"
+    own_pair.odd.execute("CREATE TABLE app.photos (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, title TEXT)")
+    own_pair.odd.execute("INSERT INTO app.photos (id, title) VALUES (123456, 'the last one')")
+    own_pair.odd.execute(f"GRANT SELECT ON app.photos TO '{USER}'@'127.0.0.1'")
+    (tmp_path / "ticketd").write_text(f'#!/bin/sh\nexec {sys.executable} -m app "$@"\n', encoding="utf-8")
+    (tmp_path / "ticketd").chmod(0o755)
+    (tmp_path / "password").write_text(PASSWORD, encoding="utf-8")
     with servers_on(own_pair.urls) as servers:
-        assert servers[0].put("/sequence/pictures").status == 201
-        assert ticketd("bump", "pictures", "--from", source, "--url", servers[0].url).status == 0
-        tickets = [server.ticket("pictures") for server in servers for _ in range(4)]
+        readme.run(
+            readme.block("curl --fail -X PUT"),
+            REPOSITORY,
+            replacing={
+                "http://127.0.0.1:8000": servers[0].url,
+                "app@db.example": f"{USER}@127.0.0.1:{own_pair.odd.port}",
+                "FILE": str(tmp_path / "password"),
+            },
+            environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        )
+        tickets = [server.ticket("photos") for server in servers for _ in range(4)]
     assert len(set(tickets)) == len(tickets)
     assert min(tickets) > 123456
