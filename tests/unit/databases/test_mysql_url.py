@@ -55,6 +55,7 @@ def test_ssl_modes_mean_what_mysql_means(mode: str, verifies: bool, checks_the_n
     assert context is not None
     assert (context.verify_mode is ssl.CERT_REQUIRED) == verifies
     assert context.check_hostname == checks_the_name
+    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
     assert url.wants_tls == (mode != "preferred")
 
 
