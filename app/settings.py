@@ -15,7 +15,13 @@ from app.databases.protocol import LARGEST_INCREMENT
 
 PREFIX = "TICKETS_"
 OTHERS = frozenset(
-    {"TICKETS_TEST_MYSQLD", "TICKETS_TEST_DATABASES", "TICKETS_TEST_MYSQL_IMAGE", "TICKETS_BENCH_MYSQLD"}
+    {
+        "TICKETS_TEST_MYSQLD",
+        "TICKETS_TEST_DATABASES",
+        "TICKETS_TEST_MYSQL_IMAGE",
+        "TICKETS_TEST_LONG",
+        "TICKETS_BENCH_MYSQLD",
+    }
 )
 """Variables that begin alike and belong to the tests and the benchmark."""
 

@@ -23,6 +23,14 @@ class InspectedTable:
     widen: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NotLookedAt:
+    """What the account may not look at: a question that is left open, and the privilege that would answer it."""
+
+    question: str
+    privilege: str
+
+
 @dataclass(slots=True)
 class Inspection:
     """One ticket database as it was found.
@@ -34,11 +42,13 @@ class Inspection:
     took, in seconds. `made_for`: it keeps the offset and increment that it was made for, and no server could be told
     others. `durability`: the settings that could lose a committed ticket, in words. `tls`: whether the connection uses
     it. `unverified`: what of the connection nobody has verified and what to set, in words; empty where all is.
-    `clock_off`: seconds that its clock is at least away from this machine's. `read_only`: why it cannot be written
-    to. `denied`: for each missing privilege the tables that require it. `layout`, `known_layout`: the version of the
-    server's own tables found there, and the newest that this program knows. `tables`, `positions`, `unread`: for each
-    sequence its table, where that stands, or why it could not be read. `record`: the ring that it records, None where
-    it records none. `marks`: what it keeps for the other databases.
+    `clock_ahead`: seconds that its clock is ahead of this machine's, below 0 where it is behind; exact to
+    `clock_doubt` seconds. `sources`: each server that it replicates from, with the statements that end that.
+    `not_looked_at`: what its user may not look at. `read_only`: why it cannot be written to. `denied`: for each missing
+    privilege the tables that require it. `layout`, `known_layout`: the version of the server's own tables found there,
+    and the newest that this program knows. `tables`, `positions`, `unread`: for each sequence its table, where that
+    stands, or why it could not be read. `record`: the ring that it records, None where it records none. `marks`: what
+    it keeps for the other databases.
     """
 
     name: str
@@ -56,7 +66,10 @@ class Inspection:
     durability: tuple[str, ...] = ()
     tls: bool = False
     unverified: str = ""
-    clock_off: float = 0.0
+    clock_ahead: float = 0.0
+    clock_doubt: float = 0.0
+    sources: dict[str, str] = field(default_factory=dict)
+    not_looked_at: NotLookedAt | None = None
     read_only: str | None = None
     denied: dict[str, list[str]] = field(default_factory=dict)
     layout: int = 0

@@ -12,7 +12,8 @@ from app.databases.protocol import RingState
 from app.tickets.ring_record import UNFINISHED, contradiction
 
 NEARLY_USED_UP = 0.9
-CLOCK_SECONDS = 1.0
+CLOCK_SECONDS = 0.5
+"""How far apart two clocks may be."""
 
 
 class Finding(NamedTuple):
@@ -126,12 +127,36 @@ def not_durable(case: Case) -> Iterator[Finding]:
         yield Finding(setting, "set it to 1 in its configuration, and with SET GLOBAL")
 
 
-def clock_off(case: Case) -> Iterator[Finding]:
-    if case.database.clock_off > CLOCK_SECONDS:
+def replicates(case: Case) -> Iterator[Finding]:
+    for source, end in case.database.sources.items():
         yield Finding(
-            f"has a clock that is {case.database.clock_off:.0f} s off this machine's clock",
-            "run an NTP client (chrony, systemd-timesyncd) on both",
+            f"replicates from {source}: it gets rows that it has not drawn, and its counters follow that server's",
+            f"{end}, and take it out of whatever set that up: a ticket database replicates from nobody",
         )
+
+
+def clock_off(case: Case) -> Iterator[Finding]:
+    """Against this machine's clock; and where both are near that, against the others'."""
+    found = case.database
+    fix = "run an NTP client (chrony, systemd-timesyncd) on both"
+    if _apart(found.clock_ahead, found.clock_doubt):
+        yield Finding(f"has a clock that is {_seconds(found.clock_ahead)} this machine's", fix)
+        return
+    for other in case.earlier:
+        if not other.seen or _apart(other.clock_ahead, other.clock_doubt):
+            continue  # it has a finding of its own
+        ahead = found.clock_ahead - other.clock_ahead
+        if _apart(ahead, found.clock_doubt + other.clock_doubt):
+            yield Finding(f"has a clock that is {_seconds(ahead)} that of {other.name}", fix)
+
+
+def _apart(ahead: float, doubt: float) -> bool:
+    """Whether two clocks certainly differ by more than they may."""
+    return abs(ahead) - doubt > CLOCK_SECONDS
+
+
+def _seconds(ahead: float) -> str:
+    return f"{abs(ahead):.2f} s {'ahead of' if ahead > 0 else 'behind'}"
 
 
 def read_only(case: Case) -> Iterator[Finding]:
@@ -246,6 +271,7 @@ FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     wrong_offset,
     contradicts_ring,
     not_durable,
+    replicates,
     clock_off,
     read_only,
     missing_privileges,

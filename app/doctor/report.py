@@ -4,10 +4,10 @@ It draws no ticket and changes nothing. The checks are in `findings`.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from app.databases import engines
-from app.databases.inspection import Inspection, Inspector
+from app.databases.inspection import Inspection, Inspector, NotLookedAt
 from app.doctor.findings import Case, findings
 from app.settings import Settings
 
@@ -48,6 +48,27 @@ def lines(inspections: list[Inspection], settings: Settings) -> Iterator[tuple[b
             yield True, f"{found.name}: {found.note or _summary(found)}"
 
 
+def notes(inspections: Sequence[Inspection]) -> Iterator[str]:
+    """What the operator should know and nothing has to be done about: one line each."""
+    if len(inspections) == 1:
+        yield (
+            "there is only one ticket database: nothing takes over when it fails, and nothing keeps its "
+            "high-water marks in case it is restored from a backup"
+        )
+    for found in inspections:
+        if found.unverified:
+            yield f"{found.name}: {found.unverified}"
+    unanswered: dict[NotLookedAt, list[str]] = {}
+    for found in inspections:
+        if found.not_looked_at is not None:
+            unanswered.setdefault(found.not_looked_at, []).append(found.name)
+    for what, names in unanswered.items():
+        yield (
+            f"{', '.join(names)}: could not look {what.question}: the user lacks the privilege {what.privilege}; "
+            "grant it, or run this with a user that has it"
+        )
+
+
 def _summary(found: Inspection) -> str:
     tls = ", TLS" if found.tls else ""
     return f"{found.product}, offset {found.offset} of {found.increment}{tls}, {len(found.tables)} sequences"
@@ -60,10 +81,5 @@ def examine(settings: Settings) -> tuple[list[str], bool]:
         expect_recorded_increment(inspections)
     said = list(lines(inspections, settings))
     printed = [f"{'ok' if well else 'wrong'}: {text}" for well, text in said]
-    printed += [f"note: {found.name}: {found.unverified}" for found in inspections if found.unverified]
-    if len(inspections) == 1:
-        printed.append(
-            "note: there is only one ticket database: nothing takes over when it fails, and nothing keeps its "
-            "high-water marks in case it is restored from a backup"
-        )
+    printed += [f"note: {note}" for note in notes(inspections)]
     return printed, all(well for well, _ in said)

@@ -33,6 +33,9 @@ class Endpoint(Protocol):
     def begin(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
         """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming; nobody reads it."""
 
+    def failed(self, request: ClientRequest) -> None:
+        """An error that nobody knows has ended it: its connection is cut, and `gone` follows where it has no answer."""
+
     def gone(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
         """The client has gone before its answer came."""
 

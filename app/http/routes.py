@@ -26,8 +26,9 @@ from app.http.pages import Page
 from app.http.problems import Problem, method_not_allowed, problem_of, send_problem
 from app.http.sequence_list import LARGEST_PAGE, SEARCH_PATTERN, text_in
 from app.http.status_page import LARGEST_NUMBER, StatusPage
-from app.http.ticket_endpoint import LARGEST_COUNT, number_in
+from app.http.ticket_endpoint import LARGEST_COUNT, number_in, prefers_text
 from app.operations.admin import Admin
+from app.operations.metrics import GAUGES
 from app.tickets.front_desk import FrontDesk
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ LARGEST_BODY = 65_536
 """Bytes."""
 PAGES = frozenset({"/", "/docs"})
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+READY_EXPOSITION = f"# HELP tickets_ready {GAUGES['tickets_ready']}\n# TYPE tickets_ready gauge\ntickets_ready 1.0\n"
+"""What /readyz says to Prometheus, which scrapes it without a token."""
 FRESH = {"cache-control": "no-store"}
 
 Name = Annotated[str, Path(description="the sequence's name")]
@@ -134,7 +137,10 @@ def _add_operation(api: FastAPI, admin: Admin) -> None:
     alive = {"description": "The process is running.", "content": {described.JSON: {"example": {"status": "alive"}}}}
     ready_ = {
         "description": "The server can issue tickets.",
-        "content": {described.JSON: {"example": {"status": "ready"}}},
+        "content": {
+            described.JSON: {"example": {"status": "ready"}},
+            "text/plain": {"schema": {"type": "string"}, "example": READY_EXPOSITION},
+        },
     }
 
     @api.head("/livez", include_in_schema=False)
@@ -146,12 +152,16 @@ def _add_operation(api: FastAPI, admin: Admin) -> None:
     @api.get(
         "/readyz",
         summary="Readiness: can the server issue tickets?",
-        description="200 while at least one ticket database can draw and the server is not draining.",
+        description="200 while at least one ticket database can draw and the server is not draining. Who prefers "
+        "text/plain gets one metric in Prometheus' text format: a scrape without a token, which tells a server that "
+        "refuses the token of the other scrape from a dead one.",
         responses={200: ready_, **problems(503)},
         **tags,
     )
-    async def readyz() -> Response:
+    async def readyz(request: Request) -> Response:
         if admin.ready:
+            if prefers_text(request.headers.get("accept", "").encode("latin-1")):
+                return Response(READY_EXPOSITION, headers=FRESH | {"content-type": EXPOSITION_TYPE})
             return JSONResponse({"status": "ready"}, headers=FRESH)
         return _answer(Problem(503, admin.why_not_ready))
 

@@ -188,8 +188,7 @@ class TicketEndpoint:
     def _turn_away(
         self, protocol: TicketProtocol, request: ClientRequest, trace: object, problem: Problem, outcome: str
     ) -> None:
-        place = request.head.place
-        self._desk.turn_away("block" if place is not None and place.whole else "ticket", outcome)
+        self._desk.turn_away(_endpoint_of(request), outcome)
         self.refuse(protocol, request, trace, problem)
 
     def refuse(self, protocol: TicketProtocol, request: ClientRequest, trace: object, problem: Problem) -> None:
@@ -207,6 +206,10 @@ class TicketEndpoint:
             self._watcher.end(protocol, request.head, trace, status)
         protocol.answer(response)
 
+    def failed(self, request: ClientRequest) -> None:
+        """See connection_roles.Endpoint.failed. Counted as a 500 is, whatever was counted before."""
+        self._desk.turn_away(_endpoint_of(request), "error")
+
     def gone(self, protocol: TicketProtocol, request: ClientRequest) -> None:
         """See connection_roles.Endpoint.gone."""
         taken, request.owner = request.owner, None
@@ -218,6 +221,12 @@ class TicketEndpoint:
             return
         if self._watcher is not None:
             self._watcher.end(protocol, request.head, taken.trace, 0)
+
+
+def _endpoint_of(request: ClientRequest) -> str:
+    """The word in the metrics for where it was sent."""
+    place = request.head.place
+    return "block" if place is not None and place.whole else "ticket"
 
 
 def number_in(query: bytes, name: str, largest: int) -> int | None:

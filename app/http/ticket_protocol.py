@@ -153,6 +153,9 @@ class TicketProtocol(asyncio.Protocol):
     def fail(self) -> None:
         """An exception that nobody knows is being handled: say so in the log, and cut the connection."""
         log.exception("a request met an unknown error")
+        current = self._current
+        if current is not None and current.for_tickets:
+            self._endpoint.failed(current)
         self.transport.abort()
 
     def _pause_or_resume_reading(self) -> None:

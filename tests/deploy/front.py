@@ -70,30 +70,47 @@ class HAProxy:
         self.port, self.tls_port, self.statistics_port = free_port(), free_port(), free_port()
         self._base = new_directory("tickets-haproxy-")
         self.log = self._base / "log"
-        self._environment = os.environ | {
-            "TICKETS_FRONT": f"127.0.0.1:{self.port}",
-            "TICKETS_STATISTICS": f"127.0.0.1:{self.statistics_port}",
-            **{f"TICKETS_{number}": address for number, address in enumerate(servers, 1)},
-            "TICKETS_PLAIN": plain,
-        }
+        self._servers = servers
+        self._settings = {"TICKETS_PLAIN": plain}
+        self._process: ChildProcess | None = None
         if certificate is not None:
-            self._environment |= {
+            self._settings |= {
                 "TICKETS_CERTIFICATE": str(certificate),
                 "TICKETS_FRONT_TLS": f"127.0.0.1:{self.tls_port}",
                 "TICKETS_PUBLIC_TLS_PORT": str(self.tls_port),
             }
 
     def __enter__(self) -> "HAProxy":
-        program = shutil.which("haproxy")
-        assert program, "haproxy is missing: make test installs it, or apt-get install haproxy"
-        command = [program, "-db", "-f", str(CONFIGURATION)]
-        self._process = ChildProcess(command, stdout=self.log, stderr=self.log, env=self._environment)
-        wait_until(self._answers, 30, "HAProxy to listen")
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._process.kill()
+        self.kill()
         remove_directory(self._base)
+
+    def start(self, servers: Sequence[str] | None = None) -> None:
+        """Start it on the same ports, in front of other addresses if they are given, and wait until it listens."""
+        program = shutil.which("haproxy")
+        assert program, "haproxy is missing: make test installs it, or apt-get install haproxy"
+        self._servers = servers or self._servers
+        environment = os.environ | {
+            "TICKETS_FRONT": f"127.0.0.1:{self.port}",
+            "TICKETS_STATISTICS": f"127.0.0.1:{self.statistics_port}",
+            **{f"TICKETS_{number}": address for number, address in enumerate(self._servers, 1)},
+            **self._settings,
+        }
+        command = [program, "-db", "-f", str(CONFIGURATION)]
+        self._process = ChildProcess(command, stdout=self.log, stderr=self.log, env=environment)
+        wait_until(self._answers, 30, "HAProxy to listen")
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        if self._process is not None:
+            self._process.kill()
 
     @property
     def address(self) -> Address:
@@ -113,6 +130,7 @@ class HAProxy:
         wait_until(lambda: self.states() == list(states), timeout, f"HAProxy to see {states}")
 
     def _answers(self) -> bool:
+        assert self._process is not None
         assert self._process.running, self.log.read_text(encoding="utf-8")
         try:
             return self.get("/metrics", statistics=True).status_code == 200

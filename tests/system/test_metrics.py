@@ -80,6 +80,30 @@ def test_every_metric_is_declared_named_and_labelled_as_it_should_be(ticket_serv
     assert {label for each in scrape.samples for label in each.labels} <= LABELS
 
 
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+        "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+        "application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,"
+        "text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+    ],
+    ids=["Prometheus 2", "Prometheus 3"],
+)
+def test_readiness_can_be_scraped_where_no_token_is_required(ticket_server: TicketServer, accept: str) -> None:
+    reply = ticket_server.get("/readyz", headers={"Accept": accept})
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert reply.text.splitlines()[-1] == "tickets_ready 1.0"
+    assert reply.text in ticket_server.get("/metrics").text
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/html,application/xhtml+xml,*/*;q=0.8", "application/json", ""])
+def test_to_everybody_else_readiness_is_json(ticket_server: TicketServer, accept: str) -> None:
+    assert ticket_server.get("/readyz", headers={"Accept": accept}).json() == {"status": "ready"}
+
+
 def test_histograms_add_up(ticket_server: TicketServer) -> None:
     for _ in range(5):
         ticket_server.ticket("photos")

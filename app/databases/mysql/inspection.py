@@ -13,7 +13,7 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.slices import sliced
-from app.databases.inspection import InspectedTable, Inspection
+from app.databases.inspection import InspectedTable, Inspection, NotLookedAt
 from app.databases.mysql import statements as sql
 from app.databases.mysql.bounds import MOST_KEYS, MOST_MARKS, MOST_TABLES, listing
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
@@ -31,6 +31,8 @@ CONNECT_SECONDS = 5.0
 """How long connecting may take, at least."""
 
 DENIED = frozenset({1044, 1142, 1143})
+CLOCK_READINGS = 3
+SYNTAX_ERROR = 1064
 READ_ONLY = {
     1290: "it runs with read_only or super_read_only",
     1792: "its transactions are read-only (transaction_read_only)",
@@ -38,7 +40,7 @@ READ_ONLY = {
     3989: "its schema is read-only",
 }
 
-_LOG_IN = "put the right user and password into its URL (or TICKETS_DATABASE_LOG_IN), or ALTER USER … IDENTIFIED BY"
+_LOG_IN = "put the right user and password into its URL (or TICKETS_DATABASE_PASSWORD), or ALTER USER … IDENTIFIED BY"
 _ADVICE = {
     1040: "raise its max_connections, or close what else is connected",
     1044: "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE on that database to its user",
@@ -71,6 +73,7 @@ class MySQLInspector:
     def __init__(
         self, url: DatabaseURL, offset: int, increment: int, timeout: float, clock: Callable[[], float] = time.time
     ) -> None:
+        """`clock`: this machine's, in seconds since 1970."""
         self.inspection = Inspection(url.name, offset, increment, known_layout=sql.LAYOUT_VERSION)
         self.inspection.unverified = unverified(url, tls=url.ssl_mode is not SslMode.DISABLED)
         self._url = url
@@ -85,6 +88,8 @@ class MySQLInspector:
             async with asyncio.timeout(LOOK_SECONDS):
                 facts = await self._connect()
                 self._take(facts)
+                await self._look_at_clock()
+                await self._look_at_sources(mariadb=facts.mariadb)
                 await self._look_at_privileges()
                 await self._look_at_own_tables()
                 await self._look_at_tables()
@@ -107,7 +112,6 @@ class MySQLInspector:
 
     async def _connect(self) -> ServerFacts:
         began = time.monotonic()
-        before = self._clock()
         try:
             async with asyncio.timeout(self._connect_seconds):
                 facts = await self._connection.open_unchecked()
@@ -115,8 +119,6 @@ class MySQLInspector:
             self._connection.drop()
             raise TicketDatabaseUnavailable("did not answer a new connection in time") from error
         self.inspection.connect_seconds = time.monotonic() - began
-        # it read its clock somewhere between these two
-        self.inspection.clock_off = max(0.0, before - facts.now, facts.now - self._clock())
         return facts
 
     def _take(self, facts: ServerFacts) -> None:
@@ -127,6 +129,32 @@ class MySQLInspector:
         found.durability = facts.durability
         found.tls = facts.tls
         found.unverified = unverified(self._url, tls=facts.tls)
+
+    async def _look_at_clock(self) -> None:
+        """It reads its clock somewhere between a question and the answer: half of the shortest round trip is the
+        doubt."""
+        found = self.inspection
+        found.clock_doubt = LOOK_SECONDS
+        for _ in range(CLOCK_READINGS):
+            before = self._clock()
+            there = await self._connection.ask(sql.CLOCK, lambda rows: float(rows[0][0]))
+            after = self._clock()
+            if abs(after - before) / 2 < found.clock_doubt:
+                found.clock_doubt = abs(after - before) / 2
+                found.clock_ahead = there - (before + after) / 2
+
+    async def _look_at_sources(self, *, mariadb: bool) -> None:
+        found = self.inspection
+        for statement in sql.sources(mariadb=mariadb):
+            code = await self._connection.attempt(statement)
+            if code != SYNTAX_ERROR:
+                break
+        if code:
+            privilege = "REPLICA MONITOR" if mariadb else "REPLICATION CLIENT"
+            found.not_looked_at = NotLookedAt("whether it replicates from another server", privilege)
+            return
+        word = "REPLICA" if "REPLICA" in statement else "SLAVE"
+        found.sources = self._connection.understand(lambda rows: _sources_of(rows, word, mariadb=mariadb))
 
     # --- what the user may -----------------------------------------------------------------------------------------
 
@@ -226,6 +254,13 @@ def unverified(url: DatabaseURL, *, tls: bool) -> str:
             "certificate of the same authority can take its place and learn the password; set ssl-mode=VERIFY_IDENTITY"
         )
     return ""
+
+
+def _sources_of(rows: Rows, word: str, *, mariadb: bool) -> dict[str, str]:
+    """See Inspection.sources; from the rows of `sql.sources`. `word`: the server's for a replica."""
+    if mariadb:
+        return {f"{row[3]}:{row[5]}": sql.no_longer_from(str(row[0]), word) for row in rows}
+    return {f"{row[1]}:{row[3]}": sql.no_longer_from("", word) for row in rows}
 
 
 def _keys_of(rows: Rows) -> dict[str, list[Key]]:

@@ -72,6 +72,9 @@ def clock(*, mariadb: bool) -> str:
     )
 
 
+CLOCK = "SELECT UNIX_TIMESTAMP(UTC_TIMESTAMP(6))"
+"""The server's clock alone, in a session whose time zone is UTC (see `prepare`)."""
+
 ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 """Whatever the server's default: under READ COMMITTED a reservation would not lock the ring record it depends on."""
 
@@ -347,6 +350,21 @@ MAY_KEEP_OWN_TABLES = {
     "DELETE": "EXPLAIN DELETE FROM _probe WHERE FALSE",
 }
 """The same for the server's own tables, whether they are there already or not."""
+
+
+def sources(*, mariadb: bool) -> tuple[str, ...]:
+    """Which servers this one replicates from, a row each: the first of these that the server understands.
+
+    MySQL lists all channels, and has had the newer word since 8.0.22. MariaDB without ALL shows the one without a name
+    alone.
+    """
+    return ("SHOW ALL SLAVES STATUS",) if mariadb else ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS")
+
+
+def no_longer_from(connection: str, word: str) -> str:
+    """Ends replication: all of MySQL's, or MariaDB's of this name. `word`: the server's for a replica."""
+    name = f" '{connection}'" if connection else ""
+    return f"STOP {word}{name}; RESET {word}{name} ALL"
 
 
 # --- an auto-increment table of somebody else's --------------------------------------------------------------------

@@ -30,6 +30,7 @@ class Server:
             sql.SHOW_VARIABLES: variables(),
             sql.SHOW_CIPHER: (("Ssl_cipher", ""),),
             **{sql.clock(mariadb=mariadb): ((1.7e9, 1_600_000_000),) for mariadb in (False, True)},
+            sql.CLOCK: ((1.7e9,),),
             sql.LAYOUT: ((1,),),
         }
         self.next: list[Rows] = []

@@ -61,6 +61,7 @@ async def test_an_issuer_that_breaks(bench: Bench, caplog: pytest.LogCaptureFixt
     bench.issuer.answer()
     assert len(ids(other.take())) == 1
     await assert_cut(bench, client, caplog)
+    assert bench.outcomes()["ticket", "error"] == 1
 
 
 @pytest.mark.parametrize("target", [PHOTOS, REFUSED], ids=["answered", "refused"])
@@ -75,6 +76,7 @@ async def test_a_watcher_that_breaks(caplog: pytest.LogCaptureFixture, where: st
         bench.issuer.answer()  # as a lane that answers one after the other
     assert len(ids(other.take())) == 1
     await assert_cut(bench, client, caplog)
+    assert bench.outcomes()["ticket" if target == PHOTOS else "block", "error"] == 1
 
 
 @virtual_time
@@ -84,6 +86,7 @@ async def test_a_response_that_cannot_be_written(bench: Bench, caplog: pytest.Lo
     client.transport.on_write = fail
     bench.issuer.answer()
     await assert_cut(bench, client, caplog)
+    assert bench.outcomes()["ticket", "error"] == 1
 
 
 @virtual_time

@@ -1,0 +1,53 @@
+"""Whoever names a setting, in code, a document or a deployment, names one that there is."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.settings import OTHERS, PREFIX, Settings
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PLACES = (
+    "app", "bench", "deploy", "docs", ".ci", "README.md", "CHANGELOG.md", "Dockerfile", "Makefile",
+    "docker-compose.yml", "pyproject.toml",
+)  # fmt: skip
+"""Where settings are named. tests/ is not among them: tests name settings that do not exist, on purpose."""
+PICTURES = {".png", ".svg", ".pyc"}
+NAME = re.compile(rf"\b{PREFIX}[A-Z0-9_]*[A-Z0-9]\b")
+
+SETTINGS = {PREFIX + name.upper() for name in Settings.model_fields}
+
+
+def files() -> Iterator[Path]:
+    for place in PLACES:
+        path = REPOSITORY / place
+        for each in [path] if path.is_file() else sorted(path.rglob("*")):
+            if each.is_file() and each.suffix not in PICTURES:
+                yield each
+
+
+def read_by_haproxy() -> set[str]:
+    """The variables of HAProxy's own configuration; a ticket server is never given them."""
+    text = (REPOSITORY / "deploy/haproxy/haproxy.cfg").read_text(encoding="utf-8")
+    return set(re.findall(r"\$\{(TICKETS_[A-Z0-9_]+?)-", text))
+
+
+def test_every_variable_that_is_named_is_a_setting() -> None:
+    known = SETTINGS | {name + "_FILE" for name in SETTINGS} | OTHERS
+    of_haproxy = read_by_haproxy()
+    assert len(of_haproxy) == 5
+    named = {path: set(NAME.findall(path.read_text(encoding="utf-8"))) for path in files()}
+    assert set().union(*named.values()) >= SETTINGS
+    unknown = {
+        f"{path.relative_to(REPOSITORY)}: {name}"
+        for path, names in named.items()
+        for name in names - known - (of_haproxy if path.is_relative_to(REPOSITORY / "deploy") else set())
+    }
+    assert not unknown
+
+
+def test_the_readme_describes_every_setting_and_no_other() -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    table = text.split("\n## Settings\n")[1].split("\n## ")[0]
+    first_column = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    assert set(NAME.findall(" ".join(first_column))) == SETTINGS
