@@ -194,6 +194,9 @@ class TicketDatabase(Protocol):
         Raises TicketDatabaseUnavailable where there is none any more.
         """
 
+    async def recorded_ring(self) -> RingRecord | None:
+        """The ring that it records, None where it records none. Nothing is written: one that is read-only says it."""
+
     async def check_ring(self, number: int) -> None:
         """Raise RingChanged unless there is a ring record, and it has this number."""
 

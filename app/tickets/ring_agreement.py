@@ -4,9 +4,11 @@ Decided by `ring_record`; what has to be done to the databases before another ri
 """
 
 import itertools
+import logging
 from collections.abc import Iterable, Mapping
 
-from app.common.errors import TicketDatabaseMisconfigured
+from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
+from app.common.log import event
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
 from app.tickets import ring_changes
 from app.tickets.ring import Member, Ring
@@ -23,6 +25,8 @@ from app.tickets.ring_record import (
     newest,
     with_offsets,
 )
+
+log = logging.getLogger(__name__)
 
 
 class RingRecords:
@@ -49,6 +53,8 @@ class RingRecords:
         if self._ring.record is not None and set(results) != set(self._ring.members):
             records.append(self._ring.record)  # those that answer may have gone back to before it
         if not records:
+            records = await self._recorded_elsewhere(results)
+        if not records:
             return await self._record_first(results)
         try:
             record = newest(records)
@@ -65,6 +71,20 @@ class RingRecords:
         if not await self._never_drawn(results):
             raise RingContradiction(reason)
         return await self._form(results, self._increment or len(self._ring.members))
+
+    async def _recorded_elsewhere(self, results: Mapping[Member, ProbeResult]) -> list[RingRecord]:
+        """What the databases record that cannot draw, and can be read: one that is read-only, or full. Beside it those
+        that answer are no new ring, though they record none."""
+        found = []
+        for member in self._ring.members:
+            if member not in results:
+                try:
+                    record = await member.database.recorded_ring()
+                except TicketDatabaseError as error:
+                    event(log, logging.DEBUG, "could not read its ring record", database=member.name, reason=error)
+                else:
+                    found += [record] if record is not None else []
+        return found
 
     # --- no database records a ring ----------------------------------------------------------------------------------
 

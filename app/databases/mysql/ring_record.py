@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from app.common.errors import RingChanged, TicketDatabaseUnavailable
+from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseUnavailable
 from app.databases.mysql import statements as sql
 from app.databases.mysql.bounds import MOST_CONNECTIONS, listing
 from app.databases.mysql.driver import Rows
@@ -27,6 +27,14 @@ class MySQLRing:
         if record is None:
             raise TicketDatabaseUnavailable("lost its ring record")
         return record
+
+    async def recorded_ring(self) -> RingRecord | None:
+        """See TicketDatabase.recorded_ring."""
+        try:
+            async with self._pool.question(anybody=True) as connection:
+                return await connection.ask(sql.RING, record_of)
+        except SequenceMissing:  # no ticket server has been here
+            return None
 
     async def check_ring(self, number: int) -> None:
         """See TicketDatabase.check_ring."""

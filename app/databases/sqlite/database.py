@@ -162,6 +162,10 @@ class SQLiteDatabase(TicketDatabase):
 
         return await self._file.run(write)
 
+    async def recorded_ring(self) -> RingRecord | None:
+        """See TicketDatabase.recorded_ring."""
+        return await self._file.run(record_in)
+
     async def check_ring(self, number: int) -> None:
         """See TicketDatabase.check_ring."""
         await self._file.run(lambda c: self._refuse_another_ring(c, number))

@@ -28,6 +28,7 @@ OTHERS = [
 @on_each_engine
 async def test_a_database_records_no_ring_at_first(storage: Storage) -> None:
     database = await storage.client()
+    assert await database.recorded_ring() is None  # before any probe has made a table for it
     assert (await database.probe()).record is None
     for number in (0, 1, 2):
         with pytest.raises(RingChanged):
@@ -41,6 +42,7 @@ async def test_the_first_record_is_written_once(storage: Storage) -> None:
     assert await other.record_ring(None, replace(RING, number=5)) == RING
     for client in (one, other):
         assert (await client.probe()).record == RING
+        assert await client.recorded_ring() == RING
 
 
 @on_each_engine

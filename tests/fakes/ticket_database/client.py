@@ -236,6 +236,10 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.record_ring."""
         return await self._statement(lambda: self.server.record_ring(old, new), anybody=True)
 
+    async def recorded_ring(self) -> RingRecord | None:
+        """See TicketDatabase.recorded_ring."""
+        return await self._statement(lambda: self.server.state.ring, writes=False, anybody=True)
+
     async def check_ring(self, number: int) -> None:
         """See TicketDatabase.check_ring."""
         await self._statement(lambda: self.server.check_ring(number), writes=False)

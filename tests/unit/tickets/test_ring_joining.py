@@ -143,3 +143,23 @@ async def test_an_empty_database_moves_to_another_place_only_where_all_can_be_as
         server = await site.ticket_server()
         assert statuses(server) == [Status.UP] * 3
         assert not set(before) & set(await take(server, 12))
+
+
+@pytest.mark.parametrize("increment", [None, 5])
+@virtual_time
+async def test_empty_ones_form_no_ring_of_their_own_beside_one_that_can_only_be_read(increment: int | None) -> None:
+    """A database that is full or read-only cannot draw, and says what the ring is."""
+    async with Site(3, increment=increment or 3) as site:
+        has_grown(site.servers)
+        first, *others = site.servers
+        first.read_only = True
+        for server in others:
+            server.replace_by_empty()
+            server.configure(server.offset, increment or 3)
+        ticket_server = await site.ticket_server()
+        if increment is None:
+            await ticket_server.catalog.create("photos", None, None)
+            assert min(await take(ticket_server, 6)) > 900  # in the ring that is recorded, above the marks
+        else:
+            assert statuses(ticket_server) == [Status.DOWN, Status.QUARANTINED, Status.QUARANTINED]
+            assert all(server.state.ring is None for server in others)
