@@ -26,22 +26,23 @@ def files() -> Iterator[Path]:
                 yield each
 
 
-def read_by_haproxy() -> set[str]:
-    """The variables of HAProxy's own configuration; a ticket server is never given them."""
-    text = (REPOSITORY / "deploy/haproxy/haproxy.cfg").read_text(encoding="utf-8")
-    return set(re.findall(r"\$\{(TICKETS_[A-Z0-9_]+?)-", text))
+def read_by_others() -> set[str]:
+    """The variables of HAProxy's own configuration, and those that Compose puts in; no ticket server is given them."""
+    haproxy = (REPOSITORY / "deploy/haproxy/haproxy.cfg").read_text(encoding="utf-8")
+    compose = (REPOSITORY / "docker-compose.yml").read_text(encoding="utf-8")
+    return set(NAME.findall(haproxy)) | set(re.findall(rf"\$\{{({PREFIX}[A-Z0-9_]+)", compose))
 
 
 def test_every_variable_that_is_named_is_a_setting() -> None:
     known = SETTINGS | {name + "_FILE" for name in SETTINGS} | OTHERS
-    of_haproxy = read_by_haproxy()
-    assert len(of_haproxy) == 5
+    of_others = read_by_others()
+    assert "TICKETS_FRONT" in of_others
     named = {path: set(NAME.findall(path.read_text(encoding="utf-8"))) for path in files()}
     assert set().union(*named.values()) >= SETTINGS
     unknown = {
         f"{path.relative_to(REPOSITORY)}: {name}"
         for path, names in named.items()
-        for name in names - known - (of_haproxy if path.is_relative_to(REPOSITORY / "deploy") else set())
+        for name in names - known - (set() if path.is_relative_to(REPOSITORY / "app") else of_others)
     }
     assert not unknown
 

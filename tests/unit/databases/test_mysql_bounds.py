@@ -40,6 +40,8 @@ SAYS = {
     sql.SHOW_VARIABLES: variables(),
     sql.SHOW_CIPHER: (("Ssl_cipher", ""),),
     sql.clock(mariadb=False): ((1.7e9, 1_600_000_000),),
+    sql.CLOCK: ((1.7e9,),),
+    sql.sources(mariadb=False)[0]: (),
     sql.LAYOUT: ((2,),),
     sql.OWN_TABLES_ARE_THERE: (),
     sql.RING: (),
@@ -119,6 +121,7 @@ PROBES: dict[str, tuple[str, Ask]] = {
     "probe": (sql.PROBE, lambda it: it.probe()),
     "layout": (sql.LAYOUT, lambda it: it.probe()),
     "ring": (sql.RING, lambda it: it.probe()),
+    "recorded ring": (sql.RING, lambda it: it.recorded_ring()),
 }
 ASKS: dict[str, tuple[str, Ask]] = {
     "tables": ("SELECT t.TABLE_NAME", lambda it: it.tables(["photos"])),
