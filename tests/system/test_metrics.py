@@ -23,8 +23,9 @@ DECLARED = {
     "tickets_drift": "gauge", "tickets_headroom": "gauge", "tickets_headroom_ratio": "gauge", "tickets_ready": "gauge",
     "tickets_build_info": "gauge", "tickets_issue_seconds": "histogram", "tickets_statement_seconds": "histogram",
     "tickets_statement_tickets": "histogram", "tickets_sequences": "gauge", "tickets_sequences_folded": "gauge",
+    "tickets_client_connections": "gauge", "tickets_client_connections_refused": "counter", "tickets_denied": "counter",
 }  # fmt: skip
-LABELS = {"sequence", "database", "offset", "endpoint", "outcome", "cause", "rule", "version", "le"}
+LABELS = {"sequence", "database", "offset", "endpoint", "outcome", "cause", "rule", "version", "le", "what"}
 _SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
 
 
