@@ -104,7 +104,8 @@ def of_somebody_who_may_look(schema: Schema) -> str:
 def test_a_database_that_replicates_from_the_other_one(schema: Schema) -> None:
     odd, even, urls = schema.pair.odd, schema.pair.even, of_somebody_who_may_look(schema)
     ran = doctor(urls)
-    assert (wrong(ran), notes(ran)) == ([], [])
+    assert wrong(ran) == []
+    assert not [note for note in notes(ran) if "could not look" in note]
     replicate(even, odd)
     line = the_one_line(urls)
     assert line.startswith(f"{even.name}: replicates from {odd.name}: it gets rows that it has not drawn")
@@ -133,7 +134,7 @@ def test_an_account_that_may_not_look_is_told_so_and_all_else_is_looked_at(schem
         ran = doctor(schema.urls)
     run_all(even, "STOP SLAVE; RESET SLAVE ALL" if even.engine.is_mariadb else "STOP REPLICA; RESET REPLICA ALL")
     assert len(wrong(ran)) == 1
-    (note,) = notes(ran)
+    (note,) = (note for note in notes(ran) if "could not look" in note)
     privilege = "REPLICA MONITOR" if even.engine.is_mariadb else "REPLICATION CLIENT"
     assert note.startswith(
         f"{odd.name}, {even.name}: could not look whether it replicates from another server: "
