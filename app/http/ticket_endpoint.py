@@ -140,7 +140,7 @@ class TicketEndpoint:
             if head.method not in _METHODS:
                 self._turn_away(protocol, request, trace, method_not_allowed(*METHODS), "invalid")
                 return
-            if is_cross_site(head.field(b"sec-fetch-site")):
+            if is_cross_site(head.fields):
                 self._deny(protocol, request, trace, CROSS_SITE, pause=0)
                 return
         if not self._access.tickets_are_free:
