@@ -10,12 +10,13 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from app.common.addresses import is_loopback
 from app.common.log import event
 from app.common.tasks import Tasks
+from app.common.value_files import WatchedFiles
 from app.http.connections import IDLE_SECONDS, Connections
 from app.http.open_files import connections_allowed, raise_limit
 from app.http.uvicorn_adapter import HTTPServer, check_uvicorn
@@ -65,7 +66,7 @@ class Drain:
 
 
 async def serve(
-    settings: Settings, most_connections: int, load: Callable[[], Settings], token_files: Sequence[str]
+    settings: Settings, most_connections: int, load: Callable[[], Settings], token_files: WatchedFiles
 ) -> None:
     """Run the ticket server until a signal ends it. Raises SystemExit where it cannot listen; SettingsError."""
     check_uvicorn()
@@ -113,7 +114,7 @@ def warn_if_open_to_all(settings: Settings) -> None:
         event(log, logging.WARNING, "listens beyond loopback without TICKETS_TOKENS", host=settings.host)
 
 
-def run(settings: Settings, load: Callable[[], Settings], token_files: Sequence[str]) -> None:
+def run(settings: Settings, load: Callable[[], Settings], token_files: WatchedFiles) -> None:
     """Run the ticket server on uvloop until a signal ends it. `load`: reads the settings anew, when one of the
     `token_files` has changed."""
     import uvloop

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from app.common.errors import SettingsError
 from app.common.log import event
+from app.common.value_files import WatchedFiles
 from app.http.access import Access
 from app.settings import Settings
 
@@ -17,8 +17,6 @@ LOOK_SECONDS = 1.0
 SHORTEST_TOKEN = 16
 """Characters. A shorter one is warned of: it can be guessed."""
 
-_Stamp = tuple[tuple[int, int, int] | None, ...]
-
 
 class TokenRotation:
     """Keeps `access` at what the tokens' `files` say. `load`: reads the settings anew; only their tokens are taken.
@@ -26,15 +24,14 @@ class TokenRotation:
     A file that cannot be used changes nothing: the tokens that were valid stay so, and the log says why.
     """
 
-    def __init__(self, access: Access, load: Callable[[], Settings], files: Sequence[str]) -> None:
+    def __init__(self, access: Access, load: Callable[[], Settings], files: WatchedFiles) -> None:
         self._access = access
         self._load = load
         self._files = files
-        self._seen = self._stamp()
 
     def read_again(self) -> None:
         """Read the tokens anew."""
-        self._seen = self._stamp()
+        self._files.have_changed()  # whatever has is read now
         try:
             settings = self._load()
         except SettingsError as error:
@@ -51,20 +48,8 @@ class TokenRotation:
         """Read the tokens anew whenever a file has changed, until cancelled."""
         while self._files:
             await asyncio.sleep(LOOK_SECONDS)
-            if self._stamp() != self._seen:
+            if self._files.have_changed():
                 self.read_again()
-
-    def _stamp(self) -> _Stamp:
-        """What tells a file from what it was. A Kubernetes Secret is a link to another file after it has changed."""
-        found: list[tuple[int, int, int] | None] = []
-        for path in self._files:
-            try:
-                status = os.stat(path)
-            except OSError:
-                found.append(None)
-            else:
-                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
-        return tuple(found)
 
 
 def warn_of_short_tokens(settings: Settings) -> None:

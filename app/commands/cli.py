@@ -3,13 +3,14 @@
 import argparse
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
 from app.commands.client import DEFAULT_URL, TicketClient
 from app.common import log as logging_setup
 from app.common.errors import SettingsError, TicketDatabaseError, TicketError
-from app.common.value_files import read_value
+from app.common.value_files import WatchedFiles, read_value
 from app.common.version import VERSION
 from app.settings import PREFIX, SECRETS, Flag, Settings, files_of, load, unknown_names
 
@@ -125,6 +126,8 @@ def _flags(arguments: argparse.Namespace) -> dict[str, Flag]:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it would end what has not begun; the server's own handler follows
+    token_files = WatchedFiles(files_of(("tokens", "admin_tokens"), os.environ, _flags(arguments)))
     settings = _settings(arguments, os.environ)
     logging_setup.set_up(settings.log_level, settings.log_format)
     import logging
@@ -133,8 +136,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     for name in unknown_names(os.environ):
         logging_setup.event(logging.getLogger(__name__), logging.WARNING, "unknown setting", name=name)
-    files = files_of(("tokens", "admin_tokens"), os.environ, _flags(arguments))
-    run(settings, lambda: _settings(arguments, os.environ), files)
+    run(settings, lambda: _settings(arguments, os.environ), token_files)
     return OK
 
 

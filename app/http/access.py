@@ -18,6 +18,7 @@ from app.http.problems import Problem
 
 BEARER = 'Bearer realm="tickets"'
 BASIC = 'Basic realm="tickets", charset="UTF-8"'
+_SITE = b"sec-fetch-site"
 
 
 class Access:
@@ -64,10 +65,13 @@ class Access:
         return _unknown(authorization)
 
 
-def is_cross_site(sec_fetch_site: bytes | None) -> bool:
-    """Whether a browser says that a page of another site makes it ask. No program but a browser sends this header, and
-    no page can change it."""
-    return sec_fetch_site is not None and sec_fetch_site.strip().lower() == b"cross-site"
+def is_cross_site(fields: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a browser says, anywhere in these headers, that a page of another site makes it ask. No program but a
+    browser sends this header, and no page can change it."""
+    for name, value in fields:
+        if len(name) == len(_SITE) and name.lower() == _SITE and b"cross-site" in value.lower():
+            return True
+    return False
 
 
 CROSS_SITE = Problem(403, "a browser asks on behalf of a page of another site")

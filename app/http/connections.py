@@ -18,7 +18,8 @@ HEALTH_IDLE_SECONDS = 5
 """The same for a connection beyond the limit: others that look at the server's health have to get one, too."""
 LOOK_SECONDS = 2.0
 FOR_HEALTH = 32
-"""Connections that are accepted beyond the limit, for health checks and scrapes."""
+"""Connections that are accepted beyond the limit, for health checks and scrapes. A further one takes the oldest's
+place."""
 
 
 class HTTPBehind(Protocol):
@@ -38,7 +39,7 @@ class ConnectionObserver(Protocol):
     """How many are open."""
 
     def connection_refused(self) -> None:
-        """A connection beyond all limits was closed."""
+        """A connection was closed because there were too many."""
 
 
 class Connections:
@@ -51,8 +52,8 @@ class Connections:
         self._behind = behind
         self._observer = observer
         self._open: set[TicketProtocol] = set()
-        self._beyond: set[TicketProtocol] = set()
-        """Those of them that are for health checks alone."""
+        self._beyond: dict[TicketProtocol, None] = {}
+        """Those of them that are for health checks alone, oldest first."""
 
     def make_protocol(self) -> TicketProtocol:
         """A protocol for a new connection."""
@@ -65,11 +66,13 @@ class Connections:
     def opened(self, protocol: TicketProtocol) -> None:
         """See connection_roles.Surroundings."""
         if len(self._open) >= self.most + FOR_HEALTH:
+            # not the new one: whoever asks again and again on those that there are would keep every health check out
             self._observer.connection_refused()
-            protocol.transport.abort()
-            return
+            oldest = next(iter(self._beyond))
+            self.closed(oldest)
+            oldest.transport.abort()
         if len(self._open) - len(self._beyond) >= self.most:
-            self._beyond.add(protocol)
+            self._beyond[protocol] = None
             protocol.health_only = True
         self._open.add(protocol)
         self._behind.opened(protocol)
@@ -78,7 +81,7 @@ class Connections:
     def closed(self, protocol: TicketProtocol) -> None:
         """See connection_roles.Surroundings."""
         self._open.discard(protocol)
-        self._beyond.discard(protocol)
+        self._beyond.pop(protocol, None)
         self._behind.closed(protocol)
         self._observer.client_connections = len(self._open)
 
@@ -86,7 +89,7 @@ class Connections:
         """See connection_roles.Surroundings."""
         if len(self._open) - len(self._beyond) >= self.most:
             return False
-        self._beyond.discard(protocol)
+        self._beyond.pop(protocol, None)
         protocol.health_only = False
         return True
 

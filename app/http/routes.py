@@ -262,7 +262,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
         is_change = method == "PUT" or (method == "POST" and path.endswith("/bump"))
-        refusal = None if path in OPEN_PATHS else self._refusal(path, headers, is_change=is_change)
+        refusal = None if path in OPEN_PATHS else self._refusal(scope, headers, is_change=is_change)
         if refusal is None:
             await self._app(scope, _bounded(receive), _auditing(scope, send, headers) if is_change else send)
             return
@@ -272,11 +272,11 @@ class Gate:
             await asyncio.sleep(self._denials.pause_after_guess())
         await send_problem(send, refusal, head=method == "HEAD")
 
-    def _refusal(self, path: str, headers: dict[bytes, bytes], *, is_change: bool) -> Problem | None:
+    def _refusal(self, scope: Scope, headers: dict[bytes, bytes], *, is_change: bool) -> Problem | None:
         authorization = headers.get(b"authorization")
         if not is_change:
-            return self._access.refusal_for_reading(authorization, page=path in PAGES)
-        if is_cross_site(headers.get(b"sec-fetch-site")):
+            return self._access.refusal_for_reading(authorization, page=scope["path"] in PAGES)
+        if is_cross_site(scope["headers"]):
             return CROSS_SITE
         if self._access.changes_are_free and self._listens_locally and not names_this_machine(headers.get(b"host")):
             return Problem(403, "without tokens, a change has to be asked for by IP address or as localhost")

@@ -134,11 +134,13 @@ class TicketEndpoint:
         head = request.head
         trace = None if self._watcher is None else self._watcher.begin(protocol, head)
         order = head.order
+        if isinstance(order, Order) and order.form is BLOCK and order.count > self._desk.largest_block:
+            order = None  # the increment, and so the largest block, was learnt since: it is refused as a new one is
         if not isinstance(order, Order):
             if head.method not in _METHODS:
                 self._turn_away(protocol, request, trace, method_not_allowed(*METHODS), "invalid")
                 return
-            if is_cross_site(head.field(b"sec-fetch-site")):
+            if is_cross_site(head.fields):
                 self._deny(protocol, request, trace, CROSS_SITE, pause=0)
                 return
         if not self._access.tickets_are_free:

@@ -176,6 +176,7 @@ class TicketProtocol(asyncio.Protocol):
         is_first = self._is_between_requests and self._refusal is None and not self._last_has_come
         head = self._known_heads.get(piece) if is_first else None
         if head is not None:
+            self.since = self._loop.time()
             self._ahead.append(ClientRequest(head, is_complete=True))
             return
         try:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -213,6 +214,28 @@ def test_tokens_change_without_a_restart(tmp_path: Path) -> None:
         assert (status(USER), status(ADMIN)) == (401, 200)
         assert USER not in server.log_text()
         assert ADMIN not in server.log_text()
+
+
+def test_tokens_that_change_while_the_server_starts_are_known(tmp_path: Path) -> None:
+    """They have been read, and nobody watches yet: it waits for another setting, which comes from a pipe."""
+    tokens, level = tmp_path / "tokens", tmp_path / "log-level"
+    tokens.write_text(f"{USER}\n", encoding="utf-8")
+    os.mkfifo(level)
+    settings = {**PATIENT, "TICKETS_TOKENS_FILE": tokens, "TICKETS_LOG_LEVEL_FILE": level}
+    with closing(TicketServer(settings=settings)) as server:
+        server.start()
+        with level.open("w", encoding="utf-8") as pipe:  # once the server reads it
+            level.unlink()
+            level.write_text("info\n", encoding="utf-8")
+            tokens.write_text(f"{ADMIN}\n", encoding="utf-8")
+            os.kill(server.pid, signal.SIGHUP)
+            pipe.write("info\n")
+        server.wait_ready()
+        wait_until(
+            lambda: [server.get("/ticket/photos", headers=bearer(each)).status for each in (USER, ADMIN)] == [401, 200],
+            20,
+            "the old token to be forgotten",
+        )
 
 
 def test_a_token_from_a_file_may_end_in_a_newline(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.common.value_files import WatchedFiles
 from app.http.access import Access
 from app.settings import Settings, load
 from app.token_rotation import LOOK_SECONDS, TokenRotation
@@ -35,9 +36,10 @@ def rotation(file: Path, access: Access) -> TokenRotation:
     def read() -> Settings:
         return load({"TICKETS_TOKENS_FILE": str(file)})
 
+    files = WatchedFiles([str(file)])
     settings = read()
     access.replace(settings.tokens, settings.admin_tokens)
-    return TokenRotation(access, read, [str(file)])
+    return TokenRotation(access, read, files)
 
 
 def rewritten(file: Path, text: str) -> None:

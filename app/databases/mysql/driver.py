@@ -53,7 +53,7 @@ NONSENSE = (
 DRIVER_ERRORS = (pymysql.err.MySQLError, OSError, EOFError, ssl.SSLError, *NONSENSE)
 """All that the driver, and the network under it, can raise."""
 
-_OVERRIDDEN = ("_get_server_information", "_process_auth", "_read_bytes")
+_OVERRIDDEN = ("_get_server_information", "_process_auth", "_read_bytes", "close")
 _METHODS = (
     "_connect",
     "_read_query_result",
@@ -207,6 +207,7 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]
     def __init__(self, url: DatabaseURL, context: ssl.SSLContext | None) -> None:
         self._salt: bytes | None = None
         self._public_key: bytes | None = None
+        self._says_goodbye = False
         self.expect(SMALL)
         super().__init__(
             host=url.host,
@@ -282,6 +283,17 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]
     @salt.setter
     def salt(self, salt: bytes | None) -> None:
         self._salt = None if salt is None else salt[:_SALT_BYTES]
+
+    def close(self) -> None:
+        """Close the socket now: TLS would wait half a minute for the goodbye of a server that is frozen."""
+        if self._writer is not None and not self._says_goodbye:
+            self._writer.transport.abort()
+        super().close()
+
+    async def ensure_closed(self) -> None:
+        """Ask the server to close it; that has to be sent first."""
+        self._says_goodbye = True
+        await super().ensure_closed()
 
     def expect(self, bound: Bound) -> None:
         """What comes next is an answer of this size at most."""

@@ -37,6 +37,7 @@ OWN_NAMES = {
     "_context",
     "_left",
     "_public_key",
+    "_says_goodbye",
     "_salt",
     "_url",
     "_verified",
@@ -97,7 +98,7 @@ def test_a_method_that_is_missing_is_named(name: str, monkeypatch: pytest.Monkey
         check_driver()
 
 
-OVERRIDDEN = ["_get_server_information", "_process_auth", "_read_bytes"]
+OVERRIDDEN = ["_get_server_information", "_process_auth", "_read_bytes", "close"]
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES + OVERRIDDEN)

@@ -5,7 +5,9 @@ its certificate, in the same ways.
 """
 
 import asyncio
+import contextlib
 import hashlib
+import socket
 import ssl
 from collections.abc import Callable
 from itertools import cycle
@@ -250,6 +252,32 @@ async def test_who_has_the_hash_already_needs_no_more(stage: Stage, salt: bytes)
     thief = Thief(stage.key, hashed, None)
     assert await log_in(thief, "?ssl-mode=DISABLED") is None
     assert not thief.holds_it
+
+
+async def test_who_falls_silent_within_tls_keeps_no_socket(stage: Stage) -> None:
+    """Frozen, it sends no goodbye either."""
+    logged_in, cut = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def freezes(talk: Talk) -> None:
+        talk.greet("caching_sha2_password", stage.tls["the right certificate"])
+        raw = socket.socket(fileno=talk.socket.detach())  # nobody answers in TLS any more
+        talk.socket = raw
+        loop.call_soon_threadsafe(logged_in.set)
+        with contextlib.suppress(ConnectionError):
+            while raw.recv(4_096):
+                pass
+        loop.call_soon_threadsafe(cut.set)
+
+    with FakeMySQL(freezes) as server:
+        url = DatabaseURL.parse(f"mysql://u:{PASSWORD}@127.0.0.1:{server.port}/d?ssl-mode=REQUIRED")
+        connection = MySQLConnection(url, 2, 1, url.ssl_context())
+        login = asyncio.create_task(connection.log_in())
+        async with asyncio.timeout(SECONDS):
+            await logged_in.wait()
+            login.cancel()
+            await asyncio.wait([login])
+            await cut.wait()
 
 
 async def test_a_greeting_that_ends_early_is_nonsense(stage: Stage) -> None:

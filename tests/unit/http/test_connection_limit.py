@@ -50,19 +50,36 @@ async def test_a_connection_beyond_the_limit_takes_room_that_is_made(bench: Benc
 
 
 @virtual_time
-async def test_beyond_those_for_health_they_are_cut(bench: Bench) -> None:
+async def test_beyond_those_for_health_the_oldest_of_them_is_cut(bench: Bench) -> None:
     clients = [bench.connect() for _ in range(MOST + FOR_HEALTH)]
     assert all(client.transport.calls == [] for client in clients)
     assert bench.metrics.client_connections == MOST + FOR_HEALTH
-    refused = bench.connect()
-    assert refused.transport.calls == ["abort"]
+    clients.append(bench.connect())
+    assert clients[MOST].transport.calls == ["abort"]
     assert bench.metrics.connections_refused == 1
+    await settled()
+    assert [client.transport.ended for client in clients].count(True) == 1
     assert bench.metrics.client_connections == MOST + FOR_HEALTH
     for client in clients:
         client.transport.lose(None, "lost")
     await settled()
     assert bench.metrics.client_connections == 0
     assert statuses(await bench.connect().ask(PHOTOS)) == [200]
+
+
+@virtual_time
+async def test_who_asks_again_and_again_keeps_no_health_check_out(bench: Bench) -> None:
+    for _ in range(MOST):
+        bench.connect()
+    strangers = [bench.connect() for _ in range(FOR_HEALTH)]
+    watch = asyncio.create_task(bench.connections.watch())
+    for _ in range(3):
+        await asyncio.sleep(HEALTH_IDLE_SECONDS - 1)
+        for stranger in strangers:
+            if not stranger.transport.ended:
+                await stranger.ask(HEALTH[0])
+        assert statuses(await bench.connect().ask(HEALTH[1])) == [200]
+    watch.cancel()
 
 
 @virtual_time

@@ -19,6 +19,8 @@ RIGHT = request("/ticket/photos", f"authorization: Bearer {TOKEN}")
     [
         ("sec-fetch-site: cross-site", 403),
         ("Sec-Fetch-Site: CROSS-SITE ", 403),
+        ("Sec-Fetch-Site: cross-site\r\nsec-fetch-site: none", 403),
+        ("Sec-Fetch-Site: cross-site, none", 403),
         ("sec-fetch-site: same-origin", 200),
         ("sec-fetch-site: same-site", 200),
         ("sec-fetch-site: none", 200),

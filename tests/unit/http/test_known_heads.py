@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from app.http.connections import REQUEST_SECONDS
 from app.http.request_head import ClientRequest, KnownHeads, RequestHead
-from tests.fakes.virtual_time import virtual_time
+from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import (
     ALBUMS,
     BLOCK,
@@ -96,6 +97,33 @@ async def test_a_token_is_checked_each_time(bench: Bench) -> None:
         assert statuses(await answered(bench, right)) == [200]
         assert statuses(await answered(bench, wrong)) == [401]
         assert statuses(await answered(bench, PHOTOS)) == [401]
+
+
+@virtual_time
+async def test_its_time_begins_with_it_and_not_with_the_connection(bench: Bench) -> None:
+    await answered(bench, PHOTOS)
+    assert is_known(bench, PHOTOS)
+    bench.issuer.on_issue = lambda: None
+    watch = asyncio.create_task(bench.connections.watch())
+    client = bench.connect()
+    await asyncio.sleep(REQUEST_SECONDS - 1)
+    client.send(PHOTOS)
+    await asyncio.sleep(REQUEST_SECONDS / 2)
+    assert client.transport.calls == []
+    bench.issuer.answer()
+    await settled()
+    assert statuses(client.take()) == [200]
+    watch.cancel()
+
+
+@virtual_time
+async def test_a_block_that_has_become_too_large_is_refused(bench: Bench) -> None:
+    block = request("/block/photos?size=4096")
+    assert statuses(await answered(bench, block)) == [200]
+    bench.issuer.largest_block = 4_095  # the ring record was read, and its increment is 16
+    assert statuses(await answered(bench, block, request("/block/photos?size=4095"))) == [422, 200]
+    bench.issuer.largest_block = 10_000
+    assert statuses(await answered(bench, block)) == [200]
 
 
 def test_only_so_many_are_kept() -> None:
