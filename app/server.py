@@ -2,7 +2,7 @@
 
 SIGTERM: not ready at once, still serving for TICKETS_DRAIN_SECONDS, so that a load balancer notices; then no new
 request, those that are here are finished, the databases are left in good order, exit 0. SIGINT skips the wait. A second
-signal ends it now. SIGHUP: the tokens are read again.
+signal ends it now. SIGHUP: the files with tokens are read again, if there are any.
 """
 
 import asyncio
@@ -88,7 +88,8 @@ async def serve(
     watchers = Tasks()
     watchers.spawn(connections.watch())
     watchers.spawn(rotation.watch())
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, rotation.read_again)
+    if token_files:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, rotation.read_again)
     try:
         with Drain(service, server, settings.drain_seconds).on_signals():
             await server.serve(connections.make_protocol)
