@@ -14,6 +14,8 @@ from tests.deploy.readme import REPOSITORY
 
 COMPOSE, RUNBOOKS = "tests/deploy/test_compose.py", "tests/system/test_runbooks.py"
 ROTATION = f"{COMPOSE}::test_nobody_notices_that_the_password_is_changed_and_changed_again"
+RENAMING = "test_a_new_sequence_takes_the_place_of_an_old_one"
+TOKENS = "test_tokens_are_rotated_without_a_restart_or_a_failed_request"
 
 RUN = {
     "docker compose up --build --wait": f"{COMPOSE}::test_nobody_notices_a_bad_day_of_docker_compose",
@@ -29,6 +31,11 @@ RUN = {
     "python3 -m venv /opt/ticketd": f"{COMPOSE}::test_the_steps_for_systemd_install_a_server",
     "TICKETS_1=": "tests/deploy/test_deploy_files.py::test_haproxy_accepts_its_configuration",
     "CREATE USER 'tickets_2'@'%'": f"{RUNBOOKS}::test_a_password_is_changed_without_a_failed_request",
+    "tokens=/path/to/tokens      # the file": f"{RUNBOOKS}::{TOKENS}",
+    "tokens=/path/to/tokens\nnew=": f"{RUNBOOKS}::{TOKENS}",
+    "ALTER TABLE Tickets32": f"{RUNBOOKS}::test_a_32_bit_sequence_becomes_one_of_64_bits_before_its_end",
+    "curl --fail http://127.0.0.1:8000/sequence/photos": f"{RUNBOOKS}::{RENAMING}",
+    "DROP TABLE": f"{RUNBOOKS}::test_a_sequence_is_given_up_and_made_again_above_what_it_had_issued",
     "curl --fail -X PUT": f"{RUNBOOKS}::test_an_old_auto_increment_table_becomes_a_sequence",
 }
 """How a block begins, and the test that runs it."""

@@ -2,25 +2,30 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.deploy import readme
 from tests.deploy.front import HAProxy
+from tests.harness.commands import ticketd
 from tests.harness.history import Answer
-from tests.harness.load import Load, Result
+from tests.harness.load import Load, Result, Want
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.pair import MySQLPair
-from tests.harness.processes import wait_until
+from tests.harness.processes import free_port, wait_until
 from tests.harness.schema import PASSWORD, USER
 from tests.harness.ticketd import PATIENT, REPOSITORY, TicketServer
 
 
 @contextmanager
-def servers_on(databases: str, number: int = 2) -> Iterator[list[TicketServer]]:
+def servers_on(
+    databases: str, number: int = 2, settings: Mapping[str, object] | None = None
+) -> Iterator[list[TicketServer]]:
     with ExitStack() as stack:
-        servers = [stack.enter_context(TicketServer(databases, settings=PATIENT)) for _ in range(number)]
+        settings = {**PATIENT, **(settings or {})}
+        servers = [stack.enter_context(TicketServer(databases, settings=settings)) for _ in range(number)]
         for server in servers:
             server.wait_health("pass")
         yield servers
@@ -184,3 +189,190 @@ def test_an_old_auto_increment_table_becomes_a_sequence(own_pair: MySQLPair, tmp
         tickets = [server.ticket("photos") for server in servers for _ in range(4)]
     assert len(set(tickets)) == len(tickets)
     assert min(tickets) > 123456
+
+
+def bearer(token: str) -> str:
+    """The header line of a request with this token."""
+    return f"Authorization: Bearer {token}\r\n"
+
+
+def test_tokens_are_rotated_without_a_restart_or_a_failed_request(own_pair: MySQLPair, tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text("the-old-token-of-the-clients", encoding="utf-8")  # and no line end after it
+    with servers_on(own_pair.urls, settings={"TICKETS_TOKENS_FILE": path}) as servers:
+        replacing = {"/path/to/tokens": str(path)}
+        names = {f"127.0.0.1:800{number}": server.name for number, server in enumerate(servers, 1)}
+        addresses = [server.address for server in servers]
+        pids = [server.pid for server in servers]
+        with Load(addresses, clients=4, headers=bearer("the-old-token-of-the-clients")) as clients:
+            until_both_draw(clients)
+            readme.run(readme.block("tokens=/path/to/tokens      # the file"), tmp_path, replacing=replacing | names)
+            old, new = path.read_text(encoding="utf-8").split()
+            assert old == "the-old-token-of-the-clients"
+            with Load(addresses, clients=4, headers=bearer(new)) as moved:
+                until_both_draw(moved)
+                until_both_draw(clients)
+                result = clients.stop()
+                readme.run(readme.block("tokens=/path/to/tokens\nnew="), tmp_path, replacing=replacing)
+                refused = {"Authorization": f"Bearer {old}"}
+                wait_until(
+                    lambda: all(server.get("/ticket/photos", headers=refused).status == 401 for server in servers),
+                    20,
+                    "the old token to be refused",
+                )
+                until_both_draw(moved)
+                result.answers += moved.stop().answers
+        assert [server.pid for server in servers] == pids
+    assert_nothing_was_lost(result)
+
+
+DIFFER = "its columns differ between the databases"
+
+
+def news(server: TicketServer) -> set[str]:
+    """What `/healthz` warns of, but for how much of a sequence is used up."""
+    reasons = {each["reason"] for each in server.get("/healthz").json()["warnings"]}
+    return {reason for reason in reasons if not reason.endswith("of its ids are used up")}
+
+
+def test_a_32_bit_sequence_becomes_one_of_64_bits_before_its_end(own_pair: MySQLPair) -> None:
+    """Under load, and close enough to the end that the tickets after it are drawn here too."""
+    end = 2**32 - 1
+    with servers_on(own_pair.urls) as servers:
+        assert servers[0].put("/sequence/small", json={"bits": 32, "start": end - 4000}).status == 201
+        said = ticketd("doctor", settings={"TICKETS_DATABASES": own_pair.urls}).output
+        widen = readme.block("ALTER TABLE Tickets32").strip().removesuffix(";").replace("Tickets32", "small")
+        assert widen in said.replace("`", "")
+        mix = (Want("small"), Want("small", "block", 5), Want("small", "count", 3))
+        with Load([server.address for server in servers], clients=4, mix=mix, pause=0.05) as load:
+            until_both_draw(load)
+            own_pair.odd.execute(widen)
+            wait_until(
+                lambda: all(news(server) == {DIFFER} for server in servers), 30, "nothing new but different columns"
+            )
+            until_both_draw(load)
+            assert own_pair.even.largest_id("small") < end
+            own_pair.even.execute(widen)
+            all_pass(servers)
+            wait_until(lambda: all(each > end for each in own_pair.all_largest_ids("small")), 60, "both past the end")
+            until_both_draw(load)
+            result = load.stop()
+        for server in servers:
+            found = server.get("/sequence/small").json()
+            assert (found["bits"], found["exhausted"]) == (64, False)
+    assert_nothing_was_lost(result)
+
+
+def test_a_32_bit_sequence_at_its_end_goes_on_with_64_bits(own_pair: MySQLPair) -> None:
+    end = 2**32 - 1
+    with servers_on(own_pair.urls) as servers:
+        assert servers[0].put("/sequence/small", json={"bits": 32, "start": end - 20}).status == 201
+        before = []
+        while (reply := servers[0].get("/ticket/small")).status == 200:
+            before.append(reply.json()["id"])
+        assert reply.status == servers[1].get("/ticket/small").status == 410
+        for database in own_pair:
+            database.execute(readme.block("ALTER TABLE Tickets32").replace("Tickets32", "small"))
+        all_pass(servers)
+        after = [server.ticket("small") for server in servers for _ in range(4)]
+    assert max(before) < end < min(after)
+    assert {ticket % 2 for ticket in after} == {0, 1}
+    assert len(set(after)) == len(after)
+
+
+def test_a_release_is_rolled_back(own_pair: MySQLPair) -> None:
+    """There is one release here: what a newer one leaves is tables of a newer version, and a setting of its own."""
+    later = {**PATIENT, "TICKETS_DRAIN_SECONDS": 3, "TICKETS_OF_A_LATER_RELEASE": "1"}
+    with TicketServer(own_pair.urls, settings=later) as one, TicketServer(own_pair.urls, settings=later) as other:
+        servers = [one, other]
+        for server in servers:
+            server.wait_ready()
+        for database in own_pair:
+            database.execute("UPDATE _layout SET version = version + 1")
+        with (
+            HAProxy([one.name, other.name, f"127.0.0.1:{free_port()}"]) as haproxy,
+            Load([haproxy.address], clients=8, pause=0.02) as load,
+        ):
+            haproxy.wait_states("UP", "UP", "DOWN")
+            until_both_draw(load)
+            for server, states in ((one, ("DOWN", "UP", "DOWN")), (other, ("UP", "DOWN", "DOWN"))):
+                server.signal_terminate()
+                haproxy.wait_states(*states)
+                assert server.wait() == 0
+                server.start()
+                server.wait_ready()
+                assert "newer than this server's" in str(server.wait_health("warn")["warnings"])
+                assert "TICKETS_OF_A_LATER_RELEASE" in server.log_text()
+                haproxy.wait_states("UP", "UP", "DOWN")
+                until_both_draw(load)
+            result = load.stop()
+    assert result.failures() == []
+    assert not result.duplicates()
+
+
+def test_a_new_sequence_takes_the_place_of_an_old_one(own_pair: MySQLPair) -> None:
+    with servers_on(own_pair.urls) as servers:
+        addresses = [server.address for server in servers]
+        with Load(addresses, clients=4) as old:
+            until_both_draw(old)
+            readme.run(
+                readme.block("curl --fail http://127.0.0.1:8000/sequence/photos"),
+                REPOSITORY,
+                replacing={"http://127.0.0.1:8000": servers[0].url},
+            )
+            with Load(addresses, clients=4, mix=["pictures"]) as new:
+                until_both_draw(new)
+                result = old.stop()
+                result.answers += new.stop().answers
+    assert_nothing_was_lost(result)
+    taken = {name: {i for a in result.answers if a.sequence == name for i in a.ids} for name in ("photos", "pictures")}
+    assert max(taken["photos"]) < 100_000_000 < min(taken["pictures"])
+
+
+def has_table(database: TicketMySQL, name: str) -> bool:
+    where = "TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
+    return database.execute(f"SELECT COUNT(*) FROM information_schema.TABLES WHERE {where}", (name,)) == [(1,)]
+
+
+def test_a_renamed_table_is_another_sequence_and_the_old_one_comes_back(own_pair: MySQLPair) -> None:
+    """Why the README says never to rename one: from then on both give the same ids."""
+    with servers_on(own_pair.urls) as servers:
+        before = {servers[0].ticket("photos") for _ in range(20)}
+        own_pair.odd.execute("RENAME TABLE photos TO pictures")
+        names = ("photos", "pictures")
+        wait_until(lambda: all(has_table(each, name) for each in own_pair for name in names), 30, "both to be made")
+        all_pass(servers)
+        old = {servers[0].ticket("photos") for _ in range(20)}
+        renamed = {servers[0].ticket("pictures") for _ in range(20)}
+    assert not before & old
+    assert not before & renamed
+    assert old & renamed
+
+
+def test_a_sequence_is_given_up_and_made_again_above_what_it_had_issued(own_pair: MySQLPair) -> None:
+    drop = readme.block("DROP TABLE").strip().removesuffix(";")
+    with servers_on(own_pair.urls) as servers:
+        before = [server.ticket("photos") for server in servers for _ in range(20)]
+        with Load([server.address for server in servers], clients=4, mix=["accounts"]) as load:
+            own_pair.odd.execute(drop)
+            wait_until(lambda: has_table(own_pair.odd, "photos"), 30, "it to be made again from the other database")
+            before += [server.ticket("photos") for server in servers for _ in range(20)]
+            assert len(set(before)) == len(before)
+
+            def is_gone() -> bool:
+                with ThreadPoolExecutor() as both:
+                    list(both.map(lambda database: database.execute(drop), own_pair))
+                return [server.get("/sequence/photos").status for server in servers] == [404, 404]
+
+            wait_until(is_gone, 30, "it to be gone", 3)
+            assert not any(has_table(database, "photos") for database in own_pair)
+            with TicketServer(own_pair.urls, settings=PATIENT) as newcomer:  # it remembers nothing of the table
+                newcomer.wait_health("pass")
+                assert newcomer.put("/sequence/photos").status == 201
+                again = [server.ticket("photos") for server in (newcomer, *servers) for _ in range(20)]
+            until_both_draw(load)
+            assert_nothing_was_lost(load.stop())
+    assert not set(before) & set(again)
+    for residue in (0, 1):  # each database goes on above what it had issued itself
+        issued = [ticket for ticket in before if ticket % 2 == residue]
+        assert all(ticket > max(issued) for ticket in again if ticket % 2 == residue)
