@@ -60,6 +60,7 @@ The rooms
     commands/       ticketd and its commands; the client of the API; grow
     server          the process: uvicorn, signals, the order of the end
     service         the composition root: builds everything, owns start and stop
+    token_rotation  the tokens' files, read again when they change
     doctor/         the check-up of the ticket databases
     settings        what can be set, and where it is read from
     http/           the front for HTTP: tickets and blocks, FastAPI for the rest, access, problem details, pages
