@@ -226,6 +226,7 @@ def test_tokens_are_rotated_without_a_restart_or_a_failed_request(own_pair: MySQ
     assert_nothing_was_lost(result)
 
 
+OLDER_THAN_A_SECOND = "SELECT CREATE_TIME < NOW() FROM information_schema.TABLES WHERE TABLE_NAME = %s"
 DIFFER = "its columns differ between the databases"
 
 
@@ -236,16 +237,18 @@ def news(server: TicketServer) -> set[str]:
 
 
 def test_a_32_bit_sequence_becomes_one_of_64_bits_before_its_end(own_pair: MySQLPair) -> None:
-    """Under load, and close enough to the end that the tickets after it are drawn here too."""
+    """Under load, far enough from the end for any machine; a bump brings it there, so that it is passed here too."""
     end = 2**32 - 1
     with servers_on(own_pair.urls) as servers:
-        assert servers[0].put("/sequence/small", json={"bits": 32, "start": end - 4000}).status == 201
+        assert servers[0].put("/sequence/small", json={"bits": 32, "start": end - 1_000_000}).status == 201
         said = ticketd("doctor", settings={"TICKETS_DATABASES": own_pair.urls}).output
         widen = readme.block("ALTER TABLE Tickets32").strip().removesuffix(";").replace("Tickets32", "small")
         assert widen in said.replace("`", "")
         mix = (Want("small"), Want("small", "block", 5), Want("small", "count", 3))
         with Load([server.address for server in servers], clients=4, mix=mix, pause=0.05) as load:
             until_both_draw(load)
+            # a table is known to be another one by when it was made, in seconds: nobody alters one in its first second
+            wait_until(lambda: own_pair.odd.execute(OLDER_THAN_A_SECOND, ["small"]) == [(1,)], 10, "another second")
             own_pair.odd.execute(widen)
             wait_until(
                 lambda: all(news(server) == {DIFFER} for server in servers), 30, "nothing new but different columns"
@@ -254,6 +257,8 @@ def test_a_32_bit_sequence_becomes_one_of_64_bits_before_its_end(own_pair: MySQL
             assert own_pair.even.largest_id("small") < end
             own_pair.even.execute(widen)
             all_pass(servers)
+            bumped = servers[0].post("/sequence/small/bump", json={"above": end - 200})
+            assert bumped.status == 200, bumped.text
             wait_until(lambda: all(each > end for each in own_pair.all_largest_ids("small")), 60, "both past the end")
             until_both_draw(load)
             result = load.stop()
