@@ -134,8 +134,6 @@ class TicketEndpoint:
         head = request.head
         trace = None if self._watcher is None else self._watcher.begin(protocol, head)
         order = head.order
-        if isinstance(order, Order) and order.form is BLOCK and order.count > self._desk.largest_block:
-            order = None  # the increment, and so the largest block, was learnt since: it is refused as a new one is
         if not isinstance(order, Order):
             if head.method not in _METHODS:
                 self._turn_away(protocol, request, trace, method_not_allowed(*METHODS), "invalid")
@@ -152,10 +150,12 @@ class TicketEndpoint:
                 return
         if not isinstance(order, Order):
             try:
-                order = head.order = self._order(head)
+                order = self._order(head)
             except InvalidRequest as error:
                 self._turn_away(protocol, request, trace, problem_of(error), "invalid")
                 return
+            if order.form is not BLOCK:  # how large one may be changes with the increment, which is learnt later
+                head.order = order
         request.owner = taken = HTTPTicketRequest(self, protocol, request, order)
         if trace is not None:
             taken.trace = trace

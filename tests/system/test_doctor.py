@@ -1,11 +1,10 @@
 """`ticketd doctor`: one line for each thing that is wrong, on a server prepared to be exactly that wrong."""
 
 import contextlib
-import itertools
 import socket
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,15 +38,10 @@ def pair(engine: Engine) -> Iterator[MySQLPair]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def numbers() -> Iterator[int]:
-    return itertools.count(1)
-
-
 @pytest.fixture
-def schema(pair: MySQLPair, numbers: Iterator[int]) -> Schema:
+def schema(pair: MySQLPair, new_name: Callable[[], str]) -> Schema:
     """A schema of this test's own on both databases."""
-    return pair.make_schema(f"doctor_{next(numbers)}")
+    return pair.make_schema(new_name())
 
 
 def server_over(databases: str | None, data_dir: Path | None = None) -> TicketServer:

@@ -1,7 +1,6 @@
 """`ticketd doctor` on what surrounds a ticket database: clocks that differ, a server that it replicates from."""
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -19,15 +18,10 @@ def pair(engine: Engine) -> Iterator[MySQLPair]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def numbers() -> Iterator[int]:
-    return itertools.count(1)
-
-
 @pytest.fixture
-def schema(pair: MySQLPair, numbers: Iterator[int]) -> Schema:
+def schema(pair: MySQLPair, new_name: Callable[[], str]) -> Schema:
     """A schema of this test's own on both databases."""
-    return pair.make_schema(f"around_{next(numbers)}")
+    return pair.make_schema(new_name())
 
 
 # --- clocks --------------------------------------------------------------------------------------------------------

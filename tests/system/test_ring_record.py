@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.commands import ticketd
-from tests.harness.rings import WATCHFUL, Issued, Rings, grow
+from tests.harness.rings import WATCHFUL, Issued, Rings, grow, last_error
 from tests.harness.ticketd import TicketServer
 
 INCREMENTS: list[dict[str, object]] = [{}, {"TICKETS_INCREMENT": 3}]
@@ -180,6 +180,25 @@ def test_one_that_is_empty_takes_the_record_of_the_others(rings: Rings, issued: 
         issued.take(server, 20)
         assert issued.residues(4) == {1, 2}
     assert (rings.record(2) or ())[1:] == (4, "1,2", 2, "drawn")
+
+
+def test_empty_ones_form_no_ring_beside_one_that_is_read_only(rings: Rings, issued: Issued) -> None:
+    """It cannot draw, and is asked what the ring is."""
+    draw_some(rings, issued, 1, 2)
+    for name in rings.tables(2):
+        rings.execute(2, f"DROP TABLE `{name}`")
+    rings.configure(4, 2, 3)
+    rings.execute(1, "SET GLOBAL read_only = 1")
+    try:
+        with TicketServer(rings.urls(1, 2, 3), settings={**WATCHFUL, "TICKETS_INCREMENT": 4}) as server:
+            server.wait_health("fail")
+            for offset in (2, 3):
+                server.wait_database(rings.name(offset), "quarantined")
+                assert "the recorded increment of the ring is 2" in last_error(server, rings.name(offset))
+                assert rings.record(offset) is None
+            issued.take_if_any(server, 10)
+    finally:
+        rings.execute(1, "SET GLOBAL read_only = 0")
 
 
 def test_one_restored_from_before_the_growth_is_raised_above_everything(rings: Rings, issued: Issued) -> None:

@@ -9,7 +9,6 @@ somebody gives one back, the last idle one is never closed, and none is dropped 
 """
 
 import asyncio
-import ipaddress
 import socket
 import time
 from collections import deque
@@ -17,6 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from app.common.addresses import is_ip_address
 from app.common.errors import (
     NoFurtherConnection,
     SequenceUnavailable,
@@ -165,7 +165,7 @@ class MySQLPool:
         incarnation, like any other. Look-ups run in a few threads that all databases share: those of a name that does
         not resolve must not take them all, so there is one at a time.
         """
-        if _is_address(self._url.host):
+        if is_ip_address(self._url.host):
             return [self._url.host]
         if self._look_up is None or self._look_up.done():
             look_up = asyncio.get_running_loop().getaddrinfo(self._url.host, self._url.port, type=socket.SOCK_STREAM)
@@ -308,11 +308,3 @@ class MySQLPool:
                     await connection.say_goodbye()
             except TimeoutError:
                 connection.drop()
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -20,7 +20,7 @@ from app.common.errors import (
     UnknownSequence,
 )
 from app.http.responses import Dated
-from app.http.ticket_endpoint import number_in, prefers_text
+from app.http.ticket_endpoint import ACCEPT_BYTES, number_in, prefers_text
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.asgi import Answer
 from tests.unit.http.http_bench import BLOCK, PHOTOS, TEXT, Bench, ids, request
@@ -54,6 +54,15 @@ async def test_one_ticket(bench: Bench) -> None:
     assert (await ask(bench, request(method="POST"))).json()["id"] == 3
     assert bench.outcomes() == {("ticket", "ok"): 2}
     assert sum(bench.metrics.issue_seconds.counts) == 2
+
+
+@virtual_time
+async def test_what_stands_far_behind_in_an_accept_header_is_not_looked_at(bench: Bench) -> None:
+    wish = "text/plain, "
+    for kinds, text in ((10, True), (ACCEPT_BYTES // 4, False)):
+        accept = "a/b," * kinds + wish
+        answer = await ask(bench, request("/ticket/photos", f"accept: {accept}"))
+        assert answer.headers["content-type"].startswith("text/plain" if text else "application/json")
 
 
 @virtual_time

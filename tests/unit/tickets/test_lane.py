@@ -21,6 +21,7 @@ from app.databases.protocol import Drawn, ProbeResult, Table
 from app.operations.metrics import Metrics
 from app.tickets.id_guard import WrongResidue
 from app.tickets.lane import Lane
+from app.tickets.lane_queue import MOST_REQUESTS
 from app.tickets.lane_state import LaneState
 from app.tickets.request import Tickets
 from app.tickets.ring import Ring, Status
@@ -122,6 +123,16 @@ async def test_one_request_alone_waits_for_nobody() -> None:
     assert await bench.ask() == range(3, 5, 2)
     assert asyncio.get_running_loop().time() - began == pytest.approx(0.01)
     assert bench.database.counts == [1, 1]
+
+
+@virtual_time
+async def test_one_statement_serves_so_many_requests_at_the_most() -> None:
+    bench = await Bench().begin()
+    first = bench.ask()
+    await settled()
+    answers = await asyncio.gather(first, *(bench.ask() for _ in range(MOST_REQUESTS + 10)))
+    assert bench.database.counts == [1, MOST_REQUESTS, 10]
+    assert in_order(answers)
 
 
 @virtual_time
