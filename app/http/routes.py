@@ -268,7 +268,7 @@ class Gate:
             return
         client, authorization = scope.get("client"), headers.get(b"authorization")
         self._denials.add("changes" if is_change else "reading", client[0] if client else "unknown", authorization)
-        if refusal.status == 401 and self._access.is_guess(authorization):
+        if self._access.is_guess(authorization):
             await asyncio.sleep(self._denials.pause_after_guess())
         await send_problem(send, refusal, head=method == "HEAD")
 

@@ -173,7 +173,7 @@ class TicketProtocol(asyncio.Protocol):
             self._offset = begin + len(piece)
             if self._offset == len(self._unread):
                 self._unread, self._offset = b"", 0
-        is_first = self._is_between_requests and self._refusal is None and not self._last_has_come
+        is_first = self._is_between_requests and self._refusal is None
         head = self._known_heads.get(piece) if is_first else None
         if head is not None:
             self.since = self._loop.time()

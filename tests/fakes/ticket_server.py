@@ -119,7 +119,12 @@ class Site:
         await asyncio.gather(*(ticket_server.stop() for ticket_server in self._running))
 
     async def ticket_server(
-        self, *, refuse_unverified: bool = False, probe_interval: float = PROBE_INTERVAL, largest_block: int = 32_767
+        self,
+        *,
+        refuse_unverified: bool = False,
+        probe_interval: float = PROBE_INTERVAL,
+        request_timeout: float = REQUEST_TIMEOUT,
+        largest_block: int = 32_767,
     ) -> FakeTicketServer:
         """One more ticket server, started."""
         clock = asyncio.get_running_loop().time
@@ -132,6 +137,7 @@ class Site:
             clock=clock,
             refuse_unverified=refuse_unverified,
             probe_interval=probe_interval,
+            request_timeout=request_timeout,
             increment=self._increment,
         )
         await made.start()

@@ -127,6 +127,13 @@ def test_sigint_does_not_drain() -> None:
         assert "Traceback" not in server.log_text()
 
 
+def test_without_files_to_read_again_sighup_ends_it_as_a_terminal_that_closes_expects() -> None:
+    with TicketServer(settings={"TICKETS_TOKENS": "a token from the environment"}) as server:
+        server.wait_alive()
+        os.kill(server.pid, signal.SIGHUP)
+        assert server.wait(10) == -signal.SIGHUP
+
+
 def test_it_ends_in_time_while_both_databases_are_frozen(fragile: Schema) -> None:
     with TicketServer(fragile.urls) as server:
         server.wait_health("pass")

@@ -49,7 +49,17 @@ def test_an_ipv6_address_is_named_in_brackets() -> None:
         ("VERIFY_IDENTITY", True, True),
     ],
 )
-def test_ssl_modes_mean_what_mysql_means(mode: str, verifies: bool, checks_the_name: bool) -> None:
+def test_ssl_modes_mean_what_mysql_means(
+    mode: str, verifies: bool, checks_the_name: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_context = ssl.create_default_context
+
+    def make_strict_context(*, cafile: str | None) -> ssl.SSLContext:  # as Python does from 3.13 on
+        context = make_context(cafile=cafile)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", make_strict_context)
     url = DatabaseURL.parse(f"mysql://u@h/d?ssl-mode={mode}")
     context = url.ssl_context()
     assert context is not None

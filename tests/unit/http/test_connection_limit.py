@@ -68,6 +68,13 @@ async def test_beyond_those_for_health_the_oldest_of_them_is_cut(bench: Bench) -
 
 
 @virtual_time
+async def test_those_that_come_at_once_each_take_the_place_of_another(bench: Bench) -> None:
+    clients = [bench.connect() for _ in range(MOST + FOR_HEALTH + 3)]
+    assert [client.transport.calls for client in clients[MOST : MOST + 4]] == [["abort"], ["abort"], ["abort"], []]
+    assert bench.metrics.client_connections == MOST + FOR_HEALTH
+
+
+@virtual_time
 async def test_who_asks_again_and_again_keeps_no_health_check_out(bench: Bench) -> None:
     for _ in range(MOST):
         bench.connect()

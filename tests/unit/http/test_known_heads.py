@@ -17,6 +17,7 @@ from tests.unit.http.http_bench import (
     TEXT,
     UPGRADE,
     Bench,
+    chunked,
     ids,
     request,
     statuses,
@@ -52,6 +53,8 @@ async def test_the_second_one_is_answered_like_the_first(bench: Bench, data: byt
         OTHER,
         UPGRADE,
         PHOTOS + PHOTOS,
+        PHOTOS + PHOTOS[:30],
+        PHOTOS + chunked("/ticket/photos", b"x", trailers=b"connection: close\r\n"),
         request(version="1.0"),
         request("/ticket/caf\u00e9"),
         request("/ticket/photos", "x: " + "y" * 1_000),
@@ -124,6 +127,15 @@ async def test_a_block_that_has_become_too_large_is_refused(bench: Bench) -> Non
     assert statuses(await answered(bench, block, request("/block/photos?size=4095"))) == [422, 200]
     bench.issuer.largest_block = 10_000
     assert statuses(await answered(bench, block)) == [200]
+
+
+def test_a_long_one_is_not_kept() -> None:
+    known = KnownHeads()
+    head = RequestHead(b"GET", b"/ticket/photos", [], "1.1", keeps_alive=True)
+    for length in (KnownHeads.LONGEST, KnownHeads.LONGEST + 1):
+        known.keep(b"x" * length, ClientRequest(head, is_complete=True))
+    assert known.get(b"x" * KnownHeads.LONGEST) is head
+    assert known.get(b"x" * (KnownHeads.LONGEST + 1)) is None
 
 
 def test_only_so_many_are_kept() -> None:

@@ -145,6 +145,20 @@ async def test_deadlocks_that_last_are_outlasted() -> None:
 
 
 @virtual_time
+async def test_deadlocks_cost_a_request_its_time_and_no_more() -> None:
+    for milliseconds in range(200, 290, 10):  # one of them ends within the longest pause
+        async with Site(2) as site:
+            server = await site.ticket_server(request_timeout=milliseconds / 1000)
+            await singles(server, 2)
+            for database in site.servers:
+                database.deadlocks = 1_000
+            began = now()
+            with pytest.raises(OutOfTime):
+                await singles(server, 1)
+            assert now() - began == pytest.approx(milliseconds / 1000, abs=0.005)
+
+
+@virtual_time
 async def test_one_that_may_not_draw_is_said_at_once() -> None:
     async with Site(2) as site:
         server = await site.ticket_server(refuse_unverified=True)
