@@ -43,6 +43,10 @@ class SequenceExhausted(TicketError):
     """The sequence is exhausted on every ticket database."""
 
 
+class NotForThisKind(SequenceConflict):
+    """The sequence is of a kind that does not have this."""
+
+
 class Unavailable(TicketError):
     """The request cannot be served now; the same request may succeed later."""
 
@@ -53,6 +57,27 @@ class NoTicketDatabase(Unavailable):
 
 class OutOfTime(Unavailable):
     """The request ran out of time."""
+
+
+class ClockAhead(Unavailable):
+    """This server's clock is ahead of the ticket databases'."""
+
+
+class ClockUnknown(Unavailable):
+    """This server's clock has not been compared with a ticket database's yet."""
+
+
+class ClockWentBack(Unavailable):
+    """This server's clock is behind the ids that it has given."""
+
+
+class NotYet(TicketError):
+    """The request may be served a moment later. `seconds`: when; `otherwise`: what it is told that cannot wait."""
+
+    def __init__(self, seconds: float, otherwise: TicketError) -> None:
+        super().__init__(str(otherwise))
+        self.seconds = seconds
+        self.otherwise = otherwise
 
 
 class UnknownError(TicketError):

@@ -2,12 +2,15 @@
 
 Listed with the probes, looked up at once when somebody asks for a name that is not known, made by `create`, and made by
 itself where one database lacks what another has.
+
+A sequence of another kind than `ticket` is a definition in the ticket databases (`definitions`). Where its ids are
+counted there, it has a table too: an inner one, of a name that nobody can ask for.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from app.common.errors import (
     AboveCeiling,
@@ -17,8 +20,13 @@ from app.common.errors import (
     UnknownSequence,
 )
 from app.common.log import event
-from app.common.sequences import Width, ceiling_of, validated
+from app.common.sequences import Width, ceiling_of, counter_table, is_inner_name, validated
 from app.databases.protocol import Table
+from app.kinds.definition import Definition
+from app.kinds.kind import Kind, TimedKind
+from app.kinds.table import TICKET
+from app.tickets.definitions import Definitions, in_words, same
+from app.tickets.kind_sources import RefusingSource, Source
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
 from app.tickets.ring import Member, Ring, Rotation
@@ -37,13 +45,19 @@ LOOK_UP_PAUSE = 0.1
 class Entry:
     """One sequence: its place in the ring, and its table on each database that has it.
 
-    `start`: what its tables were made to begin at, where this server made any; None where it made none.
+    `table`: the name of its table. `start`: what its tables were made to begin at, where this server made any; None
+    where it made none. `kind` and `parameters`: what its ids are made of. `source`: where they come from, None for
+    plain tickets. One whose ids are made in memory has no lanes and no table.
     """
 
     name: str
     rotation: Rotation[Lane]
+    table: str
     tables: dict[Member, Table] = field(default_factory=dict)
     start: int | None = None
+    kind: Kind = TICKET
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    source: Source | None = None
 
     def lane_on(self, member: Member) -> Lane:
         """Its lane on this database."""
@@ -60,6 +74,12 @@ class Entry:
         return min((table.ceiling for table in self.tables.values()), default=ceiling_of(Width.BIGINT, unsigned=True))
 
     @property
+    def issued(self) -> int:
+        """How many ids of it this server has handed out."""
+        by_itself = 0 if self.source is None else self.source.issued
+        return by_itself + sum(lane.issued for lane in self.rotation.lanes)
+
+    @property
     def differs(self) -> bool:
         """Whether the databases' columns differ."""
         return len({(table.width, table.ceiling) for table in self.tables.values()}) > 1
@@ -68,17 +88,25 @@ class Entry:
 class Catalog:
     """Every known sequence by name, and every lane by sequence and offset.
 
-    `known_mark`: the largest mark ever read about a sequence on a database, 0 if there is none.
+    `known_mark`: the largest mark ever read about a sequence on a database, 0 if there is none. `equip`: gives an entry
+    of another kind than `ticket` its source, and its lanes what they stamp with.
     """
 
     def __init__(
-        self, ring: Ring, make_lane: Callable[[str, Member], Lane], known_mark: Callable[[str, Member], int]
+        self,
+        ring: Ring,
+        make_lane: Callable[[str, Member], Lane],
+        known_mark: Callable[[str, Member], int],
+        equip: Callable[["Entry"], None],
     ) -> None:
         self._ring = ring
         ring.follow(self._database_changed)
         self._make_lane = make_lane
         self._known_mark = known_mark
+        self._equip = equip
+        self.definitions = Definitions(ring)
         self.entries: dict[str, Entry] = {}
+        self._by_table: dict[str, Entry] = {}
         self.lanes: dict[tuple[str, int], Lane] = {}
         self.counters: dict[Member, dict[str, int]] = {}
         """The next id of sequences on each database, as they were last read."""
@@ -99,6 +127,8 @@ class Catalog:
         """Another ring: every sequence is looked up again, and gets other lanes."""
         lanes = list(self.lanes.values())
         self.entries.clear()
+        self._by_table.clear()
+        self.definitions.forget()
         self.lanes.clear()
         self.counters.clear()
         self._names = {}
@@ -153,11 +183,13 @@ class Catalog:
         names, self._asked_for = self._asked_for, set()
         up = [member for member in self._ring.members if member.up]
         await asyncio.gather(*(self._look_up_on(member, names) for member in up))
-        await self._make_missing([self.entries[name] for name in names if name in self.entries])
+        await self._make_missing([self.entries[name] for name in names if name in self.entries and self.entries[name].table])
 
     async def _look_up_on(self, member: Member, names: set[str]) -> None:
         try:
-            for table in (await member.database.tables(names)).values():
+            await self._read_definitions(member)
+            requested = names | {self.entries[name].table for name in names if name in self.entries}
+            for table in (await member.database.tables(requested)).values():
                 self._enter(member, table)
         except TicketDatabaseError as error:
             event(log, logging.DEBUG, "could not look a sequence up", database=member.name, reason=error)
@@ -165,6 +197,8 @@ class Catalog:
     async def refresh(self, member: Member) -> None:
         """List this database's tables, read some of the counters, make what it lacks. Raises TicketDatabaseError."""
         listed = self._names  # of this ring; that of the next one is another
+        await self._read_definitions(member)
+        await self.definitions.complete(member)
         names = await member.database.names()
         before = listed.get(member, {})
         offset = member.database.offset
@@ -176,24 +210,25 @@ class Catalog:
         }
         tables = await member.database.tables(changed | grown)
         for table in tables.values():
-            lane = self._enter(member, table).lane_on(member)
-            if lane.table is not None and lane.table.created != table.created:
+            entry = self._enter(member, table)
+            lane = None if entry is None else entry.lane_on(member)
+            if lane is not None and lane.table is not None and lane.table.created != table.created:
                 lane.close()
-        for name, entry in self.entries.items():
-            if name not in names:
+        for entry in self._by_table.values():
+            if entry.table not in names:
                 entry.tables.pop(member, None)
         listed[member] = names
         await self._read_counters(member)
-        await self._make_missing(list(self.entries.values()))
+        await self._make_missing(list(self._by_table.values()))
         self._forget_dropped()
 
     async def _read_counters(self, member: Member) -> None:
         """Read the next few counters; one that stands below what it has given has gone back."""
-        mine = [name for name, entry in self.entries.items() if member in entry.tables]
+        mine = [name for name, entry in self._by_table.items() if member in entry.tables]
         start = self._read_next.get(member, 0) % max(1, len(mine))
         self._read_next[member] = start + COUNTERS_AT_ONCE
         part = mine[start : start + COUNTERS_AT_ONCE]
-        lanes = {name: self.entries[name].lane_on(member) for name in part}
+        lanes = {name: self._by_table[name].lane_on(member) for name in part}
         highest = {name: lane.guard.highest for name, lane in lanes.items() if lane.state is LaneState.OPEN}
         found = await member.database.counters(part)
         known = self.counters.setdefault(member, {})
@@ -202,14 +237,59 @@ class Catalog:
             if name in found and known[name] <= before:
                 lanes[name].suspend(f"stands at {known[name]} after {before} had been issued", must_advance=True)
 
-    def _enter(self, member: Member, table: Table) -> Entry:
+    async def _read_definitions(self, member: Member) -> None:
+        """Make entries for the kinds that this database records. Raises TicketDatabaseError."""
+        for definition in await self.definitions.read(member):
+            self._define(definition)
+        for name, reason in self.definitions.troubles.items():
+            entry = self.entries[name]
+            if not isinstance(entry.source, RefusingSource):
+                event(log, logging.ERROR, "cannot be served", sequence=name, reason=reason)
+                entry.source = RefusingSource(reason)
+
+    def _define(self, definition: Definition) -> Entry:
+        name = definition.sequence
+        kind = self.definitions.kind_of(definition)
+        counted = isinstance(kind, TimedKind) and kind.is_counted
+        plain = self.entries.get(name)
+        if plain is not None and plain.tables:
+            self.definitions.troubles[name] = (
+                f"there is a table of this name as well as a definition as {in_words(definition)}; "
+                "ids of both may have been handed out, so make another sequence and give this one up"
+            )
+            return plain
+        entry = self._add(name, counter_table(name) if counted else "")
+        entry.parameters = definition.parameters
+        if kind is not None:
+            entry.kind = kind
+            self._equip(entry)
+        return entry
+
+    def _add(self, name: str, table: str) -> Entry:
+        """A new entry, with lanes if it has a table."""
+        lanes = tuple(self._make_lane(table, each) for each in self._ring.members) if table else ()
+        entry = Entry(name, Rotation(lanes), table)
+        if not is_inner_name(name):
+            self.entries[name] = entry
+        if table:
+            self._by_table[table] = entry
+        for lane in lanes:
+            self.lanes[table, lane.member.database.offset] = lane
+        return entry
+
+    def _enter(self, member: Member, table: Table) -> Entry | None:
+        """Take a table that a database has; None where it is the counter of a sequence that is not known."""
         name = table.sequence
-        entry = self.entries.get(name)
+        entry = self._by_table.get(name)
         if entry is None:
-            lanes = tuple(self._make_lane(name, each) for each in self._ring.members)
-            entry = self.entries[name] = Entry(name, Rotation(lanes))
-            for lane in lanes:
-                self.lanes[name, lane.member.database.offset] = lane
+            if is_inner_name(name):
+                return None
+            if name in self.entries:  # a definition, for which no table of this name is ever made
+                self.definitions.troubles[name] = "there is a table of this name as well as a definition"
+                return None
+            entry = self._add(name, name)
+        if isinstance(entry.kind, TimedKind):
+            table = replace(table, ceiling=min(table.ceiling, entry.kind.last_tick(entry.parameters)))
         entry.tables[member] = table
         lane = entry.lane_on(member)
         lane.listed = table
@@ -221,31 +301,67 @@ class Catalog:
         """A sequence that no database has any more is gone, as soon as all of them can be asked."""
         if not all(member.up for member in self._ring.members):
             return
-        for name in [name for name, entry in self.entries.items() if not entry.tables]:
+        for name in [name for name, entry in self.entries.items() if not entry.tables and entry.source is None]:
             if not any(name in names for names in self._names.values()):
-                del self.entries[name]
+                del self.entries[name], self._by_table[name]
                 for member in self._ring.members:
                     self.lanes.pop((name, member.database.offset)).send_on()
 
     # --- making ----------------------------------------------------------------------------------------------------
 
-    async def create(self, name: str, width: Width | None, start: int | None) -> tuple[Entry, bool]:
-        """Make the sequence, or find that it is there already: its entry, and whether it was made.
+    async def create(
+        self, name: str, width: Width | None, start: int | None, kind: Kind | None = None
+    ) -> tuple[Entry, bool]:
+        """Make a sequence of plain tickets, or find that it is there already: its entry, and whether it was made.
 
-        Raises SequenceConflict, AboveCeiling, NoTicketDatabase, InvalidRequest.
+        `kind`: TICKET where the caller named it, None where no kind was named. Raises SequenceConflict, AboveCeiling,
+        NoTicketDatabase, InvalidRequest.
         """
         entry = await self._known(name, FIRST_LOOK_SECONDS)
         if entry is None:
-            clash = next((other for other in self.entries if other.lower() == name.lower()), None)
-            if clash is not None:
-                raise SequenceConflict(f"the sequence {clash} differs from {name} by case alone")
+            self._refuse_case_alone(name)
             entry = await self._create(name, width or Width.BIGINT, start or 1)
             made = True
         else:
             made = False
+        if entry.kind is not TICKET and (kind is not None or width is not None):
+            raise SequenceConflict(f"the sequence {name} exists as {in_words(self.definitions.known[name])}")
         if width is not None and entry.width != width:
             raise SequenceConflict(f"the sequence {name} exists with {int(entry.width)} bits")
         return entry, made
+
+    async def create_of_kind(self, name: str, kind: Kind, given: Mapping[str, int], now_ms: int) -> tuple[Entry, bool]:
+        """Make a sequence of another kind than `ticket`, with these parameters, the others being the kind's defaults.
+        Raises as `create` does."""
+        entry = await self._known(name, FIRST_LOOK_SECONDS)
+        parameters = kind.complete(given, now_ms)
+        if entry is not None:
+            known = self.definitions.known.get(name)
+            if known is None:
+                raise SequenceConflict(f"the sequence {name} exists with tickets of {int(entry.width)} bits")
+            if known.kind != kind.name or not same(given, known.parameters):
+                raise SequenceConflict(f"the sequence {name} exists as {in_words(known)}")
+            return entry, False
+        self._refuse_case_alone(name)
+        definition = Definition(name, kind.name, parameters)
+        up = [member for member in self._ring.members if member.up]
+        await self.definitions.define(definition, up)
+        entry = self.entries.get(name) or self._define(self.definitions.known[name])
+        if entry.table:
+            await asyncio.gather(*(self._make_on(member, entry.table, Width.BIGINT, 1) for member in up))
+        return entry, True
+
+    def _refuse_case_alone(self, name: str) -> None:
+        clash = next((other for other in self.entries if other.lower() == name.lower()), None)
+        if clash is not None:
+            raise SequenceConflict(f"the sequence {clash} differs from {name} by case alone")
+
+    async def inner(self, table: str) -> Entry:
+        """The entry of an inner sequence, which nobody can ask for by name; made where there is none."""
+        entry = self._by_table.get(table) or self._add(table, table)
+        up = [member for member in self._ring.members if member.up and member not in entry.tables]
+        await asyncio.gather(*(self._make_on(member, table, Width.BIGINT, 1) for member in up))
+        return entry
 
     async def _create(self, name: str, width: Width, start: int) -> Entry:
         ceiling = ceiling_of(width, unsigned=True)
@@ -265,8 +381,8 @@ class Catalog:
         except TicketDatabaseError as error:
             event(log, logging.WARNING, "could not make it", sequence=name, database=member.name, reason=error)
             return
-        if table is not None:
-            entry = self._enter(member, table)
+        entry = None if table is None else self._enter(member, table)
+        if table is not None and entry is not None:
             entry.start = max(entry.start or 1, start)
             self._names.setdefault(member, {})[name] = table.created
 
@@ -274,14 +390,14 @@ class Catalog:
         """Make what one database has and another lacks, above where the others stand; its marks are seen to when the
         lane opens."""
         for entry in entries:
-            if not entry.tables or len(entry.tables) == len(self._ring.members):
+            if len(entry.tables) == len(self._ring.members) or not (entry.tables or is_inner_name(entry.table)):
                 continue
             for member in self._ring.members:
                 if member.up and member not in entry.tables and member in self._names:
                     start = await self._start_above_others(entry, member)
                     if start is not None:
                         event(log, logging.INFO, "making it", sequence=entry.name, database=member.name, start=start)
-                        await self._make_on(member, entry.name, entry.width, start)
+                        await self._make_on(member, entry.table, entry.width, start)
                         entry.lane_on(member).must_advance = True
 
     async def _start_above_others(self, entry: Entry, member: Member) -> int | None:
@@ -309,8 +425,8 @@ class Catalog:
 
     def _remembered(self, entry: Entry, member: Member) -> int:
         """The least id that the database can give next, from what was last known of it; 0 if nothing is."""
-        counter = self.counters.get(member, {}).get(entry.name, 0)
-        known = max(entry.lane_on(member).guard.highest, self._known_mark(entry.name, member))
+        counter = self.counters.get(member, {}).get(entry.table, 0)
+        known = max(entry.lane_on(member).guard.highest, self._known_mark(entry.table, member))
         return max(counter, known + 1 if known else 0)
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from app.common import errors
 from app.tickets.issuer import TicketIssuer
-from app.tickets.request import AwaitedRequest, TicketRequest, Tickets
+from app.tickets.request import AwaitedRequest, Ids, TicketRequest
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class FrontDesk:
         """The step between the ids of one block."""
         return self._issuer.increment
 
-    async def take(self, sequence: str, count: int = 1, *, whole: bool = False) -> Tickets:
+    async def take(self, sequence: str, count: int = 1, *, whole: bool = False) -> Ids:
         """`count` tickets of the sequence, increasing, all from one database; as a range if `whole` or `count` is 1.
 
         Raises InvalidRequest or UnknownSequence for the name, SequenceExhausted, NoTicketDatabase, OutOfTime, Draining.
@@ -98,7 +98,7 @@ class FrontDesk:
         if not request.settled:
             self._issuer.ask_next(request)
 
-    def answer(self, request: TicketRequest, tickets: Tickets) -> None:
+    def answer(self, request: TicketRequest, tickets: Ids) -> None:
         """Settle it with its tickets. Raises nothing, like `refuse`: whoever calls has others to settle."""
         request.settled = True
         observer = self._observer

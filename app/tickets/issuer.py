@@ -8,7 +8,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from app.common.errors import Draining, NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownError
+from app.common.errors import (
+    Draining,
+    InvalidRequest,
+    NoTicketDatabase,
+    OutOfTime,
+    SequenceExhausted,
+    TicketError,
+    UnknownError,
+)
 from app.common.tasks import Tasks
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.lane import Lane
@@ -72,11 +80,18 @@ class TicketIssuer:
         now = self._loop.time()
         request.deadline = now + self._timeout
         entry = self._catalog.entries.get(request.sequence)
-        if entry is not None:
+        if entry is None:
+            self._wait_for(request)
+        elif (entry.source is None and request.address is None) or self._is_for_lanes(entry, request):
             request.turn = iter(self._ring.take_turn(entry.rotation))
             self._ask(request, now)
-        else:
-            self._wait_for(request)
+
+    def _is_for_lanes(self, entry: Entry, request: TicketRequest) -> bool:
+        """Whether the lanes are to be asked. Else the sequence's source settles the request, or it is refused here."""
+        if entry.source is not None:
+            return not entry.source.takes(request)
+        request.desk.refuse(request, InvalidRequest(f"{entry.name} is of kind ticket, which has no shards"))
+        return False
 
     def ask_next(self, request: TicketRequest) -> None:
         """The lane that was asked could not serve the request: ask the next one in this turn."""
@@ -127,9 +142,13 @@ class TicketIssuer:
         del self._waiting[request]
         if refusal is not None:
             request.desk.refuse(request, refusal)
-        elif not request.settled:
+        elif not request.settled and self._goes_to_lanes(entry, request):
             request.turn = iter(self._ring.take_turn(entry.rotation))
             self._ask(request, now())
+
+    def _goes_to_lanes(self, entry: Entry, request: TicketRequest) -> bool:
+        """The same for one that was not known at first, or has been asked for on the lanes before."""
+        return request.turn is not None or (entry.source is None and request.address is None) or self._is_for_lanes(entry, request)
 
     async def _wait(self, request: TicketRequest, entry: Entry) -> None:
         """Wait until another round may find a lane. Raises SequenceExhausted, NoTicketDatabase where none will.

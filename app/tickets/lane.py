@@ -35,6 +35,7 @@ from app.databases.protocol import ROOM, Draw, Drawn, Table
 from app.tickets.id_guard import IdGuard, WrongResidue
 from app.tickets.lane_marks import LaneMarks
 from app.tickets.lane_queue import SINGLY, Batch, LaneQueue
+from app.tickets.lane_stamps import LaneStamps
 from app.tickets.lane_state import CLOSED, EXHAUSTED, OPEN, RETIRED, SUSPENDED, LaneEvent, LaneState, after
 from app.tickets.observer import Observer
 from app.tickets.request import TicketRequest
@@ -79,6 +80,7 @@ class Lane:
     its incarnation says. `reason`: why the lane is suspended, in words; `missing`: because the database has no table
     for it; `tried`: whether it has been tried again since, which requests wait for. `largest_whole`, `largest_list`:
     close to the end, the largest block and list that may still be there, in tickets. `issued`: tickets handed out.
+    `stamps`: for a counter whose tickets hold the time.
     """
 
     def __init__(self, sequence: str, member: Member, ring: Ring, ledger: LaneLedger, observer: Observer) -> None:
@@ -88,6 +90,7 @@ class Lane:
         self.guard = IdGuard(member.database.offset, member.database.increment)
         self.listed: Table | None = None
         self.table: Table | None = None
+        self.stamps: LaneStamps | None = None
         self.must_advance = False
         self.reason: str | None = None
         self.missing = False
@@ -209,9 +212,16 @@ class Lane:
         table = self.table
         assert table is not None
         highest = self.guard.highest
+        least = 0
+        if self.stamps is not None:
+            try:
+                least = self.stamps.least(highest, total * self.member.database.increment)
+            except TicketDatabaseError as error:
+                self._failed(batch, error)
+                return
         protected = self._ring.has_witness(self.member)
         sent = _Sent(highest, self.marks.token, time.perf_counter(), protected)
-        self.member.database.start_draw(table, total, highest, partial(self._came, batch, sent))
+        self.member.database.start_draw(table, total, highest, partial(self._came, batch, sent), least)
 
     def _came(self, batch: Batch, sent: _Sent, drawn: Drawn) -> None:
         """See what came back, unless the lane broke meanwhile: then they have been sent on, and others are under way.

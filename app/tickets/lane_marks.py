@@ -13,10 +13,11 @@ class LaneMarks:
     `token`: what the lane draws under, empty before it has opened. `mark`: no ticket above it may be handed out;
     `reserve_at`: above this one the next mark is reserved in the background. `read_at`: when the marks that it rests on
     were read, by the ledger's clock. `ring`: the number of the ring record that the lane was opened under.
-    `unverified`: the names of the databases that could not be asked for its marks when it opened.
+    `unverified`: the names of the databases that could not be asked for its marks when it opened. `always_ahead`: how
+    many ids ahead a mark is reserved, whatever the rate; 0: as the rate has it.
     """
 
-    __slots__ = ("_step", "_stepped_at", "mark", "read_at", "reserve_at", "ring", "token", "unverified")
+    __slots__ = ("_step", "_stepped_at", "always_ahead", "mark", "read_at", "reserve_at", "ring", "token", "unverified")
 
     def __init__(self) -> None:
         self.token = ""
@@ -25,6 +26,7 @@ class LaneMarks:
         self.read_at = 0.0
         self.ring = 0
         self.unverified = ""
+        self.always_ahead = 0
         self._step = 0
         self._stepped_at = 0.0
 
@@ -51,6 +53,8 @@ class LaneMarks:
 
         `left`: ids up to the ceiling.
         """
+        if self.always_ahead:
+            return max(increment, min(self.always_ahead, left // 16))
         span = now - self._stepped_at
         tickets = self._step or SMALLEST_STEP
         if self._stepped_at and span < QUICK_SECONDS:

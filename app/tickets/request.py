@@ -1,7 +1,7 @@
 """A request for tickets, from whichever protocol it came, on its way from lane to lane."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.common.errors import TicketError
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from app.tickets.lane import Lane
 
 Tickets = Sequence[int]
-"""What a request gets: a range, or at the very end of a sequence a list."""
+"""What lanes give: a range, or at the very end of a sequence a list."""
+Ids = Sequence[int] | Sequence[str] | Sequence[int | str]
+"""What a request gets: tickets as they are, or ids of another kind. Strings where they are longer than 63 bits."""
 
 
 class TicketRequest:
@@ -22,6 +24,8 @@ class TicketRequest:
     lanes that are still to be asked in this round, None before the first; `pause`: seconds before the
     next round, 0 before the first.
     `settled`: it has been answered or refused, or nobody waits for it any more. `trace`: what a tracer has put here.
+    `address`: the key and the shard that were asked for, None where neither was. `encode`: makes the ids of tickets,
+    None where tickets are the ids.
     """
 
     desk: "FrontDesk"
@@ -36,6 +40,8 @@ class TicketRequest:
     pause = 0.0
     settled = False
     trace: Any = None
+    address: tuple[int | None, int | None] | None = None
+    encode: "Callable[[Tickets], Ids] | None" = None
 
     def __init__(self, sequence: str, count: int = 1, *, whole: bool = False) -> None:
         self.sequence = sequence
@@ -44,8 +50,8 @@ class TicketRequest:
         if whole:
             self.whole = whole
 
-    def give(self, tickets: Tickets) -> None:
-        """Take the answer: increasing ids, a range if `whole` or one. The last call."""
+    def give(self, tickets: Ids) -> None:
+        """Take the answer: ids, increasing but for kinds that are in no order; a range if `whole`. The last call."""
         raise NotImplementedError
 
     def refuse(self, error: TicketError) -> None:
@@ -57,8 +63,10 @@ class TicketRequest:
         self.lane = None
         if tickets is None:
             self.desk.fail_over(self)
-        else:
+        elif self.encode is None:
             self.desk.answer(self, tickets)
+        else:
+            self.desk.answer(self, self.encode(tickets))
 
     def abandon(self) -> None:
         """Nobody waits for it any more: what is drawn for it becomes a gap."""
@@ -71,9 +79,9 @@ class AwaitedRequest(TicketRequest):
 
     def __init__(self, sequence: str, count: int, *, whole: bool) -> None:
         super().__init__(sequence, count, whole=whole)
-        self.future: asyncio.Future[Tickets] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Ids] = asyncio.get_running_loop().create_future()
 
-    def give(self, tickets: Tickets) -> None:
+    def give(self, tickets: Ids) -> None:
         """See TicketRequest.give."""
         if not self.future.done():
             self.future.set_result(tickets)

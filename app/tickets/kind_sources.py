@@ -1,0 +1,201 @@
+"""Where the ids of a sequence come from whose kind is not `ticket`.
+
+A source takes the request first. One whose ids are counted in the ticket databases says which shard the request is for,
+and leaves it to the lanes. One whose ids are made in memory settles it itself.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from app.common.errors import (
+    ClockWentBack,
+    InvalidRequest,
+    NotForThisKind,
+    NotYet,
+    NoTicketDatabase,
+    SequenceExhausted,
+    TicketError,
+    Unavailable,
+)
+from app.kinds.kind import Kind, RandomKind, TimedKind
+from app.kinds.ticks import Ticks
+from app.tickets.lane_stamps import LaneStamps
+from app.tickets.request import TicketRequest, Tickets
+from app.tickets.server_clock import ServerClock
+
+Parameters = Mapping[str, int]
+
+
+class Source(Protocol):
+    """Where the ids of a sequence come from. `issued`: how many it has given by itself."""
+
+    issued: int
+
+    def takes(self, request: TicketRequest) -> bool:
+        """True where it has settled the request, or will; false where the lanes are to be asked, `encode` being set."""
+
+
+class Right(Protocol):
+    """What a server holds that no other has: a number, and when it may be used.
+
+    `number`: of the worker or instance. The times stamped under it are above `after_ms` and at most `until_ms`.
+    """
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def after_ms(self) -> int: ...
+
+    @property
+    def until_ms(self) -> int: ...
+
+
+def check(kind: Kind, request: TicketRequest) -> None:
+    """Raise InvalidRequest, NotForThisKind where a sequence of this kind cannot serve such a request."""
+    if request.whole:
+        raise NotForThisKind(f"{request.sequence} is of kind {kind.name}, which has no blocks; use ?count=")
+
+
+class RefusingSource:
+    """A sequence that cannot be served. `reason`: why, in a sentence."""
+
+    issued = 0
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def takes(self, request: TicketRequest) -> bool:
+        """See Source.takes."""
+        request.desk.refuse(request, NoTicketDatabase(f"{request.sequence} cannot be served: {self.reason}"))
+        return True
+
+
+class CounterSource:
+    """Ids that are tickets of a counter in the ticket databases, with a shard added."""
+
+    issued = 0
+
+    def __init__(self, kind: TimedKind, parameters: Parameters, clock: ServerClock, increment: Callable[[], int]) -> None:
+        self._kind = kind
+        self._parameters = parameters
+        self._clock = clock
+        self._increment = increment
+        self._stamps = LaneStamps(kind, parameters, clock)
+
+    def takes(self, request: TicketRequest) -> bool:
+        """See Source.takes."""
+        try:
+            check(self._kind, request)
+            shard = self._kind.shard_of(self._parameters, *(request.address or (None, None)))
+            self._clock.now_ms()
+            if request.count * self._increment() > 2 * self._stamps.ids_at_once:
+                raise Unavailable(f"{request.count} ids at once are more than {request.sequence} has for one moment")
+        except TicketError as error:
+            request.desk.refuse(request, error)
+            return True
+        request.encode = partial(self._encode, shard)
+        return False
+
+    def _encode(self, shard: int, tickets: Tickets) -> Sequence[int | str]:
+        encode, parameters = self._kind.encode, self._parameters
+        return [encode(parameters, tick, shard) for tick in tickets]
+
+
+class MemorySource:
+    """Ids that are made in memory. `timeout`: seconds for a request that has to wait for the clock."""
+
+    def __init__(self, kind: Kind, parameters: Parameters, timeout: float) -> None:
+        self.issued = 0
+        self._kind = kind
+        self._parameters = parameters
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+
+    def takes(self, request: TicketRequest) -> bool:
+        """See Source.takes."""
+        try:
+            check(self._kind, request)
+            if request.address is not None:
+                raise InvalidRequest(f"{request.sequence} is of kind {self._kind.name}, which has no shards")
+        except TicketError as error:
+            request.desk.refuse(request, error)
+        else:
+            request.deadline = self._loop.time() + self._timeout
+            self._try(request)
+        return True
+
+    def _try(self, request: TicketRequest) -> None:
+        if request.settled:  # its client has gone meanwhile
+            return
+        try:
+            ids = self._take(request.count)
+        except NotYet as wait:
+            if self._loop.time() + wait.seconds < request.deadline:
+                self._loop.call_later(wait.seconds, self._try, request)
+            else:
+                request.desk.refuse(request, wait.otherwise)
+        except TicketError as error:
+            request.desk.refuse(request, error)
+        else:
+            self.issued += request.count
+            request.desk.answer(request, ids)
+
+    def _take(self, count: int) -> Sequence[int | str]:
+        """The next `count` ids. Raises NotYet, and what a client is told."""
+        raise NotImplementedError
+
+
+class RandomSource(MemorySource):
+    """Ids that are random for the most part."""
+
+    def __init__(self, kind: RandomKind, parameters: Parameters, timeout: float, clock: ServerClock) -> None:
+        super().__init__(kind, parameters, timeout)
+        self._clock = clock
+        self._make = kind.make(parameters, clock.now_ms)
+
+    def _take(self, count: int) -> Sequence[int | str]:
+        ends_at = self._kind.ends_at(self._parameters)
+        if ends_at is not None and self._clock.now_ms() > ends_at:
+            raise SequenceExhausted("the kind of its ids has come to its end")
+        return self._make(count)
+
+
+class CountingSource(MemorySource):
+    """Ids that are counted in memory, under a number that nobody else has the right to use at the same time.
+
+    `right`: what this server holds now; it raises what a client is told where it holds nothing.
+    """
+
+    def __init__(
+        self, kind: TimedKind, parameters: Parameters, timeout: float, clock: ServerClock, right: Callable[[], Right]
+    ) -> None:
+        super().__init__(kind, parameters, timeout)
+        self._timed = kind
+        self._clock = clock
+        self._right = right
+        self._ticks = Ticks()
+        self._number: int | None = None
+
+    def _take(self, count: int) -> Sequence[int | str]:
+        """Ids of the present moment. None is below an earlier one, whatever the clock and the right do."""
+        kind, parameters, ticks = self._timed, self._parameters, self._ticks
+        now, right = self._clock.now_ms(), self._right()
+        first = max(kind.tick_at(parameters, now), 0)
+        if right.number != self._number:
+            # a smaller number in the same moment would be a smaller id; and what was stamped under this number is past
+            behind = ((ticks.last >> kind.counter_bits) + 1) << kind.counter_bits
+            ticks.advance(max(behind, kind.tick_at(parameters, right.after_ms + kind.unit_ms)) - 1)
+            self._number = right.number
+        next_ = max(first, ticks.last + 1)
+        moment = kind.time_of(parameters, next_)
+        if moment > now:
+            raise NotYet((moment - now) / 1000, ClockWentBack(f"this server's clock is {moment - now:,} ms behind its ids"))
+        last = next_ + count - 1
+        if last > kind.last_tick(parameters):
+            raise SequenceExhausted("the kind of its ids has come to its end")
+        if kind.time_of(parameters, last) + kind.unit_ms - 1 > right.until_ms:
+            raise NoTicketDatabase("the right to stamp ids has run out, and no ticket database could renew it")
+        return [kind.encode(parameters, tick, right.number) for tick in ticks.take(count, next_)]
