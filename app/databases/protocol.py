@@ -54,6 +54,13 @@ class Table:
     repeats_ceiling: bool
     warnings: tuple[str, ...] = ()
 
+    def holds(self, count: int, least: int, offset: int, increment: int) -> bool:
+        """Whether there is room for `count` tickets of this offset and increment from `least` on, if nobody has drawn
+        any of them."""
+        first = least + (offset - least) % increment
+        further = (count - 1 if count <= self.rows_per_statement else ROOM * count) * increment
+        return first + further <= self.ceiling
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -203,9 +210,14 @@ class TicketDatabase(Protocol):
     async def in_use(self, seconds: float) -> list[str]:
         """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+    def start_draw(
+        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
+    ) -> None:
         """Begin to draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0
         if none.
+
+        No ticket is below `least`: where the counter stands lower it is advanced to that first, in the draw's own
+        transaction. ColumnExhausted, and nothing is used up, where that leaves no room below the table's ceiling.
 
         `done` is called exactly once, later, from the event loop (never before this method has returned), with a Draw
         or a TicketDatabaseError. It must not raise.
@@ -219,10 +231,10 @@ class TicketDatabase(Protocol):
         on above its ceiling. One whose own end is of another residue may end before the last id below it.
         """
 
-    async def draw(self, table: Table, count: int, after: int) -> Draw:
+    async def draw(self, table: Table, count: int, after: int, least: int = 0) -> Draw:
         """The same for a caller that waits. Where the caller is cancelled, what is drawn becomes a gap."""
         drawn: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-        self.start_draw(table, count, after, lambda result: None if drawn.done() else drawn.set_result(result))
+        self.start_draw(table, count, after, lambda result: None if drawn.done() else drawn.set_result(result), least)
         result = await drawn
         if isinstance(result, TicketDatabaseError):
             raise result

@@ -67,9 +67,11 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
         """How many connections are open."""
         return self._pool.open
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+    def start_draw(
+        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
+    ) -> None:
         """See TicketDatabase.start_draw."""
-        self._draws.start_draw(table, count, after, done)
+        self._draws.start_draw(table, count, after, done, least)
 
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""

@@ -121,7 +121,9 @@ def _narrow(increment: int, offset: int) -> str:
     return f"SET SESSION auto_increment_increment = {increment}, auto_increment_offset = {offset}"
 
 
-def draw_block(table: str, size: int, within: tuple[int, int], increment: int, offset: int, *, below: int = 1) -> str:
+def draw_block(
+    table: str, size: int, within: tuple[int, int], increment: int, offset: int, *, below: int = 1, least: int = 0
+) -> str:
     """Draws one ordinary id, a block of `size` ids right after it, and one ordinary id above that, in one transaction.
 
     Under an increment of `size * increment` one REPLACE moves the counter past the whole block, but puts only its
@@ -131,22 +133,29 @@ def draw_block(table: str, size: int, within: tuple[int, int], increment: int, o
     Several servers' first ids are drawn before any of them has the row's lock, and so say nothing of each other's
     blocks. With two ids `below` the block (one more result) the second is drawn under the lock: no other block lies
     between it and this one, and it is certain where the counter stands.
+
+    With a `least` the counter is advanced to that first (one more result, after that of BEGIN).
     """
     one = draw(table, 1)
     widen, narrow = _widen(size * increment, within, increment, offset), _narrow(increment, offset)
-    return f"BEGIN;{';'.join([one] * below)};{widen};{one};{narrow};{one};COMMIT"
+    begin = f"BEGIN;{advance(table, least - 1)}" if least else "BEGIN"
+    return f"{begin};{';'.join([one] * below)};{widen};{one};{narrow};{one};COMMIT"
 
 
-def draw_ends(table: str, size: int, within: tuple[int, int], increment: int, offset: int) -> str:
+def draw_ends(
+    table: str, size: int, within: tuple[int, int], increment: int, offset: int, *, least: int = 0
+) -> str:
     """Draws one ordinary id, and then the first and the last id of a block of `size` in one statement, which puts both
     on disk.
 
     Leaves a gap as large as the block: for `innodb_autoinc_lock_mode = 0`, under which `draw_block` deadlocks. Four
-    results; the first and the third carry the ordinary id and the block's first.
+    results; the first and the third carry the ordinary id and the block's first. With a `least` the counter is advanced
+    to that first (one more result, the first): committed by itself, since a transaction is what deadlocks.
     """
     wide = (size - 1) * increment
     widen, narrow = _widen(wide, within, increment, offset), _narrow(increment, offset)
-    return f"{draw(table, 1)};{widen};{draw(table, 2)};{narrow}"
+    first = f"{advance(table, least - 1)};" if least else ""
+    return f"{first}{draw(table, 1)};{widen};{draw(table, 2)};{narrow}"
 
 
 def make(table: str, width: Width, start: int) -> str:

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from app.common.errors import (
     ColumnExhausted,
@@ -40,8 +40,18 @@ T = TypeVar("T")
 _RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
 _MARKS = "SELECT sequence, offset_of, increment_of, mark, issued, token FROM _high_water"
 
-_NEXT = "last + 1 + ((:offset - last - 1) % :increment + :increment) % :increment"
-"""The first id of an offset above the position; beyond 2**63 - 1 it is a real number, and larger still."""
+_ABOVE = "MAX(last, :least - 1)"
+_NEXT = f"{_ABOVE} + 1 + ((:offset - {_ABOVE} - 1) % :increment + :increment) % :increment"
+"""The first id of an offset above the position, and not below `least`; beyond 2**63 - 1 it is a real number, and larger
+still."""
+
+
+class _Wanted(NamedTuple):
+    """What is to be drawn, see TicketDatabase.start_draw."""
+
+    table: Table
+    count: int
+    least: int
 
 
 class SQLiteDatabase(TicketDatabase):
@@ -54,7 +64,7 @@ class SQLiteDatabase(TicketDatabase):
         self._path = path
         self._file = FileConnection(path, offset, increment, timeout)
         self._incarnation = ""
-        self._waiting: list[tuple[Table, int, str, Callable[[Drawn], None]]] = []
+        self._waiting: list[tuple[_Wanted, str, Callable[[Drawn], None]]] = []
         self._working: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -90,9 +100,11 @@ class SQLiteDatabase(TicketDatabase):
         connection.execute("UPDATE _database SET probed = ?", (time.time(),))
         return self._file.incarnation_of(connection), record_in(connection)
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+    def start_draw(
+        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
+    ) -> None:
         """See TicketDatabase.start_draw."""
-        self._waiting.append((table, count, self._incarnation, done))
+        self._waiting.append((_Wanted(table, count, least), self._incarnation, done))
         if self._working is None:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
@@ -101,7 +113,7 @@ class SQLiteDatabase(TicketDatabase):
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                requested = [(table, count, incarnation) for table, count, incarnation, _ in batch]
+                requested = [(wanted, incarnation) for wanted, incarnation, _ in batch]
                 results: Sequence[Drawn]
                 try:
                     results = await self._file.run(lambda c, w=requested: self._draw_all(c, w))  # type: ignore[misc]
@@ -112,13 +124,13 @@ class SQLiteDatabase(TicketDatabase):
         finally:
             self._working = None
 
-    def _draw_all(self, connection: sqlite3.Connection, requested: list[tuple[Table, int, str]]) -> list[Drawn]:
+    def _draw_all(self, connection: sqlite3.Connection, requested: list[tuple[_Wanted, str]]) -> list[Drawn]:
         current = self._file.incarnation_of(connection)
-        if any(incarnation != current for *_, incarnation in requested):  # it was opened again since the last probe
+        if any(incarnation != current for _, incarnation in requested):  # it was opened again since the last probe
             raise TicketDatabaseUnavailable("is another file than before")
-        return [self._draw_one(connection, table, count) for table, count, _ in requested]
+        return [self._draw_one(connection, *wanted) for wanted, _ in requested]
 
-    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int) -> Drawn:
+    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int, least: int) -> Drawn:
         """From the first id of its own residue above the position, whoever put that where it is: the increment may have
         changed since, or another process may not know yet that it has."""
         increment = self.increment
@@ -128,6 +140,7 @@ class SQLiteDatabase(TicketDatabase):
             {
                 "increment": increment,
                 "offset": self.offset,
+                "least": least,
                 "more": increment * (count - 1),
                 "name": table.sequence,
                 "ceiling": table.ceiling,

@@ -66,6 +66,8 @@ class Storage(abc.ABC):
 
     def __init__(self) -> None:
         self._clients: list[TicketDatabase] = []
+        self.retried: list[str] = []
+        """Why statements were tried again, on engines where that happens."""
 
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
         """Run a test on an event loop that this engine works on; close every client that it leaves open."""
@@ -113,6 +115,10 @@ class Storage(abc.ABC):
     @abc.abstractmethod
     async def begin_another_life(self) -> None:
         """Have the database of offset 1 restart, or what else may hide that it has gone back; the data stay."""
+
+    async def crash(self) -> None:
+        """Have the server of offset 1 end without a word, as a kill or a power cut ends it, and start again."""
+        await self.begin_another_life()
 
     @abc.abstractmethod
     def configure(self, increment: int) -> None:
@@ -176,7 +182,7 @@ class MySQLStorage(Storage):
             self._made.add(offset)
             server.make_schema(self._schema, tables=False)
         url = DatabaseURL.parse(server.url_of(self._schema, query="?ssl-mode=DISABLED&get-server-public-key=true"))
-        return MySQLDatabase(url, offset, increment, TIMEOUT)
+        return MySQLDatabase(url, offset, increment, TIMEOUT, on_retry=self.retried.append)
 
     async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
         sign = "UNSIGNED" if column.unsigned else ""
@@ -204,6 +210,11 @@ class MySQLStorage(Storage):
         assert self._alone
         await until(lambda: self._uptime() >= 2)  # a server's lives differ by the second in which they began
         await asyncio.to_thread(self._pair.odd.restart)
+
+    async def crash(self) -> None:
+        assert self._alone
+        await until(lambda: self._uptime() >= 2)
+        await asyncio.to_thread(self._pair.odd.restart, kill=True)
 
     def _uptime(self) -> int:
         return int(self._pair.odd.execute("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])

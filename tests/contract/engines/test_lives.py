@@ -207,3 +207,24 @@ async def test_a_database_is_known_by_a_name_without_secrets(storage: Storage) -
     assert "@" not in one.name
     assert "/" not in one.name
     assert (one.offset, one.increment) == (1, INCREMENT)
+
+
+# --- a crash ---------------------------------------------------------------------------------------------------------
+
+
+@on_each_engine
+async def test_what_was_drawn_above_a_least_just_before_a_crash_stays_used_up(storage: Storage) -> None:
+    database = await storage.client()
+    table = await made(database)
+    await database.draw(table, 1, 0)
+    least = 0
+    for count in (1, table.rows_per_statement, min(10_000, database.largest_block)):
+        least += 10**6
+        before = await database.probe()
+        drawn = await database.draw(table, count, 0, least)
+        await storage.crash()
+        await storage.close(database)
+        database = await storage.client()
+        assert (await database.probe()).incarnation != before.incarnation
+        assert (await database.position(table)).next_id > drawn.last
+        assert (await database.draw(table, 1, 0, least)).first > drawn.last

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from app.common.errors import (
+    ColumnExhausted,
     SequenceUnavailable,
     TicketDatabaseBusy,
     TicketDatabaseError,
@@ -184,7 +185,9 @@ class FakeTicketDatabase(TicketDatabase):
         self._incarnation = look.incarnation
         return look
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+    def start_draw(
+        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
+    ) -> None:
         """See TicketDatabase.start_draw. An answer that has come is taken, however late it is seen."""
         assert 1 <= count <= self.largest_block
         loop = asyncio.get_running_loop()
@@ -196,7 +199,9 @@ class FakeTicketDatabase(TicketDatabase):
             def executed() -> Draw:
                 self._refuse_if_broken(incarnation, increment, writes=True, ledger=False, anybody=False)
                 self.server.connected[self] = None
-                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after)
+                if least > 1 and not table.holds(count, least, self.offset, drawn_with):
+                    raise ColumnExhausted("holds no further id for it")
+                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after, least)
                 self._on_draw(table.sequence, drawn)
                 return drawn
 

@@ -143,10 +143,12 @@ class FakeServer:
 
     # --- statements ------------------------------------------------------------------------------------------------
 
-    def draw(self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0) -> Draw:
+    def draw(
+        self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0, least: int = 0
+    ) -> Draw:
         """`offset`, `increment`: what the session has been told, where it has been told any."""
         offset, increment = self.draws_as or (offset or self.offset, increment or self.increment)
-        drawn = self.table(sequence).draw(count, offset, increment, after)
+        drawn = self.table(sequence).draw(count, offset, increment, after, least)
         self.draws.append((sequence, drawn, self.life))
         return drawn
 

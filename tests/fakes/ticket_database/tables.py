@@ -32,9 +32,12 @@ class FakeTable:
     def repeats_ceiling(self) -> bool:
         return self.column_end == self.ceiling
 
-    def draw(self, count: int, offset: int, increment: int, after: int = 0) -> Draw:
+    def draw(self, count: int, offset: int, increment: int, after: int = 0, least: int = 0) -> Draw:
         """What REPLACE does, for a row a ticket; a larger count is a block and the id above it, which looks at the
-        first id before it moves the counter. A counter at the end stays there, and gives its id again and again."""
+        first id before it moves the counter. A counter at the end stays there, and gives its id again and again.
+        It is advanced to `least` first."""
+        if least > 1:
+            self.advance(least - 1)
         first = self.counter + (offset - self.counter) % increment
         last = first + (count - 1) * increment
         if first > self.column_end:
