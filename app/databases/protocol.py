@@ -155,6 +155,9 @@ class Mark:
     No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token`
     is `<epoch>:<nonce>`, an epoch being the incarnation of that database and of its table: whoever moves the sequence
     up after a rewind supersedes it, and a reservation under an older token is refused.
+
+    Those whose name begins with `_` are kept where a release that does not know inner sequences does not look: it would
+    take the name for damage.
     """
 
     sequence: str
@@ -241,7 +244,8 @@ class TicketDatabase(Protocol):
         return result
 
     async def names(self) -> dict[str, str]:
-        """The tables that could be sequences by their names, and when each was made; cheap however many there are."""
+        """The tables that could be sequences by their names, inner ones included, and when each was made; cheap however
+        many there are."""
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """The live counters of these sequences' tables, and when each was made; one that is missing is left out.

@@ -158,14 +158,15 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
 
     async def _prepare_own_tables(self, probe: MySQLConnection) -> None:
         """Make the server's own tables where they are missing; needs no privilege where they are there."""
+        version = 0
         try:
             version = await probe.ask(sql.LAYOUT, layout_of)
             await probe.execute(sql.OWN_TABLES_ARE_THERE)
         except SequenceMissing:
-            version = 0
-        if not version:
             for statement in sql.OWN_TABLES:
                 await probe.execute(statement)
+        if version < sql.LAYOUT_VERSION:
+            await probe.execute(sql.RECORD_LAYOUT)
             version = sql.LAYOUT_VERSION
         self._layout_warnings = ()
         if version > sql.LAYOUT_VERSION:

@@ -186,7 +186,8 @@ class MySQLInspector:
             self.inspection.layout = await self._connection.ask(sql.LAYOUT, layout_of)
             if self.inspection.layout >= sql.RING_LAYOUT:
                 self.inspection.record = await self._connection.ask(sql.RING, record_of)
-            self.inspection.marks = tuple(await self._connection.ask(sql.MARKS, marks_of, listing(MOST_MARKS)))
+            marks = sql.ALL_MARKS if self.inspection.layout >= sql.INNER_LAYOUT else sql.marks_in(sql.MARKS_TABLE)
+            self.inspection.marks = tuple(await self._connection.ask(marks, marks_of, listing(MOST_MARKS)))
         except SequenceMissing:
             return  # they are made by the first server that comes
 

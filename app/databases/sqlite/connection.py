@@ -26,6 +26,7 @@ from app.databases.sqlite.incarnation import FileIncarnation
 T = TypeVar("T")
 
 LAYOUT_VERSION = 1
+"""Of a file that an older release cannot use. Tables that it does not know do it no harm."""
 
 FIRST_SEQUENCES = {
     "Tickets64": Width.BIGINT,
@@ -47,11 +48,17 @@ CREATE TABLE IF NOT EXISTS _high_water (
     sequence TEXT NOT NULL, offset_of INTEGER NOT NULL, increment_of INTEGER NOT NULL, mark INTEGER NOT NULL,
     issued INTEGER NOT NULL, token TEXT NOT NULL, PRIMARY KEY (sequence, offset_of, increment_of));
 """
-_RING_SCHEMA = """
+_LATER_SCHEMA = """
 CREATE TABLE IF NOT EXISTS _ring (
     id INTEGER PRIMARY KEY CHECK (id = 1), number INTEGER NOT NULL, increment_of INTEGER NOT NULL,
-    since INTEGER NOT NULL, offsets TEXT NOT NULL, own_offset INTEGER NOT NULL, state TEXT NOT NULL)
+    since INTEGER NOT NULL, offsets TEXT NOT NULL, own_offset INTEGER NOT NULL, state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS _inner_sequences (
+    name TEXT NOT NULL PRIMARY KEY, bits INTEGER NOT NULL, last INTEGER NOT NULL, created TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS _inner_high_water (
+    sequence TEXT NOT NULL, offset_of INTEGER NOT NULL, increment_of INTEGER NOT NULL, mark INTEGER NOT NULL,
+    issued INTEGER NOT NULL, token TEXT NOT NULL, PRIMARY KEY (sequence, offset_of, increment_of));
 """
+"""Made where it is missing whenever a file is opened: releases before have laid it out without."""
 
 
 class FileConnection:
@@ -159,7 +166,8 @@ class FileConnection:
                     connection.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row)
                 connection.execute(f"PRAGMA user_version = {LAYOUT_VERSION}")
                 connection.execute("COMMIT")
-            connection.execute(_RING_SCHEMA)
+            for statement in _LATER_SCHEMA.split(";")[:-1]:
+                connection.execute(statement)
             (made_for,) = connection.execute("SELECT offset FROM _database").fetchone()
             if made_for != self._offset:
                 raise TicketDatabaseMisconfigured(f"was made for offset {made_for}, expected {self._offset}")

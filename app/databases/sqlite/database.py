@@ -38,7 +38,9 @@ from app.databases.sqlite.connection import FileConnection
 T = TypeVar("T")
 
 _RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
-_MARKS = "SELECT sequence, offset_of, increment_of, mark, issued, token FROM _high_water"
+_SEQUENCES = "SELECT name, bits, last, created FROM _sequences UNION ALL SELECT * FROM _inner_sequences"
+_MARK = "sequence, offset_of, increment_of, mark, issued, token"
+_MARKS = f"SELECT {_MARK} FROM _high_water UNION ALL SELECT {_MARK} FROM _inner_high_water"  # noqa: S608 - constants
 
 _ABOVE = "MAX(last, :least - 1)"
 _NEXT = f"{_ABOVE} + 1 + ((:offset - {_ABOVE} - 1) % :increment + :increment) % :increment"
@@ -135,8 +137,8 @@ class SQLiteDatabase(TicketDatabase):
         changed since, or another process may not know yet that it has."""
         increment = self.increment
         row = connection.execute(
-            f"UPDATE _sequences SET last = {_NEXT} + :more WHERE name = :name AND {_NEXT} + :more <= :ceiling "  # noqa: S608
-            "RETURNING last",
+            f"UPDATE {_sequences_with(table.sequence)} SET last = {_NEXT} + :more "  # noqa: S608
+            f"WHERE name = :name AND {_NEXT} + :more <= :ceiling RETURNING last",
             {
                 "increment": increment,
                 "offset": self.offset,
@@ -148,7 +150,7 @@ class SQLiteDatabase(TicketDatabase):
         ).fetchone()
         if row is not None:
             return Draw(row[0] - increment * (count - 1), increment, count)
-        if connection.execute("SELECT 1 FROM _sequences WHERE name = ?", (table.sequence,)).fetchone():
+        if _row_of(connection, table.sequence):
             return ColumnExhausted("holds no further id for it")
         return SequenceMissing("has no such sequence")
 
@@ -199,24 +201,19 @@ class SQLiteDatabase(TicketDatabase):
 
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
-        return await self._file.run(lambda c: dict(c.execute("SELECT name, created FROM _sequences").fetchall()))
+        return await self._file.run(lambda c: {name: created for name, *_, created in c.execute(_SEQUENCES)})
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
         requested = set(names)
-        query = "SELECT name, last, created FROM _sequences"
-        rows = await self._file.run(lambda c: c.execute(query).fetchall())
-        return {name: (max(1, last + 1), created) for name, last, created in rows if name in requested}
+        rows = await self._file.run(lambda c: c.execute(_SEQUENCES).fetchall())
+        return {name: (max(1, last + 1), created) for name, _, last, created in rows if name in requested}
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
         requested = set(names)
-
-        def read(connection: sqlite3.Connection) -> dict[str, Table]:
-            rows = connection.execute("SELECT name, bits, created FROM _sequences").fetchall()
-            return {name: self._table(name, Width(bits), created) for name, bits, created in rows if name in requested}
-
-        return await self._file.run(read)
+        rows = await self._file.run(lambda c: c.execute(_SEQUENCES).fetchall())
+        return {name: self._table(name, Width(bits), created) for name, bits, _, created in rows if name in requested}
 
     def _table(self, name: str, width: Width, created: str) -> Table:
         return Table(
@@ -232,9 +229,7 @@ class SQLiteDatabase(TicketDatabase):
         """See TicketDatabase.position."""
 
         def read(connection: sqlite3.Connection) -> Position:
-            row = connection.execute(
-                "SELECT last, created FROM _sequences WHERE name = ?", (table.sequence,)
-            ).fetchone()
+            row = _row_of(connection, table.sequence)
             if row is None:
                 raise SequenceMissing("has no such sequence")
             return Position(next_id=max(1, row[0] + 1), largest=max(0, row[0]), created=row[1])
@@ -244,18 +239,18 @@ class SQLiteDatabase(TicketDatabase):
     async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
         """See TicketDatabase.positions."""
         requested = {table.sequence for table in tables}
-        query = "SELECT name, last, created FROM _sequences"
-        rows = await self._file.run(lambda c: c.execute(query).fetchall())
+        rows = await self._file.run(lambda c: c.execute(_SEQUENCES).fetchall())
         return {
             name: Position(next_id=max(1, last + 1), largest=max(0, last), created=created)
-            for name, last, created in rows
+            for name, _, last, created in rows
             if name in requested
         }
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
         row = (sequence, int(width), start - 1, uuid.uuid4().hex[:12])
-        await self._file.run(lambda c: c.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row))
+        insert = f"INSERT OR IGNORE INTO {_sequences_with(sequence)} VALUES (?, ?, ?, ?)"
+        await self._file.run(lambda c: c.execute(insert, row))
 
     async def advance(self, table: Table, above: int) -> None:
         """See TicketDatabase.advance."""
@@ -263,14 +258,15 @@ class SQLiteDatabase(TicketDatabase):
 
     async def advance_all(self, floors: Mapping[str, int]) -> None:
         """See TicketDatabase.advance_all."""
-        rows = [(floor, name) for name, floor in floors.items()]
+        requested = dict(floors)
 
         def write(connection: sqlite3.Connection) -> None:
-            statement = "UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?"
-            if connection.executemany(statement, rows).rowcount < len(rows):
-                raise SequenceMissing("has no such sequence")
+            for name, floor in requested.items():
+                advance = f"UPDATE {_sequences_with(name)} SET last = MAX(last, ?) WHERE name = ?"  # noqa: S608
+                if not connection.execute(advance, (floor, name)).rowcount:
+                    raise SequenceMissing("has no such sequence")
 
-        if rows:
+        if requested:
             await self._file.run(write)
 
     # --- the ledger ------------------------------------------------------------------------------------------------
@@ -297,7 +293,7 @@ class SQLiteDatabase(TicketDatabase):
             self._refuse_another_ring(connection, ring)
             for m in requested:
                 connection.execute(
-                    "INSERT INTO _high_water VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                    f"INSERT INTO {_marks_with(m.sequence)} VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "  # noqa: S608
                     "mark = MAX(mark, excluded.mark), issued = MAX(issued, excluded.issued) "
                     "WHERE token = excluded.token",
                     (m.sequence, m.offset, m.increment, m.mark, m.issued, m.token),
@@ -322,18 +318,17 @@ class SQLiteDatabase(TicketDatabase):
 
     def _supersede(self, connection: sqlite3.Connection, replacements: list[tuple[Mark, Mark]], ring: int) -> None:
         self._refuse_another_ring(connection, ring)
-        connection.executemany(
-            "UPDATE _high_water SET token = ?, mark = ?, issued = MAX(issued, ?) "
-            "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
-            [
-                (new.token, new.mark, new.issued, old.sequence, old.offset, old.increment, old.token, old.mark)
-                for old, new in replacements
-            ],
-        )
+        for old, new in replacements:
+            connection.execute(
+                f"UPDATE {_marks_with(old.sequence)} SET token = ?, mark = ?, issued = MAX(issued, ?) "  # noqa: S608
+                "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
+                (new.token, new.mark, new.issued, old.sequence, old.offset, old.increment, old.token, old.mark),
+            )
 
     def _mark(self, connection: sqlite3.Connection, key: Mark) -> Mark:
         row = connection.execute(
-            f"{_MARKS} WHERE sequence = ? AND offset_of = ? AND increment_of = ?",
+            f"SELECT {_MARK} FROM {_marks_with(key.sequence)} "  # noqa: S608
+            "WHERE sequence = ? AND offset_of = ? AND increment_of = ?",
             (key.sequence, key.offset, key.increment),
         ).fetchone()
         if row is None:
@@ -348,6 +343,23 @@ class SQLiteDatabase(TicketDatabase):
         if self._working is not None:
             await asyncio.gather(self._working, return_exceptions=True)
         await self._file.close()
+
+
+def _sequences_with(name: str) -> str:
+    """The table that the row of this sequence lies in: a release before takes every row of the first for somebody's."""
+    return "_inner_sequences" if name.startswith("_") else "_sequences"
+
+
+def _marks_with(name: str) -> str:
+    """The table that marks of this name lie in."""
+    return "_inner_high_water" if name.startswith("_") else "_high_water"
+
+
+def _row_of(connection: sqlite3.Connection, sequence: str) -> tuple[int, str] | None:
+    """The sequence's position, and when it was made; None where it is missing."""
+    query = f"SELECT last, created FROM {_sequences_with(sequence)} WHERE name = ?"  # noqa: S608
+    row: tuple[int, str] | None = connection.execute(query, (sequence,)).fetchone()
+    return row
 
 
 def record_in(connection: sqlite3.Connection) -> RingRecord | None:

@@ -16,7 +16,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from app.common.sequences import TICKET_LIMIT, Width
+from app.common.sequences import TICKET_LIMIT, Width, is_name
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import Table, TicketDatabase
@@ -103,6 +103,11 @@ class Storage(abc.ABC):
     @abc.abstractmethod
     def make_foreign_tables(self) -> Sequence[str]:
         """Make tables in the database of offset 1 that are no sequence's; their names."""
+
+    @abc.abstractmethod
+    def seen_by_older_releases(self) -> set[str]:
+        """What a release that knows no inner sequences finds in the database of offset 1: the names of its tables and
+        those that its marks are of."""
 
     @abc.abstractmethod
     def drop(self, sequence: str) -> None:
@@ -196,7 +201,13 @@ class MySQLStorage(Storage):
         self._execute("CREATE TABLE no_id (stub CHAR(1) NOT NULL PRIMARY KEY)")
         self._execute("CREATE TABLE no_stub (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY)")
         self._execute("CREATE TABLE small (id SMALLINT NOT NULL AUTO_INCREMENT UNIQUE, stub CHAR(1) PRIMARY KEY)")
-        return ["no_id", "no_stub", "small", "_probe"]
+        return ["no_id", "no_stub", "small", "_probe", "_ring", "_high_water"]
+
+    def seen_by_older_releases(self) -> set[str]:
+        tables = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()"
+        names = {str(name) for (name,) in self._execute(tables)}
+        marks = {str(name) for (name,) in self._execute("SELECT sequence FROM _high_water")}
+        return {name for name in names if is_name(name)} | marks
 
     def drop(self, sequence: str) -> None:
         self._execute(f"DROP TABLE `{sequence}`")
@@ -224,8 +235,8 @@ class MySQLStorage(Storage):
         self._execute(f"SET GLOBAL auto_increment_increment = {increment}")
         self._pair.odd.end_connections()
 
-    def _execute(self, sql: str) -> None:
-        self._pair.odd.execute(sql, database=self._schema)
+    def _execute(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._pair.odd.execute(sql, database=self._schema)
 
 
 # --- SQLite --------------------------------------------------------------------------------------------------------
@@ -256,6 +267,10 @@ class SQLiteStorage(Storage):
         self._execute("CREATE TABLE words (id INTEGER PRIMARY KEY, stub TEXT UNIQUE)")
         return ["words", "_sequences"]
 
+    def seen_by_older_releases(self) -> set[str]:
+        rows = self._execute("SELECT name FROM _sequences UNION SELECT sequence FROM _high_water")
+        return {str(name) for (name,) in rows}
+
     def drop(self, sequence: str) -> None:
         self._execute(f"DELETE FROM _sequences WHERE name = '{sequence}'")
 
@@ -268,9 +283,9 @@ class SQLiteStorage(Storage):
     def configure(self, increment: int) -> None:
         """A file has no such setting."""
 
-    def _execute(self, sql: str) -> None:
+    def _execute(self, sql: str) -> list[tuple[Any, ...]]:
         with contextlib.closing(sqlite3.connect(self._path(1))) as connection, connection:
-            connection.execute(sql)
+            return connection.execute(sql).fetchall()
 
 
 # --- the fake ------------------------------------------------------------------------------------------------------
@@ -299,6 +314,9 @@ class FakeStorage(Storage):
 
     def make_foreign_tables(self) -> Sequence[str]:
         return []
+
+    def seen_by_older_releases(self) -> set[str]:
+        return set()  # no release but this one uses it
 
     def drop(self, sequence: str) -> None:
         self._servers[0].drop(sequence)

@@ -42,7 +42,7 @@ SAYS = {
     sql.clock(mariadb=False): ((1.7e9, 1_600_000_000),),
     sql.CLOCK: ((1.7e9,),),
     sql.sources(mariadb=False)[0]: (),
-    sql.LAYOUT: ((2,),),
+    sql.LAYOUT: ((sql.LAYOUT_VERSION,),),
     sql.OWN_TABLES_ARE_THERE: (),
     sql.RING: (),
     sql.RING_NUMBER: ((1,),),
@@ -133,9 +133,9 @@ ASKS: dict[str, tuple[str, Ask]] = {
     "make": ("CREATE TABLE", lambda it: it.make("photos", Width.BIGINT, 1)),
     "advance": ("REPLACE INTO `photos`", lambda it: it.advance(TABLE, 10)),
     "advance all": ("COMMIT", lambda it: it.advance_all({"photos": 10})),
-    "a page of marks": (sql.MARKS, lambda it: it.marks()),
+    "a page of marks": (sql.marks_in("_high_water"), lambda it: it.marks()),
     "reserve": ("INSERT INTO _high_water", lambda it: it.reserve([MARK], 1)),
-    "read back": (sql.MARKS, lambda it: it.reserve([MARK], 1)),
+    "read back": (sql.marks_in("_high_water"), lambda it: it.reserve([MARK], 1)),
     "supersede": ("UPDATE _high_water", lambda it: it.supersede(MARK, MARK, 1)),
     "supersede all": (sql.RING_NUMBER, lambda it: it.supersede_all([(MARK, MARK)], 1)),
     "record the ring": ("INSERT IGNORE INTO _ring", lambda it: it.record_ring(None, RECORD)),
@@ -147,8 +147,8 @@ ASKS: dict[str, tuple[str, Ask]] = {
 }
 LISTINGS: dict[str, tuple[str, Ask]] = {
     "names": (sql.NAMES, lambda it: it.names()),
-    "changed marks": (sql.MARKS, lambda it: it.marks(5)),
-    "all marks": (sql.MARKS, lambda it: it.marks_of_all_rings()),
+    "changed marks": (sql.marks_in("_high_water"), lambda it: it.marks(5)),
+    "all marks": (sql.ALL_MARKS, lambda it: it.marks_of_all_rings()),
     "connections": (sql.CONNECTED, lambda it: it.in_use(0)),
 }
 
