@@ -77,6 +77,16 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockReading:
+    """A database's clock said `seconds` since 1970 at a moment between `since` and `until`, in seconds by
+    `time.monotonic`."""
+
+    seconds: float
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeResult:
     """What a probe found: a committed write, and who the database is.
 
@@ -85,7 +95,8 @@ class ProbeResult:
     itself, so that two URLs of one server are seen; it may be another one after a restart. `latency`: what the probe's
     write took, in seconds. `increment` and `offset` are the ones that the server is configured with, None where the
     engine has no such setting; `setting_names`: what the server calls them. `record`: the ring that it records, None
-    where it records none. `warnings`: what is served but should be repaired (durability settings that are off).
+    where it records none. `clock`: what its clock said. `warnings`: what is served but should be repaired (durability
+    settings that are off).
     """
 
     incarnation: str
@@ -94,6 +105,7 @@ class ProbeResult:
     increment: int | None
     offset: int | None
     record: "RingRecord | None"
+    clock: ClockReading
     warnings: tuple[str, ...] = ()
     setting_names: tuple[str, str] = ("increment", "offset")
 

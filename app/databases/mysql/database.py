@@ -12,10 +12,10 @@ from app.databases.mysql.draws import DrawQueue
 from app.databases.mysql.marks import MySQLLedger
 from app.databases.mysql.pool import REFUSED_SECONDS, MySQLPool
 from app.databases.mysql.ring_record import MySQLRing, record_of
-from app.databases.mysql.rows import layout_of
+from app.databases.mysql.rows import clock_of, layout_of
 from app.databases.mysql.tables import MySQLTables
 from app.databases.mysql.url import DatabaseURL
-from app.databases.protocol import LARGEST_INCREMENT, Drawn, ProbeResult, Table, TicketDatabase
+from app.databases.protocol import LARGEST_INCREMENT, ClockReading, Drawn, ProbeResult, Table, TicketDatabase
 
 PROBE_CONNECTION_SECONDS = 10.0
 """A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
@@ -136,7 +136,11 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
         began = time.monotonic()
         await probe.execute(sql.PROBE)
         self._pool.last_answer = time.monotonic()
-        record = await probe.ask(sql.RING, record_of)
+        asked = self._pool.last_answer
+        await probe.start(f"{sql.CLOCK}; {sql.RING}")
+        clock = ClockReading(probe.understand(clock_of), asked, time.monotonic())
+        await probe.next()
+        record = probe.understand(record_of)
         self._draws.ends_only = facts.autoinc_lock_mode == 0
         await self._pool.close_unused()
         if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
@@ -148,10 +152,11 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
         return ProbeResult(
             incarnation=facts.incarnation,
             identity=facts.identity,
-            latency=self._pool.last_answer - began,
+            latency=asked - began,
             increment=facts.increment,
             offset=facts.offset,
             record=record,
+            clock=clock,
             warnings=facts.durability + self._layout_warnings + self._pool.warnings,
             setting_names=facts.setting_names,
         )

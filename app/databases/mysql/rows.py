@@ -5,6 +5,7 @@ handed to other databases and put into SQL again, so nothing gets through that t
 These functions run inside `MySQLConnection.understand`, which translates what they raise.
 """
 
+import math
 import re
 from typing import Any
 
@@ -36,6 +37,14 @@ def mark_name(value: Any) -> str:
     if not isinstance(value, str) or not (is_name(value) or is_inner_mark(value)):
         raise ValueError(value)
     return value
+
+
+def clock_of(rows: tuple[tuple[Any, ...], ...]) -> float:
+    """What a server's clock says, in seconds since 1970; from the row of `statements.CLOCK`."""
+    seconds = float(rows[0][0])
+    if not math.isfinite(seconds):
+        raise ValueError(seconds)
+    return seconds
 
 
 def layout_of(rows: tuple[tuple[Any, ...], ...]) -> int:

@@ -23,6 +23,7 @@ from app.common.errors import (
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import (
     LARGEST_INCREMENT,
+    ClockReading,
     Draw,
     Drawn,
     Mark,
@@ -87,20 +88,23 @@ class SQLiteDatabase(TicketDatabase):
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe. See `FileConnection.incarnation_of`."""
         began = time.monotonic()
-        incarnation, record = await self._file.run(self._probe)
+        incarnation, record, clock = await self._file.run(self._probe)
         self._incarnation = incarnation  # nobody draws from another one before the caller knows
         return ProbeResult(
             incarnation=incarnation,
             increment=None,
             offset=None,
             record=record,
+            clock=clock,
             identity=f"{self._path.resolve()}",
             latency=time.monotonic() - began,
         )
 
-    def _probe(self, connection: sqlite3.Connection) -> tuple[str, RingRecord | None]:
-        connection.execute("UPDATE _database SET probed = ?", (time.time(),))
-        return self._file.incarnation_of(connection), record_in(connection)
+    def _probe(self, connection: sqlite3.Connection) -> tuple[str, RingRecord | None, ClockReading]:
+        since = time.monotonic()
+        clock = ClockReading(time.time(), since, time.monotonic())  # the file has none but this machine's
+        connection.execute("UPDATE _database SET probed = ?", (clock.seconds,))
+        return self._file.incarnation_of(connection), record_in(connection), clock
 
     def start_draw(
         self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import random
 import sqlite3
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -21,7 +22,7 @@ from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import Table, TicketDatabase
 from app.databases.sqlite.database import SQLiteDatabase
-from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
+from tests.fakes.ticket_database import TRUE_TIME, FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import run as run_in_virtual_time
 from tests.harness.pair import MySQLPair
 from tests.harness.schema import USER
@@ -92,6 +93,14 @@ class Storage(abc.ABC):
         """Close a client before the test ends."""
         self._clients.remove(client)
         await client.close()
+
+    def true_time(self) -> float:
+        """What the databases' clocks should say, in seconds since 1970."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """By which clients tell when they asked."""
+        return time.monotonic()
 
     @abc.abstractmethod
     def _open(self, offset: int, increment: int) -> TicketDatabase: ...
@@ -298,6 +307,12 @@ class FakeStorage(Storage):
         super().__init__()
         self._servers = [FakeServer(offset, INCREMENT, (), _loop_time) for offset in (1, 2)]
         self._latencies = random.Random(1)
+
+    def true_time(self) -> float:
+        return TRUE_TIME + _loop_time()
+
+    def monotonic(self) -> float:
+        return _loop_time()
 
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
         run_in_virtual_time(self._and_close(scenario))

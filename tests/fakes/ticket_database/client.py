@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from app.common.errors import (
 )
 from app.common.sequences import Width
 from app.databases.protocol import (
+    ClockReading,
     Draw,
     Drawn,
     Mark,
@@ -166,6 +168,9 @@ class FakeTicketDatabase(TicketDatabase):
 
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        since = loop.time()
 
         def found() -> ProbeResult:
             if self.server.misconfigured:
@@ -179,11 +184,12 @@ class FakeTicketDatabase(TicketDatabase):
                 increment=server.increment if server.has_settings else None,
                 offset=server.offset if server.has_settings else None,
                 record=server.state.ring,
+                clock=ClockReading(server.time_at(loop.clock.now), since, since),
             )
 
         look = await self._statement(found, anybody=True)
         self._incarnation = look.incarnation
-        return look
+        return replace(look, clock=replace(look.clock, until=loop.time()))
 
     def start_draw(
         self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0

@@ -14,6 +14,10 @@ from tests.fakes.ticket_database.tables import FakeState, FakeTable
 from tests.fakes.virtual_time import VirtualLoop
 
 
+TRUE_TIME = 1_750_000_000.0
+"""What it is, in seconds since 1970, when a virtual clock stands at 0."""
+
+
 class Client(Protocol):
     """A ticket server's side of a server, as far as the server knows it."""
 
@@ -73,7 +77,7 @@ class FakeServer:
     where it is, nobody draws with others. `misconfigured`: what a new connection finds wrong. `draws_as`: the offset
     and increment that draws really have, whatever a look says. `deadlocks`: how many of the next statements that write
     fail so. `loses_replies`: how many of the next statements are committed and never answered. `life`: how often it has
-    gone back in time.
+    gone back in time. `clock_offset`: seconds that its clock is ahead of the true time, below 0 where it is behind.
     """
 
     _numbers = itertools.count(1)
@@ -104,6 +108,7 @@ class FakeServer:
         self.alive: list[str] = []
         self.statements = 0
         self.life = 0
+        self.clock_offset = 0.0
         self.draws: list[tuple[str, Draw, int]] = []
         self.connected: dict[Client, None] = {}
         self.looks = 0
@@ -200,6 +205,10 @@ class FakeServer:
     def marks(self, changed_within: float | None) -> list[Mark]:
         since = float("-inf") if changed_within is None else self.clock() - changed_within
         return [row for key, row in self.state.marks.items() if self.state.changed[key] >= since]
+
+    def time_at(self, now: float) -> float:
+        """What its clock says when a virtual one stands at `now`, in seconds since 1970."""
+        return TRUE_TIME + now + self.clock_offset
 
     # --- what can happen to it -------------------------------------------------------------------------------------
 

@@ -121,6 +121,7 @@ PROBES: dict[str, tuple[str, Ask]] = {
     "probe": (sql.PROBE, lambda it: it.probe()),
     "layout": (sql.LAYOUT, lambda it: it.probe()),
     "ring": (sql.RING, lambda it: it.probe()),
+    "the clock alone": (sql.CLOCK, lambda it: it.probe()),
     "recorded ring": (sql.RING, lambda it: it.recorded_ring()),
 }
 ASKS: dict[str, tuple[str, Ask]] = {
