@@ -6,6 +6,8 @@ for it.
 """
 
 import asyncio
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -180,6 +182,38 @@ class Mark:
     token: str
 
 
+OLDER = "older"
+"""The release of servers that do not announce themselves."""
+_INSTANCE = re.compile(r"[0-9a-f]{0,64}")
+_RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,64}")
+_KINDS = re.compile(r"([0-9a-z_]{1,32}(,[0-9a-z_]{1,32})*)?")
+_LONGEST_KINDS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """A ticket server that uses a database, as it announces itself there with every probe.
+
+    `instance`: hexadecimal digits that no other life of any server has; empty for one of an older release. `kinds`: of
+    sequences, that it can serve. `probe_interval`: seconds between its probes. `at`: when it was seen last, in seconds
+    since 1970 by the database's clock; 0 in what is announced. Raises ValueError where a value cannot be kept.
+    """
+
+    instance: str
+    release: str
+    kinds: tuple[str, ...]
+    probe_interval: float
+    at: float = 0.0
+
+    def __post_init__(self) -> None:
+        names = ",".join(self.kinds)
+        for pattern, text in ((_INSTANCE, self.instance), (_RELEASE, self.release), (_KINDS, names)):
+            if pattern.fullmatch(text) is None:
+                raise ValueError(text)
+        if len(names) > _LONGEST_KINDS or not (0 <= self.probe_interval < math.inf and math.isfinite(self.at)):
+            raise ValueError(names[:_LONGEST_KINDS], self.probe_interval, self.at)
+
+
 class TicketDatabase(Protocol):
     """One ticket database: odd or even, or one of more. Every engine subclasses it."""
 
@@ -205,7 +239,17 @@ class TicketDatabase(Protocol):
         are made only on connections that found the same incarnation, the increment drawn with and the right offset;
         they raise TicketDatabaseUnavailable where it is another incarnation, and before the first look, and
         TicketDatabaseMisconfigured where the server has another increment or offset.
+
+        What is written says which server this is, if it has announced itself; else that of nobody who would be seen by
+        `in_use` or `servers`.
         """
+
+    def announce(self, entry: ServerEntry) -> None:
+        """Write this with every probe from now on: whoever does is a ticket server. `close` takes it away."""
+
+    async def servers(self, within: float) -> list[ServerEntry]:
+        """The ticket servers that have probed the database in the last so many seconds by its own clock, this one
+        included. Those of releases that do not announce themselves are one, of the release OLDER and of no kinds."""
 
     def use_increment(self, increment: int) -> None:
         """Draw with this increment from now on. What is under way with another one fails or comes back as drawn."""

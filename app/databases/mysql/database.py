@@ -1,10 +1,17 @@
 """A ticket database on MySQL or MariaDB: its probe here, its draws, tables and ledger in the modules beside it."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
-from app.common.errors import NoFurtherConnection, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
+from app.common.errors import (
+    NoFurtherConnection,
+    SequenceMissing,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseUnavailable,
+)
 from app.common.patience import patience
 from app.databases.mysql import statements as sql
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
@@ -13,9 +20,18 @@ from app.databases.mysql.marks import MySQLLedger
 from app.databases.mysql.pool import REFUSED_SECONDS, MySQLPool
 from app.databases.mysql.ring_record import MySQLRing, record_of
 from app.databases.mysql.rows import clock_of, layout_of
+from app.databases.mysql.servers import MySQLServers, announcement_of
 from app.databases.mysql.tables import MySQLTables
 from app.databases.mysql.url import DatabaseURL
-from app.databases.protocol import LARGEST_INCREMENT, ClockReading, Drawn, ProbeResult, Table, TicketDatabase
+from app.databases.protocol import (
+    LARGEST_INCREMENT,
+    ClockReading,
+    Drawn,
+    ProbeResult,
+    ServerEntry,
+    Table,
+    TicketDatabase,
+)
 
 PROBE_CONNECTION_SECONDS = 10.0
 """A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
@@ -28,7 +44,7 @@ elsewhere by now; with a password that is refused, or settings that do not fit, 
 """
 
 
-class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
+class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, MySQLServers, TicketDatabase):
     """One MySQL or MariaDB server as a ticket database; owns all its connections."""
 
     def __init__(
@@ -53,6 +69,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
         self._forget = False
         self._looking = asyncio.Lock()
         self._layout_warnings: tuple[str, ...] = ()
+        self._entry: ServerEntry | None = None
 
     def __repr__(self) -> str:
         return f"<MySQLDatabase {self.name} offset {self.offset}, {self.connections} connections>"
@@ -128,13 +145,16 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
                     self._pool.drop_older()
                 assert fresh.facts is not None
                 await self._prepare_own_tables(fresh)
+                if self._entry is not None:
+                    with contextlib.suppress(TicketDatabaseBusy):  # another server does it
+                        await fresh.execute(sql.FORGET_STALE_SERVERS)
                 return fresh, fresh.facts
         return self._probe, await self._probe.check()
 
     async def _look(self) -> ProbeResult:
         probe, facts = await self._probe_connection()
         began = time.monotonic()
-        await probe.execute(sql.PROBE)
+        await probe.execute(sql.PROBE if self._entry is None else announcement_of(self._entry))
         self._pool.last_answer = time.monotonic()
         asked = self._pool.last_answer
         await probe.start(f"{sql.CLOCK}; {sql.RING}")
@@ -191,6 +211,10 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
 
     async def close(self) -> None:
         """See TicketDatabase.close."""
+        if self._entry is not None and self._probe is not None and self._probe.usable:
+            with contextlib.suppress(TicketDatabaseError, TimeoutError):
+                async with patience(self._timeout):
+                    await self._probe.execute(sql.forget_server(self._entry.instance))
         if self._probe is not None:
             probe, self._probe = self._probe, None
             self._pool.give_back(probe)

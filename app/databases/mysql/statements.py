@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from app.common.sequences import Width
+from app.databases.protocol import OLDER
 
 STUBS = string.ascii_lowercase + string.digits + string.ascii_uppercase + "+-"
 """The stubs that draws use, always in this order: two statements that name them in different orders deadlock."""
@@ -20,7 +21,7 @@ RAISE_STUB = "!"
 LAYOUT_VERSION = 3
 RING_LAYOUT, INNER_LAYOUT = 2, 3
 """Version of the server's own tables; a database that says a higher one was prepared by a newer server. From version 2
-on they include the ring record, and from version 3 on what is kept of inner sequences."""
+on they include the ring record, and from version 3 on what is kept of inner sequences, and the servers."""
 
 MARKS_TABLE, INNER_MARKS_TABLE = "_high_water", "_inner_high_water"
 
@@ -46,14 +47,22 @@ OWN_TABLES = (
     "CREATE TABLE IF NOT EXISTS _ring (id INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL, increment_of INT NOT NULL, "
     "since BIGINT NOT NULL, offsets VARCHAR(8000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
     "own_offset INT NOT NULL, state VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _servers ("
+    "instance VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
+    "of_release VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "kinds VARCHAR(2000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "probe_interval DOUBLE NOT NULL, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
 )
-OWN_TABLES_ARE_THERE = "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water WHERE FALSE"
+OWN_TABLES_ARE_THERE = "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water, _servers WHERE FALSE"
 RECORD_LAYOUT = (
     f"INSERT INTO _layout (id, version) VALUES (1, {LAYOUT_VERSION}) "  # noqa: S608 - a constant
     "ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))"
 )
 LAYOUT = "SELECT version FROM _layout WHERE id = 1"
-PROBE = "REPLACE INTO _probe (id, at) VALUES (1, UTC_TIMESTAMP(6))"
+PROBE = "REPLACE INTO _probe (id, at) VALUES (2, UTC_TIMESTAMP(6))"
+"""The probe of a program that is no ticket server. The row 1 is written by servers that do not announce themselves: of
+releases before version 3 of the tables."""
+FORGET_STALE_SERVERS = "DELETE FROM _servers WHERE at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"
 
 VARIABLES = (
     "auto_increment_increment",
@@ -312,9 +321,40 @@ def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, i
 
 RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
 RING_NUMBER = "SELECT number FROM _ring WHERE id = 1"
-PROBED = "SELECT at FROM _probe WHERE id = 1"
 CONNECTED = "SHOW PROCESSLIST"
 """The connections of the same account; all connections, where the account has the privilege PROCESS."""
+
+
+
+def announce(instance: str, release: str, kinds: str, probe_interval: float) -> str:
+    """The probe of a ticket server."""
+    return (
+        "REPLACE INTO _servers (instance, of_release, kinds, probe_interval, at) "  # noqa: S608 - see ServerEntry
+        f"VALUES ('{instance}', '{release}', '{kinds}', {probe_interval!r}, UTC_TIMESTAMP(6))"
+    )
+
+
+def forget_server(instance: str) -> str:
+    """Takes away what a ticket server has announced."""
+    return f"DELETE FROM _servers WHERE instance = '{instance}'"  # noqa: S608 - see ServerEntry
+
+
+def servers(seconds: float) -> str:
+    """The ticket servers of the last so many seconds, those that do not announce themselves as one."""
+    lately = f"at >= UTC_TIMESTAMP(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
+    return (
+        f"SELECT instance, of_release, kinds, probe_interval, UNIX_TIMESTAMP(at) FROM _servers WHERE {lately} "  # noqa: S608
+        f"UNION ALL SELECT '', '{OLDER}', '', 0, UNIX_TIMESTAMP(at) FROM _probe WHERE id = 1 AND {lately}"
+    )
+
+
+def probed(instance: str) -> str:
+    """When each ticket server but this one has probed."""
+    return (
+        f"SELECT instance, at FROM _servers WHERE instance <> '{instance}' "  # noqa: S608 - see ServerEntry
+        "UNION ALL SELECT '', at FROM _probe WHERE id = 1"
+    )
+
 
 RingRow = tuple[int, int, int, str, int, str]
 

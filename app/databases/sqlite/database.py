@@ -6,6 +6,7 @@ waits while it works is drawn in one transaction.
 """
 
 import asyncio
+import contextlib
 import sqlite3
 import time
 import uuid
@@ -23,6 +24,7 @@ from app.common.errors import (
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import (
     LARGEST_INCREMENT,
+    OLDER,
     ClockReading,
     Draw,
     Drawn,
@@ -31,6 +33,7 @@ from app.databases.protocol import (
     ProbeResult,
     RingRecord,
     RingState,
+    ServerEntry,
     Table,
     TicketDatabase,
 )
@@ -42,6 +45,8 @@ _RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ri
 _SEQUENCES = "SELECT name, bits, last, created FROM _sequences UNION ALL SELECT * FROM _inner_sequences"
 _MARK = "sequence, offset_of, increment_of, mark, issued, token"
 _MARKS = f"SELECT {_MARK} FROM _high_water UNION ALL SELECT {_MARK} FROM _inner_high_water"  # noqa: S608 - constants
+_PROBED = "SELECT instance, at FROM _servers WHERE instance <> ? UNION ALL SELECT '', probed FROM _database"
+"""When each ticket server but one has probed; those of releases that do not announce themselves in the last row."""
 
 _ABOVE = "MAX(last, :least - 1)"
 _NEXT = f"{_ABOVE} + 1 + ((:offset - {_ABOVE} - 1) % :increment + :increment) % :increment"
@@ -67,6 +72,7 @@ class SQLiteDatabase(TicketDatabase):
         self._path = path
         self._file = FileConnection(path, offset, increment, timeout)
         self._incarnation = ""
+        self._entry: ServerEntry | None = None
         self._waiting: list[tuple[_Wanted, str, Callable[[Drawn], None]]] = []
         self._working: asyncio.Task[None] | None = None
 
@@ -103,7 +109,12 @@ class SQLiteDatabase(TicketDatabase):
     def _probe(self, connection: sqlite3.Connection) -> tuple[str, RingRecord | None, ClockReading]:
         since = time.monotonic()
         clock = ClockReading(time.time(), since, time.monotonic())  # the file has none but this machine's
-        connection.execute("UPDATE _database SET probed = ?", (clock.seconds,))
+        if self._entry is None:
+            connection.execute("INSERT OR REPLACE INTO _probe VALUES (1, ?)", (clock.seconds,))
+        else:
+            entry = self._entry
+            row = (entry.instance, entry.release, ",".join(entry.kinds), entry.probe_interval, clock.seconds)
+            connection.execute("INSERT OR REPLACE INTO _servers VALUES (?, ?, ?, ?, ?)", row)
         return self._file.incarnation_of(connection), record_in(connection), clock
 
     def start_draw(
@@ -192,14 +203,35 @@ class SQLiteDatabase(TicketDatabase):
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use: another process that has the file open, or a probe of it."""
 
-        def probed(connection: sqlite3.Connection) -> float:
-            return float(connection.execute("SELECT probed FROM _database").fetchone()[0])
+        def probed(connection: sqlite3.Connection) -> dict[str, float]:
+            rows = connection.execute(_PROBED, (self._entry.instance if self._entry is not None else "",))
+            return dict(rows.fetchall())
 
         first = await self._file.run(probed)
         if await self._file.is_shared():
             return ["another process that has the file open"]
         await asyncio.sleep(seconds)
-        return ["a ticket server that probes it"] if await self._file.run(probed) != first else []
+        later = await self._file.run(probed)
+        probes = any(first.get(instance) != at for instance, at in later.items())
+        return ["a ticket server that probes it"] if probes else []
+
+    def announce(self, entry: ServerEntry) -> None:
+        """See TicketDatabase.announce."""
+        self._entry = entry
+
+    async def servers(self, within: float) -> list[ServerEntry]:
+        """See TicketDatabase.servers."""
+
+        def read(connection: sqlite3.Connection) -> list[ServerEntry]:
+            since = time.time() - within
+            rows = connection.execute("SELECT * FROM _servers WHERE at >= ?", (since,)).fetchall()
+            rows += connection.execute("SELECT '', ?, '', 0, probed FROM _database WHERE probed >= ?", (OLDER, since))
+            return [
+                ServerEntry(instance, release, tuple(kinds.split(",")) if kinds else (), interval, at)
+                for instance, release, kinds, interval, at in rows
+            ]
+
+        return await self._file.run(read)
 
     # --- tables ----------------------------------------------------------------------------------------------------
 
@@ -346,6 +378,10 @@ class SQLiteDatabase(TicketDatabase):
         """See TicketDatabase.close."""
         if self._working is not None:
             await asyncio.gather(self._working, return_exceptions=True)
+        if self._entry is not None and self._file.is_open:
+            forget, own = "DELETE FROM _servers WHERE instance = ?", (self._entry.instance,)
+            with contextlib.suppress(TicketDatabaseError):
+                await self._file.run(lambda c: c.execute(forget, own))
         await self._file.close()
 
 

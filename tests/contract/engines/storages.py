@@ -12,7 +12,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from app.common.sequences import TICKET_LIMIT, Width, is_name
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.url import DatabaseURL
-from app.databases.protocol import Table, TicketDatabase
+from app.databases.protocol import ServerEntry, Table, TicketDatabase
 from app.databases.sqlite.database import SQLiteDatabase
 from tests.fakes.ticket_database import TRUE_TIME, FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import run as run_in_virtual_time
@@ -55,7 +55,8 @@ class Storage(abc.ABC):
     configured with an increment and an offset of its own. `uses_up_the_rest`: whether a draw that runs past the end of
     the column leaves nothing of it. `repeats_the_end`: whether a column gives the largest number that it holds again
     and again. `leaves_the_last`: whether a column whose end is of another residue may end before the last id below it.
-    `renames_itself`: whether its identity is another one after a restart.
+    `renames_itself`: whether its identity is another one after a restart. `sees_open_files`: whether who else has it open
+    is seen at once, so that nobody watches for probes.
     """
 
     columns: tuple[Column, ...] = (UNSIGNED_INT, UNSIGNED_BIGINT, SIGNED_INT, SIGNED_BIGINT)
@@ -64,6 +65,7 @@ class Storage(abc.ABC):
     repeats_the_end = True
     leaves_the_last = False
     renames_itself = False
+    sees_open_files = False
 
     def __init__(self) -> None:
         self._clients: list[TicketDatabase] = []
@@ -81,10 +83,15 @@ class Storage(abc.ABC):
             await asyncio.gather(*(client.close() for client in self._clients))
             self._clients.clear()
 
-    async def client(self, offset: int = 1, *, increment: int = INCREMENT, probe: bool = True) -> TicketDatabase:
-        """A further client of the database of this offset, that has looked at it unless told not to."""
+    async def client(
+        self, offset: int = 1, *, increment: int = INCREMENT, probe: bool = True, entry: ServerEntry | None = None
+    ) -> TicketDatabase:
+        """A further client of the database of this offset, that has looked at it unless told not to. `entry`: that of a
+        ticket server, which announces itself."""
         client = self._open(offset, increment)
         self._clients.append(client)
+        if entry is not None:
+            client.announce(entry)
         if probe:
             await client.probe()
         return client
@@ -117,6 +124,14 @@ class Storage(abc.ABC):
     def seen_by_older_releases(self) -> set[str]:
         """What a release that knows no inner sequences finds in the database of offset 1: the names of its tables and
         those that its marks are of."""
+
+    @abc.abstractmethod
+    def probe_as_an_older_release(self) -> None:
+        """Do what the probe of a ticket server does that does not announce itself, in the database of offset 1."""
+
+    @abc.abstractmethod
+    def age_servers(self, days: int) -> None:
+        """Have every ticket server of the database of offset 1 been seen so many days earlier."""
 
     @abc.abstractmethod
     def drop(self, sequence: str) -> None:
@@ -218,6 +233,12 @@ class MySQLStorage(Storage):
         marks = {str(name) for (name,) in self._execute("SELECT sequence FROM _high_water")}
         return {name for name in names if is_name(name)} | marks
 
+    def probe_as_an_older_release(self) -> None:
+        self._execute("REPLACE INTO _probe (id, at) VALUES (1, UTC_TIMESTAMP(6))")
+
+    def age_servers(self, days: int) -> None:
+        self._execute(f"UPDATE _servers SET at = at - INTERVAL {days} DAY")
+
     def drop(self, sequence: str) -> None:
         self._execute(f"DROP TABLE `{sequence}`")
 
@@ -258,6 +279,7 @@ class SQLiteStorage(Storage):
     has_settings = False
     uses_up_the_rest = False
     repeats_the_end = False
+    sees_open_files = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -279,6 +301,12 @@ class SQLiteStorage(Storage):
     def seen_by_older_releases(self) -> set[str]:
         rows = self._execute("SELECT name FROM _sequences UNION SELECT sequence FROM _high_water")
         return {str(name) for (name,) in rows}
+
+    def probe_as_an_older_release(self) -> None:
+        self._execute(f"UPDATE _database SET probed = {time.time()!r}")
+
+    def age_servers(self, days: int) -> None:
+        self._execute(f"UPDATE _servers SET at = at - {days * 86_400}")
 
     def drop(self, sequence: str) -> None:
         self._execute(f"DELETE FROM _sequences WHERE name = '{sequence}'")
@@ -332,6 +360,13 @@ class FakeStorage(Storage):
 
     def seen_by_older_releases(self) -> set[str]:
         return set()  # no release but this one uses it
+
+    def probe_as_an_older_release(self) -> None:
+        self._servers[0].older_probe = self._servers[0].time_at(_loop_time())
+
+    def age_servers(self, days: int) -> None:
+        servers = self._servers[0].state.servers
+        servers.update({key: replace(entry, at=entry.at - days * 86_400) for key, entry in servers.items()})
 
     def drop(self, sequence: str) -> None:
         self._servers[0].drop(sequence)

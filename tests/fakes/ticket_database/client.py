@@ -24,6 +24,7 @@ from app.databases.protocol import (
     Position,
     ProbeResult,
     RingRecord,
+    ServerEntry,
     Table,
     TicketDatabase,
     check_settings,
@@ -76,6 +77,7 @@ class FakeTicketDatabase(TicketDatabase):
         self._on_draw = on_draw
         self._incarnation: str | None = None
         self._in_flight = 0
+        self._entry: ServerEntry | None = None
 
     def __repr__(self) -> str:
         return f"<FakeTicketDatabase {self.name}>"
@@ -177,6 +179,8 @@ class FakeTicketDatabase(TicketDatabase):
                 raise TicketDatabaseMisconfigured(self.server.misconfigured)
             server = self.server
             server.looks += 1
+            if self._entry is not None:
+                server.probes(self._entry, loop.clock.now)
             return ProbeResult(
                 server.incarnation,
                 server.identity,
@@ -257,11 +261,30 @@ class FakeTicketDatabase(TicketDatabase):
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use."""
-        before, looks = await self._statement(lambda: (self.server.users(self), self.server.looks), writes=False)
+        own = self._entry.instance if self._entry is not None else ""
+
+        def found() -> tuple[list[str], dict[str, float]]:
+            return self.server.users(self), self.server.probed(own)
+
+        before, first = await self._statement(found, writes=False)
         await asyncio.sleep(seconds)
-        after, later = await self._statement(lambda: (self.server.users(self), self.server.looks), writes=False)
-        probed = ["a ticket server that probes it"] * (later > looks)
-        return list(dict.fromkeys([*before, *after, *probed]))
+        after, later = await self._statement(found, writes=False)
+        probes = any(first.get(instance) != at for instance, at in later.items())
+        return list(dict.fromkeys([*before, *after, *["a ticket server that probes it"] * probes]))
+
+    def announce(self, entry: ServerEntry) -> None:
+        """See TicketDatabase.announce."""
+        self._entry = entry
+
+    async def servers(self, within: float) -> list[ServerEntry]:
+        """See TicketDatabase.servers."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+
+        def found() -> list[ServerEntry]:
+            return self.server.servers_since(self.server.time_at(loop.clock.now) - within)
+
+        return await self._statement(found, writes=False, anybody=True)
 
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
@@ -367,5 +390,8 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.forget_connections."""
 
     async def close(self) -> None:
-        """See TicketDatabase.close."""
+        """See TicketDatabase.close. Nobody waits for what it says then: it arrives at once, or not at all."""
         self.closed = True
+        server = self.server
+        if self._entry is not None and not (self.cut or server.down or server.hangs or server.read_only):
+            server.state.servers.pop(self._entry.instance, None)

@@ -9,13 +9,15 @@ from typing import Protocol
 
 from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.sequences import Width
-from app.databases.protocol import Draw, Mark, RingRecord
+from app.databases.protocol import OLDER, Draw, Mark, RingRecord, ServerEntry
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
 from tests.fakes.virtual_time import VirtualLoop
 
 
 TRUE_TIME = 1_750_000_000.0
 """What it is, in seconds since 1970, when a virtual clock stands at 0."""
+
+STALE_SECONDS = 86_400.0
 
 
 class Client(Protocol):
@@ -78,6 +80,7 @@ class FakeServer:
     and increment that draws really have, whatever a look says. `deadlocks`: how many of the next statements that write
     fail so. `loses_replies`: how many of the next statements are committed and never answered. `life`: how often it has
     gone back in time. `clock_offset`: seconds that its clock is ahead of the true time, below 0 where it is behind.
+    `older_probe`: when a ticket server of an older release probed it last, by its own clock.
     """
 
     _numbers = itertools.count(1)
@@ -106,6 +109,7 @@ class FakeServer:
         self.deadlocks = 0
         self.loses_replies = 0
         self.alive: list[str] = []
+        self.older_probe = float("-inf")
         self.statements = 0
         self.life = 0
         self.clock_offset = 0.0
@@ -209,6 +213,22 @@ class FakeServer:
     def time_at(self, now: float) -> float:
         """What its clock says when a virtual one stands at `now`, in seconds since 1970."""
         return TRUE_TIME + now + self.clock_offset
+
+    def probes(self, entry: ServerEntry, now: float) -> None:
+        """A ticket server looks when a virtual clock stands at `now`."""
+        at = self.time_at(now)
+        self.state.servers = {key: each for key, each in self.state.servers.items() if each.at >= at - STALE_SECONDS}
+        self.state.servers[entry.instance] = replace(entry, at=at)
+
+    def servers_since(self, at: float) -> list[ServerEntry]:
+        older = ServerEntry("", OLDER, (), 0, self.older_probe) if self.older_probe >= at else None
+        seen = [entry for entry in self.state.servers.values() if entry.at >= at]
+        return [*seen, older] if older else seen
+
+    def probed(self, instance: str) -> dict[str, float]:
+        """When each ticket server but this one has probed."""
+        seen = {entry.instance: entry.at for entry in self.state.servers.values() if entry.instance != instance}
+        return seen | {"": self.older_probe}
 
     # --- what can happen to it -------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from app.common.errors import ColumnExhausted, SequenceWentBack
 from app.common.sequences import Width, ceiling_of
-from app.databases.protocol import ROOM, Draw, Mark, RingRecord
+from app.databases.protocol import ROOM, Draw, Mark, RingRecord, ServerEntry
 
 ROWS_PER_STATEMENT = 64
 
@@ -68,3 +68,4 @@ class FakeState:
     marks: dict[tuple[str, int, int], Mark] = field(default_factory=dict)
     changed: dict[tuple[str, int, int], float] = field(default_factory=dict)
     ring: RingRecord | None = None
+    servers: dict[str, ServerEntry] = field(default_factory=dict)
