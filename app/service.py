@@ -1,14 +1,16 @@
 """The composition root: builds everything from the settings, and owns the order of start and stop."""
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
 from app.common.addresses import is_loopback
+from app.common.version import VERSION
 from app.databases import engines
-from app.databases.protocol import TicketDatabase
+from app.databases.protocol import ServerEntry, TicketDatabase
 from app.http.access import Access
 from app.http.denials import Denials
 from app.http.request_watcher import RequestWatcher
@@ -48,6 +50,9 @@ class Service:
         self.metrics = Metrics()
         self._observer: Observer = self.metrics if tracing is None else TracedStatements(self.metrics, tracing)
         self._databases = make_databases(settings, self._retried)
+        entry = ServerEntry(secrets.token_hex(8), VERSION, ("ticket",), settings.probe_interval)
+        for database in self._databases:
+            database.announce(entry)
         self.ring = Ring(self._databases, now=time.time)
         self.ledger = Ledger(
             self.ring,

@@ -6,6 +6,8 @@ for it.
 """
 
 import asyncio
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -54,6 +56,13 @@ class Table:
     repeats_ceiling: bool
     warnings: tuple[str, ...] = ()
 
+    def holds(self, count: int, least: int, offset: int, increment: int) -> bool:
+        """Whether there is room for `count` tickets of this offset and increment from `least` on, if nobody has drawn
+        any of them."""
+        first = least + (offset - least) % increment
+        further = (count - 1 if count <= self.rows_per_statement else ROOM * count) * increment
+        return first + further <= self.ceiling
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -70,6 +79,16 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockReading:
+    """A database's clock said `seconds` since 1970 at a moment between `since` and `until`, in seconds by
+    `time.monotonic`."""
+
+    seconds: float
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeResult:
     """What a probe found: a committed write, and who the database is.
 
@@ -78,7 +97,8 @@ class ProbeResult:
     itself, so that two URLs of one server are seen; it may be another one after a restart. `latency`: what the probe's
     write took, in seconds. `increment` and `offset` are the ones that the server is configured with, None where the
     engine has no such setting; `setting_names`: what the server calls them. `record`: the ring that it records, None
-    where it records none. `warnings`: what is served but should be repaired (durability settings that are off).
+    where it records none. `clock`: what its clock said. `warnings`: what is served but should be repaired (durability
+    settings that are off).
     """
 
     incarnation: str
@@ -87,6 +107,7 @@ class ProbeResult:
     increment: int | None
     offset: int | None
     record: "RingRecord | None"
+    clock: ClockReading
     warnings: tuple[str, ...] = ()
     setting_names: tuple[str, str] = ("increment", "offset")
 
@@ -148,6 +169,9 @@ class Mark:
     No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token`
     is `<epoch>:<nonce>`, an epoch being the incarnation of that database and of its table: whoever moves the sequence
     up after a rewind supersedes it, and a reservation under an older token is refused.
+
+    Those whose name begins with `_` are kept where a release that does not know inner sequences does not look: it would
+    take the name for damage.
     """
 
     sequence: str
@@ -156,6 +180,38 @@ class Mark:
     mark: int
     issued: int
     token: str
+
+
+OLDER = "older"
+"""The release of servers that do not announce themselves."""
+_INSTANCE = re.compile(r"[0-9a-f]{0,64}")
+_RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,64}")
+_KINDS = re.compile(r"([0-9a-z_]{1,32}(,[0-9a-z_]{1,32})*)?")
+_LONGEST_KINDS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """A ticket server that uses a database, as it announces itself there with every probe.
+
+    `instance`: hexadecimal digits that no other life of any server has; empty for one of an older release. `kinds`: of
+    sequences, that it can serve. `probe_interval`: seconds between its probes. `at`: when it was seen last, in seconds
+    since 1970 by the database's clock; 0 in what is announced. Raises ValueError where a value cannot be kept.
+    """
+
+    instance: str
+    release: str
+    kinds: tuple[str, ...]
+    probe_interval: float
+    at: float = 0.0
+
+    def __post_init__(self) -> None:
+        names = ",".join(self.kinds)
+        for pattern, text in ((_INSTANCE, self.instance), (_RELEASE, self.release), (_KINDS, names)):
+            if pattern.fullmatch(text) is None:
+                raise ValueError(text)
+        if len(names) > _LONGEST_KINDS or not (0 <= self.probe_interval < math.inf and math.isfinite(self.at)):
+            raise ValueError(names[:_LONGEST_KINDS], self.probe_interval, self.at)
 
 
 class TicketDatabase(Protocol):
@@ -183,7 +239,17 @@ class TicketDatabase(Protocol):
         are made only on connections that found the same incarnation, the increment drawn with and the right offset;
         they raise TicketDatabaseUnavailable where it is another incarnation, and before the first look, and
         TicketDatabaseMisconfigured where the server has another increment or offset.
+
+        What is written says which server this is, if it has announced itself; else that of nobody who would be seen by
+        `in_use` or `servers`.
         """
+
+    def announce(self, entry: ServerEntry) -> None:
+        """Write this with every probe from now on: whoever does is a ticket server. `close` takes it away."""
+
+    async def servers(self, within: float) -> list[ServerEntry]:
+        """The ticket servers that have probed the database in the last so many seconds by its own clock, this one
+        included. Those of releases that do not announce themselves are one, of the release OLDER and of no kinds."""
 
     def use_increment(self, increment: int) -> None:
         """Draw with this increment from now on. What is under way with another one fails or comes back as drawn."""
@@ -203,9 +269,14 @@ class TicketDatabase(Protocol):
     async def in_use(self, seconds: float) -> list[str]:
         """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+    def start_draw(
+        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
+    ) -> None:
         """Begin to draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0
         if none.
+
+        No ticket is below `least`: where the counter stands lower it is advanced to that first, in the draw's own
+        transaction. ColumnExhausted, and nothing is used up, where that leaves no room below the table's ceiling.
 
         `done` is called exactly once, later, from the event loop (never before this method has returned), with a Draw
         or a TicketDatabaseError. It must not raise.
@@ -219,17 +290,18 @@ class TicketDatabase(Protocol):
         on above its ceiling. One whose own end is of another residue may end before the last id below it.
         """
 
-    async def draw(self, table: Table, count: int, after: int) -> Draw:
+    async def draw(self, table: Table, count: int, after: int, least: int = 0) -> Draw:
         """The same for a caller that waits. Where the caller is cancelled, what is drawn becomes a gap."""
         drawn: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-        self.start_draw(table, count, after, lambda result: None if drawn.done() else drawn.set_result(result))
+        self.start_draw(table, count, after, lambda result: None if drawn.done() else drawn.set_result(result), least)
         result = await drawn
         if isinstance(result, TicketDatabaseError):
             raise result
         return result
 
     async def names(self) -> dict[str, str]:
-        """The tables that could be sequences by their names, and when each was made; cheap however many there are."""
+        """The tables that could be sequences by their names, inner ones included, and when each was made; cheap however
+        many there are."""
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """The live counters of these sequences' tables, and when each was made; one that is missing is left out.

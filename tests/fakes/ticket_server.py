@@ -5,7 +5,8 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 
-from app.databases.protocol import RingRecord, TicketDatabase
+from app.common.version import VERSION
+from app.databases.protocol import RingRecord, ServerEntry, TicketDatabase
 from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.tickets.catalog import Catalog
@@ -25,6 +26,8 @@ REQUEST_TIMEOUT = 2.0
 class FakeTicketServer:
     """Ring, ledger, catalog, issuer, health and admin on these databases."""
 
+    _numbers = itertools.count(1)
+
     def __init__(
         self,
         databases: Sequence[TicketDatabase],
@@ -38,6 +41,9 @@ class FakeTicketServer:
         lane: Callable[[str, Member, Ring, Ledger, Metrics], Lane] = Lane,
     ) -> None:
         self.databases = databases
+        entry = ServerEntry(f"{next(self._numbers):x}", VERSION, ("ticket",), probe_interval)
+        for database in databases:
+            database.announce(entry)
         self._lane = lane
         self.metrics = Metrics()
         self.ring = Ring(databases, now=clock)

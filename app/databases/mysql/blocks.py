@@ -15,7 +15,8 @@ other servers have drawn since this one heard of it does not come near the end."
 
 @dataclass(slots=True, eq=False)
 class Block(ABC):
-    """`count` tickets of `table`, drawn together; `after` is the last id that is known of it.
+    """`count` tickets of `table`, drawn together; `after` is the last id that is known of it. `least`: that none of them
+    may be below, 0 where any will do.
 
     `met_nobody`: whether the results have shown that no other server drew in between.
     """
@@ -25,6 +26,7 @@ class Block(ABC):
     after: int
     increment: int
     offset: int
+    least: int = 0
     met_nobody: bool = field(default=False, init=False)
 
     @property
@@ -67,7 +69,8 @@ class BlockBetweenIds(Block):
     @property
     def _ids_below(self) -> int:
         """How many ordinary ids are drawn below the block."""
-        return 1 if self.after <= self.table.ceiling - self.table.ceiling // NEAR_THE_END else 2
+        ceiling = self.table.ceiling
+        return 1 if max(self.after, self.least) <= ceiling - ceiling // NEAR_THE_END else 2
 
     @property
     def _size(self) -> int:
@@ -76,12 +79,14 @@ class BlockBetweenIds(Block):
 
     @property
     def statements(self) -> str:
-        """BEGIN, the ids below, SET, the block, SET, the id above, COMMIT."""
+        """BEGIN, the advance if there is one, the ids below, SET, the block, SET, the id above, COMMIT."""
         place = self._bounds, self.increment, self.offset
-        return sql.draw_block(self.table.sequence, self._size, *place, below=self._ids_below)
+        return sql.draw_block(self.table.sequence, self._size, *place, below=self._ids_below, least=self.least)
 
     async def read(self, connection: MySQLConnection) -> Draw | None:
         """See Block.read."""
+        if self.least:
+            await connection.next()
         below = [await _next_id(connection) for _ in range(self._ids_below)]
         self._check_place(below[-1])
         await connection.next()
@@ -105,11 +110,14 @@ class BlockByItsEnds(Block):
 
     @property
     def statements(self) -> str:
-        """The id below, SET, the block's ends, SET."""
-        return sql.draw_ends(self.table.sequence, self.count, self._bounds, self.increment, self.offset)
+        """The advance if there is one, the id below, SET, the block's ends, SET."""
+        place = self._bounds, self.increment, self.offset
+        return sql.draw_ends(self.table.sequence, self.count, *place, least=self.least)
 
     async def read(self, connection: MySQLConnection) -> Draw | None:
         """See Block.read."""
+        if self.least:
+            await connection.next()
         self._check_place(connection.insert_id)
         await connection.next()
         first = await _next_id(connection)

@@ -34,6 +34,8 @@ MOST_TABLES = 50_000
 """A database that lists more of them cannot be used."""
 MOST_MARKS = 2 * MOST_TABLES
 MOST_CONNECTIONS = 10_000
+MOST_SERVERS = 10_000
+"""Lives of ticket servers that ended without a word, of the last day, included."""
 MOST_KEYS = 65
 """Of one table: MySQL allows for 64 beside the primary one."""
 

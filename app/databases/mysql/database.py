@@ -1,10 +1,17 @@
 """A ticket database on MySQL or MariaDB: its probe here, its draws, tables and ledger in the modules beside it."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
-from app.common.errors import NoFurtherConnection, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
+from app.common.errors import (
+    NoFurtherConnection,
+    SequenceMissing,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseUnavailable,
+)
 from app.common.patience import patience
 from app.databases.mysql import statements as sql
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
@@ -12,10 +19,19 @@ from app.databases.mysql.draws import DrawQueue
 from app.databases.mysql.marks import MySQLLedger
 from app.databases.mysql.pool import REFUSED_SECONDS, MySQLPool
 from app.databases.mysql.ring_record import MySQLRing, record_of
-from app.databases.mysql.rows import layout_of
+from app.databases.mysql.rows import clock_of, layout_of
+from app.databases.mysql.servers import MySQLServers, announcement_of
 from app.databases.mysql.tables import MySQLTables
 from app.databases.mysql.url import DatabaseURL
-from app.databases.protocol import LARGEST_INCREMENT, Drawn, ProbeResult, Table, TicketDatabase
+from app.databases.protocol import (
+    LARGEST_INCREMENT,
+    ClockReading,
+    Drawn,
+    ProbeResult,
+    ServerEntry,
+    Table,
+    TicketDatabase,
+)
 
 PROBE_CONNECTION_SECONDS = 10.0
 """A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
@@ -28,7 +44,7 @@ elsewhere by now; with a password that is refused, or settings that do not fit, 
 """
 
 
-class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
+class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, MySQLServers, TicketDatabase):
     """One MySQL or MariaDB server as a ticket database; owns all its connections."""
 
     def __init__(
@@ -53,6 +69,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
         self._forget = False
         self._looking = asyncio.Lock()
         self._layout_warnings: tuple[str, ...] = ()
+        self._entry: ServerEntry | None = None
 
     def __repr__(self) -> str:
         return f"<MySQLDatabase {self.name} offset {self.offset}, {self.connections} connections>"
@@ -67,9 +84,11 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
         """How many connections are open."""
         return self._pool.open
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+    def start_draw(
+        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
+    ) -> None:
         """See TicketDatabase.start_draw."""
-        self._draws.start_draw(table, count, after, done)
+        self._draws.start_draw(table, count, after, done, least)
 
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""
@@ -126,15 +145,22 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
                     self._pool.drop_older()
                 assert fresh.facts is not None
                 await self._prepare_own_tables(fresh)
+                if self._entry is not None:
+                    with contextlib.suppress(TicketDatabaseBusy):  # another server does it
+                        await fresh.execute(sql.FORGET_STALE_SERVERS)
                 return fresh, fresh.facts
         return self._probe, await self._probe.check()
 
     async def _look(self) -> ProbeResult:
         probe, facts = await self._probe_connection()
         began = time.monotonic()
-        await probe.execute(sql.PROBE)
+        await probe.execute(sql.PROBE if self._entry is None else announcement_of(self._entry))
         self._pool.last_answer = time.monotonic()
-        record = await probe.ask(sql.RING, record_of)
+        asked = self._pool.last_answer
+        await probe.start(f"{sql.CLOCK}; {sql.RING}")
+        clock = ClockReading(probe.understand(clock_of), asked, time.monotonic())
+        await probe.next()
+        record = probe.understand(record_of)
         self._draws.ends_only = facts.autoinc_lock_mode == 0
         await self._pool.close_unused()
         if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
@@ -146,24 +172,26 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
         return ProbeResult(
             incarnation=facts.incarnation,
             identity=facts.identity,
-            latency=self._pool.last_answer - began,
+            latency=asked - began,
             increment=facts.increment,
             offset=facts.offset,
             record=record,
+            clock=clock,
             warnings=facts.durability + self._layout_warnings + self._pool.warnings,
             setting_names=facts.setting_names,
         )
 
     async def _prepare_own_tables(self, probe: MySQLConnection) -> None:
         """Make the server's own tables where they are missing; needs no privilege where they are there."""
+        version = 0
         try:
             version = await probe.ask(sql.LAYOUT, layout_of)
             await probe.execute(sql.OWN_TABLES_ARE_THERE)
         except SequenceMissing:
-            version = 0
-        if not version:
             for statement in sql.OWN_TABLES:
                 await probe.execute(statement)
+        if version < sql.LAYOUT_VERSION:
+            await probe.execute(sql.RECORD_LAYOUT)
             version = sql.LAYOUT_VERSION
         self._layout_warnings = ()
         if version > sql.LAYOUT_VERSION:
@@ -183,6 +211,10 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, TicketDatabase):
 
     async def close(self) -> None:
         """See TicketDatabase.close."""
+        if self._entry is not None and self._probe is not None and self._probe.usable:
+            with contextlib.suppress(TicketDatabaseError, TimeoutError):
+                async with patience(self._timeout):
+                    await self._probe.execute(sql.forget_server(self._entry.instance))
         if self._probe is not None:
             probe, self._probe = self._probe, None
             self._pool.give_back(probe)

@@ -3,6 +3,9 @@
 A draw of one statement that finds an idle connection goes out at once, and its answer is taken off the socket. While
 all are busy, draws wait, and the next free connection takes several of them in one packet and one transaction, so that
 they share a commit. Each is answered after it. Where OK packets are not all that comes back, a task reads the rest.
+
+A draw with a `least` is two statements, of which the first advances the table's counter: a row that no draw uses gets
+the explicit id just below. That id comes back in the first one's OK packet, as a drawn one does.
 """
 
 import asyncio
@@ -10,8 +13,10 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from app.common.errors import (
+    ColumnExhausted,
     TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseMisconfigured,
@@ -30,6 +35,17 @@ CONNECTIONS = 3
 more than one, so that a locked table holds up only some."""
 DRAWS_PER_PACKET = 32
 """The most draws that share a packet: enough to spare round trips and commits, few enough that none waits long."""
+
+
+class Packet(NamedTuple):
+    """Statements that are sent together. `places`: which of them draws, for each of the draws that they are for."""
+
+    statements: Sequence[str]
+    places: Sequence[int]
+
+
+ALONE = Packet(("",), (0,))
+"""One draw that is one statement, which is known by the draw."""
 
 
 class DrawQueue:
@@ -53,13 +69,20 @@ class DrawQueue:
         self._tasks = Tasks()
         self._closed = False
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+    def start_draw(
+        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
+    ) -> None:
         """See TicketDatabase.start_draw."""
         if self._closed:
             asyncio.get_running_loop().call_soon(done, TicketDatabaseUnavailable("is being left"))
             return
         began = time.monotonic()
         draw = PendingDraw(table, count, after, began, began + self._pool.timeout, done)
+        if least > 1:  # else the advance would be above 0, and an explicit 0 draws an id
+            if not table.holds(count, least, self._offset, self._increment):
+                asyncio.get_running_loop().call_soon(done, ColumnExhausted("holds no further id for it"))
+                return
+            draw.least = least
         if not self._pending and draw.plain and len(self._under_way) + self._opening < CONNECTIONS:
             connection = self._pool.take_idle()
             if connection is not None:
@@ -114,55 +137,85 @@ class DrawQueue:
     def _next_batch(self) -> list[PendingDraw]:
         """The first draws that somebody still waits for: plain ones together, a block by itself.
 
-        In the order of their names: two transactions that lock tables in different orders deadlock.
+        In the order of their names, and of one table those with a `least` first: two transactions that lock tables, or
+        the rows of a table, in different orders deadlock.
         """
         batch: list[PendingDraw] = []
         while self._pending and len(batch) < DRAWS_PER_PACKET:
-            if batch and not (batch[-1].plain and self._pending[0].plain):
+            if batch and not (self._shares(batch[-1]) and self._shares(self._pending[0])):
                 break
             draw = self._pending.popleft()
             if not draw.answered:
                 batch.append(draw)
-        batch.sort(key=lambda draw: draw.table.sequence)
+        if len(batch) > 1:
+            batch.sort(key=lambda draw: (draw.table.sequence, not draw.least))
         return batch
+
+    def _shares(self, draw: PendingDraw) -> bool:
+        """Whether a draw may be in a packet with others. Under `innodb_autoinc_lock_mode = 0` a transaction that draws
+        after it has advanced deadlocks with another one."""
+        return draw.plain and not (draw.least and self.ends_only)
 
     # --- plain draws -----------------------------------------------------------------------------------------------
 
     def _send(self, connection: MySQLConnection, batch: list[PendingDraw]) -> None:
         """Send plain draws: one, or several in one transaction."""
         self._under_way[connection] = batch
-        came = partial(self._came, connection, batch, time.monotonic())
-        if len(batch) == 1:
+        if len(batch) == 1 and not batch[0].least:
+            came = partial(self._came, connection, batch, ALONE, time.monotonic())
             connection.draw(batch[0].statement, 1, self._pool.timeout, came)
         else:
-            statements = ["BEGIN", *(draw.statement for draw in batch), "COMMIT"]
-            connection.draw(";".join(statements), len(statements), self._pool.timeout, came)
+            packet = self._packet(batch)
+            came = partial(self._came, connection, batch, packet, time.monotonic())
+            connection.draw(";".join(packet.statements), len(packet.statements), self._pool.timeout, came)
+
+    def _packet(self, batch: list[PendingDraw]) -> Packet:
+        """All of them in one transaction; where one alone may have none, each of its statements commits."""
+        if not self._shares(batch[0]):
+            return Packet((batch[0].advance, batch[0].statement), (1,))
+        statements, places = ["BEGIN"], []
+        for draw in batch:
+            if draw.least:
+                statements.append(draw.advance)
+            places.append(len(statements))
+            statements.append(draw.statement)
+        return Packet((*statements, "COMMIT"), places)
 
     def _came(
-        self, connection: MySQLConnection, batch: list[PendingDraw], sent_at: float, ids: Sequence[int] | None
+        self,
+        connection: MySQLConnection,
+        batch: list[PendingDraw],
+        packet: Packet,
+        sent_at: float,
+        ids: Sequence[int] | None,
     ) -> None:
         """The ids of what was sent; None: the driver has to read what came, or the rest of it."""
         if self._closed:
             return
         if ids is None:
-            self._tasks.spawn(self._read(connection, batch, sent_at, self._plain_answers(connection, batch)))
+            self._tasks.spawn(self._read(connection, batch, sent_at, self._plain_answers(connection, batch, packet)))
             return
         self._pool.last_answer = time.monotonic()
         self._free(connection)
-        if len(batch) == 1:
+        if len(ids) == 1:
             batch[0].answer(Draw(ids[0], self._increment, batch[0].count))
             return
-        for draw, id_ in zip(batch, ids[1:-1], strict=True):  # without those of BEGIN and COMMIT
-            draw.answer(Draw(id_, self._increment, draw.count))
+        for draw, place in zip(batch, packet.places, strict=True):
+            draw.answer(Draw(ids[place], self._increment, draw.count))
 
-    async def _plain_answers(self, connection: MySQLConnection, batch: list[PendingDraw]) -> AsyncIterator[Draw]:
+    async def _plain_answers(
+        self, connection: MySQLConnection, batch: list[PendingDraw], packet: Packet
+    ) -> AsyncIterator[Draw]:
         await connection.receive()
-        for draw in batch:
-            if len(batch) > 1:  # the first answer was that to BEGIN
+        received = 0
+        for draw, place in zip(batch, packet.places, strict=True):
+            while received < place:
                 await connection.next()
+                received += 1
             yield Draw(connection.insert_id, self._increment, draw.count)
-        if len(batch) > 1:
+        while received < len(packet.statements) - 1:
             await connection.next()
+            received += 1
 
     # --- blocks ----------------------------------------------------------------------------------------------------
 
@@ -179,7 +232,7 @@ class DrawQueue:
         yield drawn
 
     def _block(self, draw: PendingDraw) -> Block:
-        what = draw.table, draw.count, draw.after, self._increment, self._offset
+        what = draw.table, draw.count, draw.after, self._increment, self._offset, draw.least
         if self.ends_only:
             return BlockByItsEnds(*what)
         return BlockBetweenIds(*what, shared=draw.table.sequence in self._shared)
@@ -209,7 +262,7 @@ class DrawQueue:
         except TicketDatabaseError as error:
             if connection.usable:
                 pool.last_answer = time.monotonic()
-            if len(batch) > 1 or not batch[0].plain:
+            if len(batch) > 1 or batch[0].least or not batch[0].plain:
                 connection.drop()  # a transaction is open, or the session has a block's increment
             results = self._failed(batch, len(read), error)
         except BaseException:

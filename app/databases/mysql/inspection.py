@@ -20,7 +20,7 @@ from app.databases.mysql.connection import MySQLConnection, ServerFacts
 from app.databases.mysql.driver import NoAgreement, NoTLS, PasswordKept, Rows, code_of
 from app.databases.mysql.marks import marks_of
 from app.databases.mysql.ring_record import record_of
-from app.databases.mysql.rows import layout_of
+from app.databases.mysql.rows import clock_of, layout_of
 from app.databases.mysql.tables import CRASH_SAFE_ENGINES, names_of, position_of, table_of
 from app.databases.mysql.url import DatabaseURL, SslMode
 from app.databases.protocol import Position
@@ -137,7 +137,7 @@ class MySQLInspector:
         found.clock_doubt = LOOK_SECONDS
         for _ in range(CLOCK_READINGS):
             before = self._clock()
-            there = await self._connection.ask(sql.CLOCK, lambda rows: float(rows[0][0]))
+            there = await self._connection.ask(sql.CLOCK, clock_of)
             after = self._clock()
             if abs(after - before) / 2 < found.clock_doubt:
                 found.clock_doubt = abs(after - before) / 2
@@ -186,7 +186,8 @@ class MySQLInspector:
             self.inspection.layout = await self._connection.ask(sql.LAYOUT, layout_of)
             if self.inspection.layout >= sql.RING_LAYOUT:
                 self.inspection.record = await self._connection.ask(sql.RING, record_of)
-            self.inspection.marks = tuple(await self._connection.ask(sql.MARKS, marks_of, listing(MOST_MARKS)))
+            marks = sql.ALL_MARKS if self.inspection.layout >= sql.INNER_LAYOUT else sql.marks_in(sql.MARKS_TABLE)
+            self.inspection.marks = tuple(await self._connection.ask(marks, marks_of, listing(MOST_MARKS)))
         except SequenceMissing:
             return  # they are made by the first server that comes
 

@@ -1,6 +1,7 @@
 """The high-water marks that a MySQL or MariaDB ticket database keeps for the others."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from app.common.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseUnavailable
@@ -9,7 +10,7 @@ from app.databases.mysql import statements as sql
 from app.databases.mysql.bounds import MOST_MARKS, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
-from app.databases.mysql.rows import sequence_name, token, whole
+from app.databases.mysql.rows import mark_name, token, whole
 from app.databases.protocol import LARGEST_INCREMENT, Mark
 
 RETRIES = 5
@@ -33,10 +34,17 @@ class MySQLLedger:
                 changed = sql.marks_changed(self.increment, changed_within)
                 return await connection.ask(changed, marks_of, listing(MOST_MARKS))
         found: list[Mark] = []
+        for table in (sql.MARKS_TABLE, sql.INNER_MARKS_TABLE):
+            found += await self._all_in(table)
+        return found
+
+    async def _all_in(self, table: str) -> list[Mark]:
+        """The marks of this increment in one of the tables."""
+        found: list[Mark] = []
         while True:
             after = (found[-1].sequence, found[-1].offset) if found else ("", 0)
             async with self._pool.question(about_marks=True, anybody=True) as connection:
-                ask = sql.marks_page(self.increment, after)
+                ask = sql.marks_page(table, self.increment, after)
                 page = await connection.ask(ask, marks_of, listing(sql.MARKS_PER_PAGE))
             found += page
             if len(page) < sql.MARKS_PER_PAGE:
@@ -45,18 +53,18 @@ class MySQLLedger:
     async def marks_of_all_rings(self) -> list[Mark]:
         """See TicketDatabase.marks_of_all_rings."""
         async with self._pool.question(about_marks=True, anybody=True, times=ALL_MARKS) as connection:
-            return await connection.ask(sql.MARKS, marks_of, listing(MOST_MARKS))
+            return await connection.ask(sql.ALL_MARKS, marks_of, listing(MOST_MARKS))
 
     async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
-        # in one order whoever writes: two writes that lock rows in different orders deadlock
-        requested = sorted(marks, key=lambda mark: (mark.sequence, mark.offset))
+        requested = sorted(marks, key=_place)
         found: dict[tuple[str, int], Mark] = {}
-        for part in sliced(requested, MARKS_PER_WRITE):
-            rows = [(m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in part]
-            keys = [(m.sequence, m.offset, m.increment) for m in part]
-            for row in await self._write(sql.reserve(rows, ring), keys, ring):
-                found[row.sequence, row.offset] = row
+        for table, of_table in groupby(requested, lambda mark: sql.marks_table_of(mark.sequence)):
+            for part in sliced(list(of_table), MARKS_PER_WRITE):
+                rows = [(m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in part]
+                keys = [(m.sequence, m.offset, m.increment) for m in part]
+                for row in await self._write(sql.reserve(table, rows, ring), keys, ring):
+                    found[row.sequence, row.offset] = row
         return found
 
     async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
@@ -67,7 +75,7 @@ class MySQLLedger:
 
     async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
         """See TicketDatabase.supersede_all."""
-        requested = sorted(replacements, key=lambda each: (each[0].sequence, each[0].offset))
+        requested = sorted(replacements, key=lambda each: _place(each[0]))
         for part in sliced(requested, MARKS_PER_WRITE):
             await self._supersede_together(part, ring)
 
@@ -103,14 +111,16 @@ class MySQLLedger:
         raise TicketDatabaseBusy
 
     async def _write(self, write: str, keys: list[tuple[str, int, int]], ring: int) -> list[Mark]:
-        """Run a write and read the rows of these keys; a deadlock is tried again. Raises RingChanged, see `reserve`.
+        """Run a write and read the rows of these keys, which lie in one table; a deadlock is tried again. Raises
+        RingChanged, see `reserve`.
 
         The number is read after the write: where it is still `ring` then, it was `ring` when the write was committed.
         """
+        read_back = sql.read_back(sql.marks_table_of(keys[0][0]), keys)
         for _ in range(RETRIES):
             try:
                 async with self._pool.question(about_marks=True) as connection:
-                    await connection.start(f"{write}; {sql.RING_NUMBER}; {sql.read_back(keys)}")
+                    await connection.start(f"{write}; {sql.RING_NUMBER}; {read_back}")
                     await connection.next()
                     number = connection.understand(number_of)
                     await connection.next(listing(len(keys)))
@@ -124,6 +134,11 @@ class MySQLLedger:
                     raise TicketDatabaseUnavailable("lost a row of its ledger")
                 return marks
         raise TicketDatabaseBusy
+
+
+def _place(mark: Mark) -> tuple[str, str, int]:
+    """In this order marks are written, whoever does: two writes that lock rows in different orders deadlock."""
+    return sql.marks_table_of(mark.sequence), mark.sequence, mark.offset
 
 
 def number_of(rows: Rows) -> int | None:
@@ -140,7 +155,7 @@ def mark_of(row: tuple[Any, ...]) -> Mark:
     """A `Mark` from a row of the ledger; see `rows` for what is raised where it is none."""
     sequence, offset, increment, mark, issued, token_ = row
     return Mark(
-        sequence_name(sequence),
+        mark_name(sequence),
         whole(offset, 1, LARGEST_INCREMENT),
         whole(increment, 1, LARGEST_INCREMENT),
         whole(mark),

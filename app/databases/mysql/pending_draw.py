@@ -12,7 +12,8 @@ from app.databases.protocol import Drawn, Table
 
 @dataclass(slots=True, eq=False)
 class PendingDraw:
-    """`count` tickets of a table that somebody waits for; `after` is the last id that is known of it.
+    """`count` tickets of a table that somebody waits for; `after` is the last id that is known of it. `least`: that
+    none of them may be below, 0 where any will do.
 
     `began`, `deadline`: seconds by `time.monotonic`. `stalls`: how often the deadline may still be moved because this
     process stood still. `answered`: whether `done` has been called.
@@ -24,6 +25,7 @@ class PendingDraw:
     began: float
     deadline: float
     done: Callable[[Drawn], None]
+    least: int = 0
     stalls: int = STALLS
     answered: bool = False
 
@@ -34,8 +36,13 @@ class PendingDraw:
 
     @property
     def statement(self) -> str:
-        """What is sent for a plain one."""
+        """What draws a plain one."""
         return sql.draw(self.table.sequence, self.count)
+
+    @property
+    def advance(self) -> str:
+        """What is sent before it where it has a `least`."""
+        return sql.advance(self.table.sequence, self.least - 1)
 
     def answer(self, drawn: Drawn) -> None:
         """Tell whoever waits for it, the first time that this is called."""

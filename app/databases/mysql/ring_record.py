@@ -1,11 +1,7 @@
-"""The ring record that a MySQL or MariaDB ticket database keeps, and who else is connected to it."""
-
-import asyncio
-import time
+"""The ring record that a MySQL or MariaDB ticket database keeps."""
 
 from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseUnavailable
 from app.databases.mysql import statements as sql
-from app.databases.mysql.bounds import MOST_CONNECTIONS, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.marks import number_of
 from app.databases.mysql.pool import MySQLPool
@@ -42,32 +38,6 @@ class MySQLRing:
             found = await connection.ask(sql.RING_NUMBER, number_of)
         if found != number:
             raise RingChanged
-
-    async def in_use(self, seconds: float) -> list[str]:
-        """See TicketDatabase.in_use: a probe of another server, or a connection of the same account."""
-        until = time.monotonic() + seconds
-        found: dict[str, None] = {}
-        first: Rows | None = None
-        while True:
-            async with self._pool.question(anybody=True) as connection:
-                probed = await connection.execute(sql.PROBED)
-                others = await connection.ask(sql.CONNECTED, self._others, listing(MOST_CONNECTIONS))
-            found.update(dict.fromkeys(others))
-            if first is not None and probed != first:
-                found["a ticket server that probes it"] = None
-            first = probed
-            if time.monotonic() >= until:
-                return list(found)
-            await asyncio.sleep(min(0.5, seconds))
-
-    def _others(self, rows: Rows) -> list[str]:
-        """The connections to this database that are not this pool's, each in words. Raises ValueError, TypeError."""
-        mine = self._pool.thread_ids()
-        return [
-            f"a connection of {user} from {str(host).rpartition(':')[0] or host}"
-            for id_, user, host, schema, *_ in rows
-            if int(id_) not in mine and schema == self._pool.schema
-        ]
 
 
 def row_of(record: RingRecord) -> sql.RingRow:

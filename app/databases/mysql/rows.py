@@ -5,10 +5,11 @@ handed to other databases and put into SQL again, so nothing gets through that t
 These functions run inside `MySQLConnection.understand`, which translates what they raise.
 """
 
+import math
 import re
 from typing import Any
 
-from app.common.sequences import TICKET_LIMIT, is_name
+from app.common.sequences import TICKET_LIMIT, is_inner_mark, is_name, is_table_name
 
 LARGEST_ID = 2**64 - 1
 """An unsigned BIGINT goes on above the largest ticket."""
@@ -24,11 +25,26 @@ def whole(value: Any, least: int = 0, most: int = TICKET_LIMIT) -> int:
     return number
 
 
-def sequence_name(value: Any) -> str:
-    """The name of a sequence."""
-    if not isinstance(value, str) or not is_name(value):
+def table_name(value: Any) -> str:
+    """The name of a sequence's table, somebody's or the server's own."""
+    if not isinstance(value, str) or not is_table_name(value):
         raise ValueError(value)
     return value
+
+
+def mark_name(value: Any) -> str:
+    """What a mark can be of."""
+    if not isinstance(value, str) or not (is_name(value) or is_inner_mark(value)):
+        raise ValueError(value)
+    return value
+
+
+def clock_of(rows: tuple[tuple[Any, ...], ...]) -> float:
+    """What a server's clock says, in seconds since 1970; from the row of `statements.CLOCK`."""
+    seconds = float(rows[0][0])
+    if not math.isfinite(seconds):
+        raise ValueError(seconds)
+    return seconds
 
 
 def layout_of(rows: tuple[tuple[Any, ...], ...]) -> int:

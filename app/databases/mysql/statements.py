@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from app.common.sequences import Width
+from app.databases.protocol import OLDER
 
 STUBS = string.ascii_lowercase + string.digits + string.ascii_uppercase + "+-"
 """The stubs that draws use, always in this order: two statements that name them in different orders deadlock."""
@@ -17,29 +18,51 @@ CASE_BLIND_STUBS = 36
 RAISE_STUB = "!"
 """The stub that no draw uses, for moving a sequence up."""
 
-LAYOUT_VERSION = RING_LAYOUT = 2
+LAYOUT_VERSION = 3
+RING_LAYOUT, INNER_LAYOUT = 2, 3
 """Version of the server's own tables; a database that says a higher one was prepared by a newer server. From version 2
-on they include the ring record."""
+on they include the ring record, and from version 3 on what is kept of inner sequences, and the servers."""
+
+MARKS_TABLE, INNER_MARKS_TABLE = "_high_water", "_inner_high_water"
+
+
+def marks_table_of(sequence: str) -> str:
+    """The table that marks of this name lie in."""
+    return INNER_MARKS_TABLE if sequence.startswith("_") else MARKS_TABLE
+
 
 OWN_TABLES = (
     "CREATE TABLE IF NOT EXISTS _probe (id INT NOT NULL PRIMARY KEY, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
     "CREATE TABLE IF NOT EXISTS _layout (id INT NOT NULL PRIMARY KEY, version INT NOT NULL) ENGINE=InnoDB",
-    "CREATE TABLE IF NOT EXISTS _high_water ("
-    "sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
-    "offset_of INT NOT NULL, increment_of INT NOT NULL, "
-    "mark BIGINT NOT NULL, issued BIGINT NOT NULL, "
-    "token VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
-    "changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6), "
-    "PRIMARY KEY (sequence, offset_of, increment_of), KEY changed (changed)) ENGINE=InnoDB",
+    *(
+        f"CREATE TABLE IF NOT EXISTS {marks} ("
+        "sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+        "offset_of INT NOT NULL, increment_of INT NOT NULL, "
+        "mark BIGINT NOT NULL, issued BIGINT NOT NULL, "
+        "token VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+        "changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6), "
+        "PRIMARY KEY (sequence, offset_of, increment_of), KEY changed (changed)) ENGINE=InnoDB"
+        for marks in (MARKS_TABLE, INNER_MARKS_TABLE)
+    ),
     "CREATE TABLE IF NOT EXISTS _ring (id INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL, increment_of INT NOT NULL, "
     "since BIGINT NOT NULL, offsets VARCHAR(8000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
     "own_offset INT NOT NULL, state VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE=InnoDB",
-    f"INSERT INTO _layout (id, version) VALUES (1, {LAYOUT_VERSION}) "  # noqa: S608 - a constant
-    "ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))",
+    "CREATE TABLE IF NOT EXISTS _servers ("
+    "instance VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
+    "of_release VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "kinds VARCHAR(2000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "probe_interval DOUBLE NOT NULL, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
 )
-OWN_TABLES_ARE_THERE = "SELECT 1 FROM _high_water, _probe, _ring WHERE FALSE"
+OWN_TABLES_ARE_THERE = "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water, _servers WHERE FALSE"
+RECORD_LAYOUT = (
+    f"INSERT INTO _layout (id, version) VALUES (1, {LAYOUT_VERSION}) "  # noqa: S608 - a constant
+    "ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))"
+)
 LAYOUT = "SELECT version FROM _layout WHERE id = 1"
-PROBE = "REPLACE INTO _probe (id, at) VALUES (1, UTC_TIMESTAMP(6))"
+PROBE = "REPLACE INTO _probe (id, at) VALUES (2, UTC_TIMESTAMP(6))"
+"""The probe of a program that is no ticket server. The row 1 is written by servers that do not announce themselves: of
+releases before version 3 of the tables."""
+FORGET_STALE_SERVERS = "DELETE FROM _servers WHERE at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"
 
 VARIABLES = (
     "auto_increment_increment",
@@ -121,7 +144,9 @@ def _narrow(increment: int, offset: int) -> str:
     return f"SET SESSION auto_increment_increment = {increment}, auto_increment_offset = {offset}"
 
 
-def draw_block(table: str, size: int, within: tuple[int, int], increment: int, offset: int, *, below: int = 1) -> str:
+def draw_block(
+    table: str, size: int, within: tuple[int, int], increment: int, offset: int, *, below: int = 1, least: int = 0
+) -> str:
     """Draws one ordinary id, a block of `size` ids right after it, and one ordinary id above that, in one transaction.
 
     Under an increment of `size * increment` one REPLACE moves the counter past the whole block, but puts only its
@@ -131,22 +156,29 @@ def draw_block(table: str, size: int, within: tuple[int, int], increment: int, o
     Several servers' first ids are drawn before any of them has the row's lock, and so say nothing of each other's
     blocks. With two ids `below` the block (one more result) the second is drawn under the lock: no other block lies
     between it and this one, and it is certain where the counter stands.
+
+    With a `least` the counter is advanced to that first (one more result, after that of BEGIN).
     """
     one = draw(table, 1)
     widen, narrow = _widen(size * increment, within, increment, offset), _narrow(increment, offset)
-    return f"BEGIN;{';'.join([one] * below)};{widen};{one};{narrow};{one};COMMIT"
+    begin = f"BEGIN;{advance(table, least - 1)}" if least else "BEGIN"
+    return f"{begin};{';'.join([one] * below)};{widen};{one};{narrow};{one};COMMIT"
 
 
-def draw_ends(table: str, size: int, within: tuple[int, int], increment: int, offset: int) -> str:
+def draw_ends(
+    table: str, size: int, within: tuple[int, int], increment: int, offset: int, *, least: int = 0
+) -> str:
     """Draws one ordinary id, and then the first and the last id of a block of `size` in one statement, which puts both
     on disk.
 
     Leaves a gap as large as the block: for `innodb_autoinc_lock_mode = 0`, under which `draw_block` deadlocks. Four
-    results; the first and the third carry the ordinary id and the block's first.
+    results; the first and the third carry the ordinary id and the block's first. With a `least` the counter is advanced
+    to that first (one more result, the first): committed by itself, since a transaction is what deadlocks.
     """
     wide = (size - 1) * increment
     widen, narrow = _widen(wide, within, increment, offset), _narrow(increment, offset)
-    return f"{draw(table, 1)};{widen};{draw(table, 2)};{narrow}"
+    first = f"{advance(table, least - 1)};" if least else ""
+    return f"{first}{draw(table, 1)};{widen};{draw(table, 2)};{narrow}"
 
 
 def make(table: str, width: Width, start: int) -> str:
@@ -218,15 +250,20 @@ def positions(tables: Sequence[str]) -> tuple[str, str]:
     )
 
 
-MARKS = "SELECT sequence, offset_of, increment_of, mark, issued, token FROM _high_water"
+def marks_in(table: str) -> str:
+    """All marks in one of the two tables."""
+    return f"SELECT sequence, offset_of, increment_of, mark, issued, token FROM {table}"  # noqa: S608 - a constant
+
+
+ALL_MARKS = f"{marks_in(MARKS_TABLE)} UNION ALL {marks_in(INNER_MARKS_TABLE)}"
 MARKS_PER_PAGE = 1_000
 
 
-def marks_page(increment: int, after: tuple[str, int]) -> str:
-    """The next marks of this increment after a sequence and offset, in that order."""
+def marks_page(table: str, increment: int, after: tuple[str, int]) -> str:
+    """The next marks of this increment in a table after a sequence and offset, in that order."""
     sequence, offset = after
     return (
-        f"{MARKS} WHERE increment_of = {increment} "
+        f"{marks_in(table)} WHERE increment_of = {increment} "
         f"AND (sequence > '{sequence}' OR (sequence = '{sequence}' AND offset_of > {offset})) "
         f"ORDER BY sequence, offset_of LIMIT {MARKS_PER_PAGE}"
     )
@@ -234,10 +271,10 @@ def marks_page(increment: int, after: tuple[str, int]) -> str:
 
 def marks_changed(increment: int, seconds: float) -> str:
     """The marks of this increment that changed in the last so many seconds, by the database's own clock."""
-    return (
-        f"{MARKS} WHERE increment_of = {increment} "
-        f"AND changed >= NOW(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
+    lately = (
+        f" WHERE increment_of = {increment} AND changed >= NOW(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
     )
+    return " UNION ALL ".join(marks_in(table) + lately for table in (MARKS_TABLE, INNER_MARKS_TABLE))
 
 
 def _row(mark: tuple[str, int, int, int, int, str]) -> str:
@@ -245,7 +282,7 @@ def _row(mark: tuple[str, int, int, int, int, str]) -> str:
     return f"SELECT '{sequence}' AS s, {offset} AS o, {increment} AS i, {high} AS h, {issued} AS d, '{token}' AS t"
 
 
-def reserve(marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
+def reserve(table: str, marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
     """Takes the larger mark where the token is the same or there is no row yet, while the ring has this number.
 
     One statement, and it locks the row of the ring record that it depends on: no change of the ring is committed
@@ -254,7 +291,7 @@ def reserve(marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
     """
     rows = " UNION ALL ".join(_row(mark) for mark in marks)
     return (
-        "INSERT INTO _high_water (sequence, offset_of, increment_of, mark, issued, token) "  # noqa: S608
+        f"INSERT INTO {table} (sequence, offset_of, increment_of, mark, issued, token) "  # noqa: S608
         f"SELECT v.s, v.o, v.i, v.h, v.d, v.t FROM _ring, ({rows}) AS v WHERE _ring.id = 1 AND _ring.number = {ring} "
         "ON DUPLICATE KEY UPDATE "
         "mark = IF(token = VALUES(token), GREATEST(mark, VALUES(mark)), mark), "
@@ -262,10 +299,10 @@ def reserve(marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
     )
 
 
-def read_back(keys: list[tuple[str, int, int]]) -> str:
+def read_back(table: str, keys: list[tuple[str, int, int]]) -> str:
     """The rows of these sequences, offsets and increments."""
     requested = ", ".join(f"('{sequence}', {offset}, {increment})" for sequence, offset, increment in keys)
-    return f"{MARKS} WHERE (sequence, offset_of, increment_of) IN ({requested})"
+    return f"{marks_in(table)} WHERE (sequence, offset_of, increment_of) IN ({requested})"
 
 
 def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, int], issued: int, ring: int) -> str:
@@ -273,7 +310,7 @@ def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, i
     meanwhile."""
     sequence, offset, increment = key
     return (
-        f"UPDATE _high_water SET token = '{new[0]}', issued = GREATEST(issued, {issued}), mark = {new[1]} "  # noqa: S608
+        f"UPDATE {marks_table_of(sequence)} SET token = '{new[0]}', issued = GREATEST(issued, {issued}), mark = {new[1]} "  # noqa: S608
         f"WHERE sequence = '{sequence}' AND offset_of = {offset} AND increment_of = {increment} "
         f"AND token = '{old[0]}' AND mark <= {old[1]} AND (SELECT number FROM _ring WHERE id = 1) = {ring}"
     )
@@ -284,9 +321,40 @@ def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, i
 
 RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
 RING_NUMBER = "SELECT number FROM _ring WHERE id = 1"
-PROBED = "SELECT at FROM _probe WHERE id = 1"
 CONNECTED = "SHOW PROCESSLIST"
 """The connections of the same account; all connections, where the account has the privilege PROCESS."""
+
+
+
+def announce(instance: str, release: str, kinds: str, probe_interval: float) -> str:
+    """The probe of a ticket server."""
+    return (
+        "REPLACE INTO _servers (instance, of_release, kinds, probe_interval, at) "  # noqa: S608 - see ServerEntry
+        f"VALUES ('{instance}', '{release}', '{kinds}', {probe_interval!r}, UTC_TIMESTAMP(6))"
+    )
+
+
+def forget_server(instance: str) -> str:
+    """Takes away what a ticket server has announced."""
+    return f"DELETE FROM _servers WHERE instance = '{instance}'"  # noqa: S608 - see ServerEntry
+
+
+def servers(seconds: float) -> str:
+    """The ticket servers of the last so many seconds, those that do not announce themselves as one."""
+    lately = f"at >= UTC_TIMESTAMP(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
+    return (
+        f"SELECT instance, of_release, kinds, probe_interval, UNIX_TIMESTAMP(at) FROM _servers WHERE {lately} "  # noqa: S608
+        f"UNION ALL SELECT '', '{OLDER}', '', 0, UNIX_TIMESTAMP(at) FROM _probe WHERE id = 1 AND {lately}"
+    )
+
+
+def probed(instance: str) -> str:
+    """When each ticket server but this one has probed."""
+    return (
+        f"SELECT instance, at FROM _servers WHERE instance <> '{instance}' "  # noqa: S608 - see ServerEntry
+        "UNION ALL SELECT '', at FROM _probe WHERE id = 1"
+    )
+
 
 RingRow = tuple[int, int, int, str, int, str]
 

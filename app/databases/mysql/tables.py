@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.common.errors import SequenceMissing, TicketDatabaseError
-from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_name
+from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_table_name
 from app.common.slices import sliced
 from app.databases.mysql import statements as sql
 from app.databases.mysql.bounds import MOST_TABLES, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
-from app.databases.mysql.rows import LARGEST_ID, moment, sequence_name, whole
+from app.databases.mysql.rows import LARGEST_ID, moment, table_name, whole
 from app.databases.protocol import Position, Table
 
 CRASH_SAFE_ENGINES = frozenset({"InnoDB"})
@@ -98,12 +98,12 @@ class MySQLTables:
 
 def names_of(rows: Rows) -> dict[str, str]:
     """The names, and when each was made, from the rows of `mysql_statements.NAMES`; other tables are left out."""
-    return {str(name): moment(created) for name, created in rows if is_name(str(name))}
+    return {str(name): moment(created) for name, created in rows if is_table_name(str(name))}
 
 
 def counters_of(rows: Rows) -> dict[str, tuple[int, str]]:
     """See TicketDatabase.counters; from the rows of `mysql_statements.counters`."""
-    return {sequence_name(name): (whole(counter, 0, LARGEST_ID), moment(created)) for name, counter, created in rows}
+    return {table_name(name): (whole(counter, 0, LARGEST_ID), moment(created)) for name, counter, created in rows}
 
 
 def tables_of(rows: Rows) -> dict[str, Table]:
@@ -126,13 +126,13 @@ def position_of(largest: Rows, counter: Rows) -> Position:
 
 def largest_of(rows: Rows) -> dict[str, Any]:
     """MAX(id) of each table, from the rows of the first statement of `mysql_statements.positions`."""
-    return {sequence_name(name): largest for name, largest in rows}
+    return {table_name(name): largest for name, largest in rows}
 
 
 def positions_of(largest: Mapping[str, Any], counters: Rows) -> dict[str, Position]:
     """Positions by sequence, from what the two statements of `mysql_statements.positions` give."""
     return {
-        sequence_name(name): position_of(((largest[name],),), ((next_id, created),))
+        table_name(name): position_of(((largest[name],),), ((next_id, created),))
         for name, next_id, created in counters
     }
 
@@ -141,7 +141,7 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
     """A `Table` from a row of `mysql_statements.tables`; None where the table is no sequence's."""
     name, engine, created, data_type, column_type, stub_length, collation, stub_key = row
     width = _WIDTHS.get(str(data_type).lower())
-    if width is None or not is_name(str(name)):
+    if width is None or not is_table_name(str(name)):
         return None
     unsigned = "unsigned" in str(column_type).lower()
     ceiling = ceiling_of(width, unsigned=unsigned)

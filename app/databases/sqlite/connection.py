@@ -7,6 +7,7 @@ connection: nobody knows how the file is then.
 import asyncio
 import errno
 import sqlite3
+import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,10 @@ from app.databases.sqlite.incarnation import FileIncarnation
 T = TypeVar("T")
 
 LAYOUT_VERSION = 1
+"""Of a file that an older release cannot use. Tables that it does not know do it no harm."""
+
+STALE_SECONDS = 86_400.0
+"""A ticket server that has not been seen for so long is forgotten."""
 
 FIRST_SEQUENCES = {
     "Tickets64": Width.BIGINT,
@@ -47,11 +52,21 @@ CREATE TABLE IF NOT EXISTS _high_water (
     sequence TEXT NOT NULL, offset_of INTEGER NOT NULL, increment_of INTEGER NOT NULL, mark INTEGER NOT NULL,
     issued INTEGER NOT NULL, token TEXT NOT NULL, PRIMARY KEY (sequence, offset_of, increment_of));
 """
-_RING_SCHEMA = """
+_LATER_SCHEMA = """
 CREATE TABLE IF NOT EXISTS _ring (
     id INTEGER PRIMARY KEY CHECK (id = 1), number INTEGER NOT NULL, increment_of INTEGER NOT NULL,
-    since INTEGER NOT NULL, offsets TEXT NOT NULL, own_offset INTEGER NOT NULL, state TEXT NOT NULL)
+    since INTEGER NOT NULL, offsets TEXT NOT NULL, own_offset INTEGER NOT NULL, state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS _inner_sequences (
+    name TEXT NOT NULL PRIMARY KEY, bits INTEGER NOT NULL, last INTEGER NOT NULL, created TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS _inner_high_water (
+    sequence TEXT NOT NULL, offset_of INTEGER NOT NULL, increment_of INTEGER NOT NULL, mark INTEGER NOT NULL,
+    issued INTEGER NOT NULL, token TEXT NOT NULL, PRIMARY KEY (sequence, offset_of, increment_of));
+CREATE TABLE IF NOT EXISTS _probe (id INTEGER PRIMARY KEY CHECK (id = 1), at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS _servers (
+    instance TEXT NOT NULL PRIMARY KEY, of_release TEXT NOT NULL, kinds TEXT NOT NULL, probe_interval REAL NOT NULL,
+    at REAL NOT NULL);
 """
+"""Made where it is missing whenever a file is opened: releases before have laid it out without."""
 
 
 class FileConnection:
@@ -159,7 +174,9 @@ class FileConnection:
                     connection.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row)
                 connection.execute(f"PRAGMA user_version = {LAYOUT_VERSION}")
                 connection.execute("COMMIT")
-            connection.execute(_RING_SCHEMA)
+            for statement in _LATER_SCHEMA.split(";")[:-1]:
+                connection.execute(statement)
+            connection.execute("DELETE FROM _servers WHERE at < ?", (time.time() - STALE_SECONDS,))
             (made_for,) = connection.execute("SELECT offset FROM _database").fetchone()
             if made_for != self._offset:
                 raise TicketDatabaseMisconfigured(f"was made for offset {made_for}, expected {self._offset}")

@@ -6,12 +6,13 @@ waits while it works is drawn in one transaction.
 """
 
 import asyncio
+import contextlib
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from app.common.errors import (
     ColumnExhausted,
@@ -23,6 +24,8 @@ from app.common.errors import (
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import (
     LARGEST_INCREMENT,
+    OLDER,
+    ClockReading,
     Draw,
     Drawn,
     Mark,
@@ -30,6 +33,7 @@ from app.databases.protocol import (
     ProbeResult,
     RingRecord,
     RingState,
+    ServerEntry,
     Table,
     TicketDatabase,
 )
@@ -38,10 +42,24 @@ from app.databases.sqlite.connection import FileConnection
 T = TypeVar("T")
 
 _RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
-_MARKS = "SELECT sequence, offset_of, increment_of, mark, issued, token FROM _high_water"
+_SEQUENCES = "SELECT name, bits, last, created FROM _sequences UNION ALL SELECT * FROM _inner_sequences"
+_MARK = "sequence, offset_of, increment_of, mark, issued, token"
+_MARKS = f"SELECT {_MARK} FROM _high_water UNION ALL SELECT {_MARK} FROM _inner_high_water"  # noqa: S608 - constants
+_PROBED = "SELECT instance, at FROM _servers WHERE instance <> ? UNION ALL SELECT '', probed FROM _database"
+"""When each ticket server but one has probed; those of releases that do not announce themselves in the last row."""
 
-_NEXT = "last + 1 + ((:offset - last - 1) % :increment + :increment) % :increment"
-"""The first id of an offset above the position; beyond 2**63 - 1 it is a real number, and larger still."""
+_ABOVE = "MAX(last, :least - 1)"
+_NEXT = f"{_ABOVE} + 1 + ((:offset - {_ABOVE} - 1) % :increment + :increment) % :increment"
+"""The first id of an offset above the position, and not below `least`; beyond 2**63 - 1 it is a real number, and larger
+still."""
+
+
+class _Wanted(NamedTuple):
+    """What is to be drawn, see TicketDatabase.start_draw."""
+
+    table: Table
+    count: int
+    least: int
 
 
 class SQLiteDatabase(TicketDatabase):
@@ -54,7 +72,8 @@ class SQLiteDatabase(TicketDatabase):
         self._path = path
         self._file = FileConnection(path, offset, increment, timeout)
         self._incarnation = ""
-        self._waiting: list[tuple[Table, int, str, Callable[[Drawn], None]]] = []
+        self._entry: ServerEntry | None = None
+        self._waiting: list[tuple[_Wanted, str, Callable[[Drawn], None]]] = []
         self._working: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -75,24 +94,34 @@ class SQLiteDatabase(TicketDatabase):
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe. See `FileConnection.incarnation_of`."""
         began = time.monotonic()
-        incarnation, record = await self._file.run(self._probe)
+        incarnation, record, clock = await self._file.run(self._probe)
         self._incarnation = incarnation  # nobody draws from another one before the caller knows
         return ProbeResult(
             incarnation=incarnation,
             increment=None,
             offset=None,
             record=record,
+            clock=clock,
             identity=f"{self._path.resolve()}",
             latency=time.monotonic() - began,
         )
 
-    def _probe(self, connection: sqlite3.Connection) -> tuple[str, RingRecord | None]:
-        connection.execute("UPDATE _database SET probed = ?", (time.time(),))
-        return self._file.incarnation_of(connection), record_in(connection)
+    def _probe(self, connection: sqlite3.Connection) -> tuple[str, RingRecord | None, ClockReading]:
+        since = time.monotonic()
+        clock = ClockReading(time.time(), since, time.monotonic())  # the file has none but this machine's
+        if self._entry is None:
+            connection.execute("INSERT OR REPLACE INTO _probe VALUES (1, ?)", (clock.seconds,))
+        else:
+            entry = self._entry
+            row = (entry.instance, entry.release, ",".join(entry.kinds), entry.probe_interval, clock.seconds)
+            connection.execute("INSERT OR REPLACE INTO _servers VALUES (?, ?, ?, ?, ?)", row)
+        return self._file.incarnation_of(connection), record_in(connection), clock
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+    def start_draw(
+        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
+    ) -> None:
         """See TicketDatabase.start_draw."""
-        self._waiting.append((table, count, self._incarnation, done))
+        self._waiting.append((_Wanted(table, count, least), self._incarnation, done))
         if self._working is None:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
@@ -101,7 +130,7 @@ class SQLiteDatabase(TicketDatabase):
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                requested = [(table, count, incarnation) for table, count, incarnation, _ in batch]
+                requested = [(wanted, incarnation) for wanted, incarnation, _ in batch]
                 results: Sequence[Drawn]
                 try:
                     results = await self._file.run(lambda c, w=requested: self._draw_all(c, w))  # type: ignore[misc]
@@ -112,22 +141,23 @@ class SQLiteDatabase(TicketDatabase):
         finally:
             self._working = None
 
-    def _draw_all(self, connection: sqlite3.Connection, requested: list[tuple[Table, int, str]]) -> list[Drawn]:
+    def _draw_all(self, connection: sqlite3.Connection, requested: list[tuple[_Wanted, str]]) -> list[Drawn]:
         current = self._file.incarnation_of(connection)
-        if any(incarnation != current for *_, incarnation in requested):  # it was opened again since the last probe
+        if any(incarnation != current for _, incarnation in requested):  # it was opened again since the last probe
             raise TicketDatabaseUnavailable("is another file than before")
-        return [self._draw_one(connection, table, count) for table, count, _ in requested]
+        return [self._draw_one(connection, *wanted) for wanted, _ in requested]
 
-    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int) -> Drawn:
+    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int, least: int) -> Drawn:
         """From the first id of its own residue above the position, whoever put that where it is: the increment may have
         changed since, or another process may not know yet that it has."""
         increment = self.increment
         row = connection.execute(
-            f"UPDATE _sequences SET last = {_NEXT} + :more WHERE name = :name AND {_NEXT} + :more <= :ceiling "  # noqa: S608
-            "RETURNING last",
+            f"UPDATE {_sequences_with(table.sequence)} SET last = {_NEXT} + :more "  # noqa: S608
+            f"WHERE name = :name AND {_NEXT} + :more <= :ceiling RETURNING last",
             {
                 "increment": increment,
                 "offset": self.offset,
+                "least": least,
                 "more": increment * (count - 1),
                 "name": table.sequence,
                 "ceiling": table.ceiling,
@@ -135,7 +165,7 @@ class SQLiteDatabase(TicketDatabase):
         ).fetchone()
         if row is not None:
             return Draw(row[0] - increment * (count - 1), increment, count)
-        if connection.execute("SELECT 1 FROM _sequences WHERE name = ?", (table.sequence,)).fetchone():
+        if _row_of(connection, table.sequence):
             return ColumnExhausted("holds no further id for it")
         return SequenceMissing("has no such sequence")
 
@@ -173,37 +203,53 @@ class SQLiteDatabase(TicketDatabase):
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use: another process that has the file open, or a probe of it."""
 
-        def probed(connection: sqlite3.Connection) -> float:
-            return float(connection.execute("SELECT probed FROM _database").fetchone()[0])
+        def probed(connection: sqlite3.Connection) -> dict[str, float]:
+            rows = connection.execute(_PROBED, (self._entry.instance if self._entry is not None else "",))
+            return dict(rows.fetchall())
 
         first = await self._file.run(probed)
         if await self._file.is_shared():
             return ["another process that has the file open"]
         await asyncio.sleep(seconds)
-        return ["a ticket server that probes it"] if await self._file.run(probed) != first else []
+        later = await self._file.run(probed)
+        probes = any(first.get(instance) != at for instance, at in later.items())
+        return ["a ticket server that probes it"] if probes else []
+
+    def announce(self, entry: ServerEntry) -> None:
+        """See TicketDatabase.announce."""
+        self._entry = entry
+
+    async def servers(self, within: float) -> list[ServerEntry]:
+        """See TicketDatabase.servers."""
+
+        def read(connection: sqlite3.Connection) -> list[ServerEntry]:
+            since = time.time() - within
+            rows = connection.execute("SELECT * FROM _servers WHERE at >= ?", (since,)).fetchall()
+            rows += connection.execute("SELECT '', ?, '', 0, probed FROM _database WHERE probed >= ?", (OLDER, since))
+            return [
+                ServerEntry(instance, release, tuple(kinds.split(",")) if kinds else (), interval, at)
+                for instance, release, kinds, interval, at in rows
+            ]
+
+        return await self._file.run(read)
 
     # --- tables ----------------------------------------------------------------------------------------------------
 
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
-        return await self._file.run(lambda c: dict(c.execute("SELECT name, created FROM _sequences").fetchall()))
+        return await self._file.run(lambda c: {name: created for name, *_, created in c.execute(_SEQUENCES)})
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
         requested = set(names)
-        query = "SELECT name, last, created FROM _sequences"
-        rows = await self._file.run(lambda c: c.execute(query).fetchall())
-        return {name: (max(1, last + 1), created) for name, last, created in rows if name in requested}
+        rows = await self._file.run(lambda c: c.execute(_SEQUENCES).fetchall())
+        return {name: (max(1, last + 1), created) for name, _, last, created in rows if name in requested}
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
         requested = set(names)
-
-        def read(connection: sqlite3.Connection) -> dict[str, Table]:
-            rows = connection.execute("SELECT name, bits, created FROM _sequences").fetchall()
-            return {name: self._table(name, Width(bits), created) for name, bits, created in rows if name in requested}
-
-        return await self._file.run(read)
+        rows = await self._file.run(lambda c: c.execute(_SEQUENCES).fetchall())
+        return {name: self._table(name, Width(bits), created) for name, bits, _, created in rows if name in requested}
 
     def _table(self, name: str, width: Width, created: str) -> Table:
         return Table(
@@ -219,9 +265,7 @@ class SQLiteDatabase(TicketDatabase):
         """See TicketDatabase.position."""
 
         def read(connection: sqlite3.Connection) -> Position:
-            row = connection.execute(
-                "SELECT last, created FROM _sequences WHERE name = ?", (table.sequence,)
-            ).fetchone()
+            row = _row_of(connection, table.sequence)
             if row is None:
                 raise SequenceMissing("has no such sequence")
             return Position(next_id=max(1, row[0] + 1), largest=max(0, row[0]), created=row[1])
@@ -231,18 +275,18 @@ class SQLiteDatabase(TicketDatabase):
     async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
         """See TicketDatabase.positions."""
         requested = {table.sequence for table in tables}
-        query = "SELECT name, last, created FROM _sequences"
-        rows = await self._file.run(lambda c: c.execute(query).fetchall())
+        rows = await self._file.run(lambda c: c.execute(_SEQUENCES).fetchall())
         return {
             name: Position(next_id=max(1, last + 1), largest=max(0, last), created=created)
-            for name, last, created in rows
+            for name, _, last, created in rows
             if name in requested
         }
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
         row = (sequence, int(width), start - 1, uuid.uuid4().hex[:12])
-        await self._file.run(lambda c: c.execute("INSERT OR IGNORE INTO _sequences VALUES (?, ?, ?, ?)", row))
+        insert = f"INSERT OR IGNORE INTO {_sequences_with(sequence)} VALUES (?, ?, ?, ?)"
+        await self._file.run(lambda c: c.execute(insert, row))
 
     async def advance(self, table: Table, above: int) -> None:
         """See TicketDatabase.advance."""
@@ -250,14 +294,15 @@ class SQLiteDatabase(TicketDatabase):
 
     async def advance_all(self, floors: Mapping[str, int]) -> None:
         """See TicketDatabase.advance_all."""
-        rows = [(floor, name) for name, floor in floors.items()]
+        requested = dict(floors)
 
         def write(connection: sqlite3.Connection) -> None:
-            statement = "UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?"
-            if connection.executemany(statement, rows).rowcount < len(rows):
-                raise SequenceMissing("has no such sequence")
+            for name, floor in requested.items():
+                advance = f"UPDATE {_sequences_with(name)} SET last = MAX(last, ?) WHERE name = ?"  # noqa: S608
+                if not connection.execute(advance, (floor, name)).rowcount:
+                    raise SequenceMissing("has no such sequence")
 
-        if rows:
+        if requested:
             await self._file.run(write)
 
     # --- the ledger ------------------------------------------------------------------------------------------------
@@ -284,7 +329,7 @@ class SQLiteDatabase(TicketDatabase):
             self._refuse_another_ring(connection, ring)
             for m in requested:
                 connection.execute(
-                    "INSERT INTO _high_water VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                    f"INSERT INTO {_marks_with(m.sequence)} VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "  # noqa: S608
                     "mark = MAX(mark, excluded.mark), issued = MAX(issued, excluded.issued) "
                     "WHERE token = excluded.token",
                     (m.sequence, m.offset, m.increment, m.mark, m.issued, m.token),
@@ -309,18 +354,17 @@ class SQLiteDatabase(TicketDatabase):
 
     def _supersede(self, connection: sqlite3.Connection, replacements: list[tuple[Mark, Mark]], ring: int) -> None:
         self._refuse_another_ring(connection, ring)
-        connection.executemany(
-            "UPDATE _high_water SET token = ?, mark = ?, issued = MAX(issued, ?) "
-            "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
-            [
-                (new.token, new.mark, new.issued, old.sequence, old.offset, old.increment, old.token, old.mark)
-                for old, new in replacements
-            ],
-        )
+        for old, new in replacements:
+            connection.execute(
+                f"UPDATE {_marks_with(old.sequence)} SET token = ?, mark = ?, issued = MAX(issued, ?) "  # noqa: S608
+                "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
+                (new.token, new.mark, new.issued, old.sequence, old.offset, old.increment, old.token, old.mark),
+            )
 
     def _mark(self, connection: sqlite3.Connection, key: Mark) -> Mark:
         row = connection.execute(
-            f"{_MARKS} WHERE sequence = ? AND offset_of = ? AND increment_of = ?",
+            f"SELECT {_MARK} FROM {_marks_with(key.sequence)} "  # noqa: S608
+            "WHERE sequence = ? AND offset_of = ? AND increment_of = ?",
             (key.sequence, key.offset, key.increment),
         ).fetchone()
         if row is None:
@@ -334,7 +378,28 @@ class SQLiteDatabase(TicketDatabase):
         """See TicketDatabase.close."""
         if self._working is not None:
             await asyncio.gather(self._working, return_exceptions=True)
+        if self._entry is not None and self._file.is_open:
+            forget, own = "DELETE FROM _servers WHERE instance = ?", (self._entry.instance,)
+            with contextlib.suppress(TicketDatabaseError):
+                await self._file.run(lambda c: c.execute(forget, own))
         await self._file.close()
+
+
+def _sequences_with(name: str) -> str:
+    """The table that the row of this sequence lies in: a release before takes every row of the first for somebody's."""
+    return "_inner_sequences" if name.startswith("_") else "_sequences"
+
+
+def _marks_with(name: str) -> str:
+    """The table that marks of this name lie in."""
+    return "_inner_high_water" if name.startswith("_") else "_high_water"
+
+
+def _row_of(connection: sqlite3.Connection, sequence: str) -> tuple[int, str] | None:
+    """The sequence's position, and when it was made; None where it is missing."""
+    query = f"SELECT last, created FROM {_sequences_with(sequence)} WHERE name = ?"  # noqa: S608
+    row: tuple[int, str] | None = connection.execute(query, (sequence,)).fetchone()
+    return row
 
 
 def record_in(connection: sqlite3.Connection) -> RingRecord | None:

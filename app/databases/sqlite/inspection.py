@@ -5,12 +5,16 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from app.common.sequences import Width, ceiling_of
 from app.databases.inspection import InspectedTable, Inspection
 from app.databases.protocol import Mark, Position, Table
 from app.databases.sqlite.connection import LAYOUT_VERSION
 from app.databases.sqlite.database import record_in
+
+SEQUENCES_TABLES = ("_sequences", "_inner_sequences")
+MARKS_TABLES = ("_high_water", "_inner_high_water")
 
 
 class SQLiteInspector:
@@ -63,10 +67,11 @@ class SQLiteInspector:
         if found.layout > LAYOUT_VERSION:
             return  # whatever is in it, this version does not know
         found.set_offset, found.set_increment = connection.execute("SELECT offset, increment FROM _database").fetchone()
-        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_ring'").fetchone():
+        if _has(connection, "_ring"):
             found.record = record_in(connection)
-        found.marks = tuple(Mark(*row) for row in connection.execute("SELECT * FROM _high_water"))
-        for name, bits, created in connection.execute("SELECT name, bits, created FROM _sequences ORDER BY name"):
+        marks = [row for table in MARKS_TABLES for row in _rows(connection, table)]
+        found.marks = tuple(Mark(*row) for row in marks)
+        for name, bits, _, created in sorted(row for table in SEQUENCES_TABLES for row in _rows(connection, table)):
             width = Width(bits)
             table = Table(name, width, ceiling_of(width, unsigned=True), 1, created, repeats_ceiling=False)
             found.tables[name] = InspectedTable(table, f"{bits} bits", "SQLite")
@@ -77,8 +82,19 @@ class SQLiteInspector:
             await asyncio.to_thread(self._read, self._read_positions)
 
     def _read_positions(self, connection: sqlite3.Connection) -> None:
-        for name, last, created in connection.execute("SELECT name, last, created FROM _sequences"):
+        for name, _, last, created in (row for table in SEQUENCES_TABLES for row in _rows(connection, table)):
             self.inspection.positions[name] = Position(max(1, last + 1), max(0, last), created)
 
     async def close(self) -> None:
         """See Inspector.close."""
+
+
+def _has(connection: sqlite3.Connection, table: str) -> bool:
+    return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone())
+
+
+def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
+    """The rows of a table; none of an inner one that the release which opened the file last did not know."""
+    if table.startswith("_inner") and not _has(connection, table):
+        return []
+    return connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - a constant

@@ -10,18 +10,19 @@ import contextlib
 import itertools
 import random
 import sqlite3
+import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from app.common.sequences import TICKET_LIMIT, Width
+from app.common.sequences import TICKET_LIMIT, Width, is_name
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.url import DatabaseURL
-from app.databases.protocol import Table, TicketDatabase
+from app.databases.protocol import ServerEntry, Table, TicketDatabase
 from app.databases.sqlite.database import SQLiteDatabase
-from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
+from tests.fakes.ticket_database import TRUE_TIME, FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import run as run_in_virtual_time
 from tests.harness.pair import MySQLPair
 from tests.harness.schema import USER
@@ -54,7 +55,8 @@ class Storage(abc.ABC):
     configured with an increment and an offset of its own. `uses_up_the_rest`: whether a draw that runs past the end of
     the column leaves nothing of it. `repeats_the_end`: whether a column gives the largest number that it holds again
     and again. `leaves_the_last`: whether a column whose end is of another residue may end before the last id below it.
-    `renames_itself`: whether its identity is another one after a restart.
+    `renames_itself`: whether its identity is another one after a restart. `sees_open_files`: whether who else has it open
+    is seen at once, so that nobody watches for probes.
     """
 
     columns: tuple[Column, ...] = (UNSIGNED_INT, UNSIGNED_BIGINT, SIGNED_INT, SIGNED_BIGINT)
@@ -63,9 +65,12 @@ class Storage(abc.ABC):
     repeats_the_end = True
     leaves_the_last = False
     renames_itself = False
+    sees_open_files = False
 
     def __init__(self) -> None:
         self._clients: list[TicketDatabase] = []
+        self.retried: list[str] = []
+        """Why statements were tried again, on engines where that happens."""
 
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
         """Run a test on an event loop that this engine works on; close every client that it leaves open."""
@@ -78,10 +83,15 @@ class Storage(abc.ABC):
             await asyncio.gather(*(client.close() for client in self._clients))
             self._clients.clear()
 
-    async def client(self, offset: int = 1, *, increment: int = INCREMENT, probe: bool = True) -> TicketDatabase:
-        """A further client of the database of this offset, that has looked at it unless told not to."""
+    async def client(
+        self, offset: int = 1, *, increment: int = INCREMENT, probe: bool = True, entry: ServerEntry | None = None
+    ) -> TicketDatabase:
+        """A further client of the database of this offset, that has looked at it unless told not to. `entry`: that of a
+        ticket server, which announces itself."""
         client = self._open(offset, increment)
         self._clients.append(client)
+        if entry is not None:
+            client.announce(entry)
         if probe:
             await client.probe()
         return client
@@ -90,6 +100,14 @@ class Storage(abc.ABC):
         """Close a client before the test ends."""
         self._clients.remove(client)
         await client.close()
+
+    def true_time(self) -> float:
+        """What the databases' clocks should say, in seconds since 1970."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """By which clients tell when they asked."""
+        return time.monotonic()
 
     @abc.abstractmethod
     def _open(self, offset: int, increment: int) -> TicketDatabase: ...
@@ -103,6 +121,19 @@ class Storage(abc.ABC):
         """Make tables in the database of offset 1 that are no sequence's; their names."""
 
     @abc.abstractmethod
+    def seen_by_older_releases(self) -> set[str]:
+        """What a release that knows no inner sequences finds in the database of offset 1: the names of its tables and
+        those that its marks are of."""
+
+    @abc.abstractmethod
+    def probe_as_an_older_release(self) -> None:
+        """Do what the probe of a ticket server does that does not announce itself, in the database of offset 1."""
+
+    @abc.abstractmethod
+    def age_servers(self, days: int) -> None:
+        """Have every ticket server of the database of offset 1 been seen so many days earlier."""
+
+    @abc.abstractmethod
     def drop(self, sequence: str) -> None:
         """Somebody drops a sequence's table in the database of offset 1."""
 
@@ -113,6 +144,10 @@ class Storage(abc.ABC):
     @abc.abstractmethod
     async def begin_another_life(self) -> None:
         """Have the database of offset 1 restart, or what else may hide that it has gone back; the data stay."""
+
+    async def crash(self) -> None:
+        """Have the server of offset 1 end without a word, as a kill or a power cut ends it, and start again."""
+        await self.begin_another_life()
 
     @abc.abstractmethod
     def configure(self, increment: int) -> None:
@@ -176,7 +211,7 @@ class MySQLStorage(Storage):
             self._made.add(offset)
             server.make_schema(self._schema, tables=False)
         url = DatabaseURL.parse(server.url_of(self._schema, query="?ssl-mode=DISABLED&get-server-public-key=true"))
-        return MySQLDatabase(url, offset, increment, TIMEOUT)
+        return MySQLDatabase(url, offset, increment, TIMEOUT, on_retry=self.retried.append)
 
     async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
         sign = "UNSIGNED" if column.unsigned else ""
@@ -190,7 +225,19 @@ class MySQLStorage(Storage):
         self._execute("CREATE TABLE no_id (stub CHAR(1) NOT NULL PRIMARY KEY)")
         self._execute("CREATE TABLE no_stub (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY)")
         self._execute("CREATE TABLE small (id SMALLINT NOT NULL AUTO_INCREMENT UNIQUE, stub CHAR(1) PRIMARY KEY)")
-        return ["no_id", "no_stub", "small", "_probe"]
+        return ["no_id", "no_stub", "small", "_probe", "_ring", "_high_water"]
+
+    def seen_by_older_releases(self) -> set[str]:
+        tables = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()"
+        names = {str(name) for (name,) in self._execute(tables)}
+        marks = {str(name) for (name,) in self._execute("SELECT sequence FROM _high_water")}
+        return {name for name in names if is_name(name)} | marks
+
+    def probe_as_an_older_release(self) -> None:
+        self._execute("REPLACE INTO _probe (id, at) VALUES (1, UTC_TIMESTAMP(6))")
+
+    def age_servers(self, days: int) -> None:
+        self._execute(f"UPDATE _servers SET at = at - INTERVAL {days} DAY")
 
     def drop(self, sequence: str) -> None:
         self._execute(f"DROP TABLE `{sequence}`")
@@ -205,6 +252,11 @@ class MySQLStorage(Storage):
         await until(lambda: self._uptime() >= 2)  # a server's lives differ by the second in which they began
         await asyncio.to_thread(self._pair.odd.restart)
 
+    async def crash(self) -> None:
+        assert self._alone
+        await until(lambda: self._uptime() >= 2)
+        await asyncio.to_thread(self._pair.odd.restart, kill=True)
+
     def _uptime(self) -> int:
         return int(self._pair.odd.execute("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
 
@@ -213,8 +265,8 @@ class MySQLStorage(Storage):
         self._execute(f"SET GLOBAL auto_increment_increment = {increment}")
         self._pair.odd.end_connections()
 
-    def _execute(self, sql: str) -> None:
-        self._pair.odd.execute(sql, database=self._schema)
+    def _execute(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._pair.odd.execute(sql, database=self._schema)
 
 
 # --- SQLite --------------------------------------------------------------------------------------------------------
@@ -227,6 +279,7 @@ class SQLiteStorage(Storage):
     has_settings = False
     uses_up_the_rest = False
     repeats_the_end = False
+    sees_open_files = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -245,6 +298,16 @@ class SQLiteStorage(Storage):
         self._execute("CREATE TABLE words (id INTEGER PRIMARY KEY, stub TEXT UNIQUE)")
         return ["words", "_sequences"]
 
+    def seen_by_older_releases(self) -> set[str]:
+        rows = self._execute("SELECT name FROM _sequences UNION SELECT sequence FROM _high_water")
+        return {str(name) for (name,) in rows}
+
+    def probe_as_an_older_release(self) -> None:
+        self._execute(f"UPDATE _database SET probed = {time.time()!r}")
+
+    def age_servers(self, days: int) -> None:
+        self._execute(f"UPDATE _servers SET at = at - {days * 86_400}")
+
     def drop(self, sequence: str) -> None:
         self._execute(f"DELETE FROM _sequences WHERE name = '{sequence}'")
 
@@ -257,9 +320,9 @@ class SQLiteStorage(Storage):
     def configure(self, increment: int) -> None:
         """A file has no such setting."""
 
-    def _execute(self, sql: str) -> None:
+    def _execute(self, sql: str) -> list[tuple[Any, ...]]:
         with contextlib.closing(sqlite3.connect(self._path(1))) as connection, connection:
-            connection.execute(sql)
+            return connection.execute(sql).fetchall()
 
 
 # --- the fake ------------------------------------------------------------------------------------------------------
@@ -272,6 +335,12 @@ class FakeStorage(Storage):
         super().__init__()
         self._servers = [FakeServer(offset, INCREMENT, (), _loop_time) for offset in (1, 2)]
         self._latencies = random.Random(1)
+
+    def true_time(self) -> float:
+        return TRUE_TIME + _loop_time()
+
+    def monotonic(self) -> float:
+        return _loop_time()
 
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
         run_in_virtual_time(self._and_close(scenario))
@@ -288,6 +357,16 @@ class FakeStorage(Storage):
 
     def make_foreign_tables(self) -> Sequence[str]:
         return []
+
+    def seen_by_older_releases(self) -> set[str]:
+        return set()  # no release but this one uses it
+
+    def probe_as_an_older_release(self) -> None:
+        self._servers[0].older_probe = self._servers[0].time_at(_loop_time())
+
+    def age_servers(self, days: int) -> None:
+        servers = self._servers[0].state.servers
+        servers.update({key: replace(entry, at=entry.at - days * 86_400) for key, entry in servers.items()})
 
     def drop(self, sequence: str) -> None:
         self._servers[0].drop(sequence)

@@ -16,6 +16,8 @@ ROW = Mark("photos", 2, INCREMENT, 10, 7, "life.t1:a")
 @pytest.fixture
 def storage(own_storage: Storage) -> Storage:
     return own_storage
+CLOCK_STEP = 0.02
+"""How much two clocks of one machine may differ by, in seconds: they tick, and are slewed."""
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -47,6 +49,19 @@ async def test_a_look_tells_what_the_server_is_configured_with(storage: Storage)
     changed = await (await storage.client()).probe()
     assert (changed.increment, changed.offset) == ((5, 1) if storage.has_settings else configured)
     assert (changed.incarnation, changed.identity) == (result.incarnation, result.identity)
+
+
+@on_each_engine
+async def test_a_look_tells_what_the_databases_clock_said(storage: Storage) -> None:
+    """Between two moments by the clock of whoever asked."""
+    database = await storage.client(probe=False)
+    for _ in range(3):  # on a new connection, and on that again
+        before, asked_after = storage.true_time(), storage.monotonic()
+        clock = (await database.probe()).clock
+        answered_before, after = storage.monotonic(), storage.true_time()
+        assert asked_after <= clock.since <= clock.until <= answered_before
+        begin, end = before + (clock.since - asked_after), after - (answered_before - clock.until)
+        assert begin - CLOCK_STEP <= clock.seconds <= end + CLOCK_STEP
 
 
 @on_each_engine
@@ -207,3 +222,24 @@ async def test_a_database_is_known_by_a_name_without_secrets(storage: Storage) -
     assert "@" not in one.name
     assert "/" not in one.name
     assert (one.offset, one.increment) == (1, INCREMENT)
+
+
+# --- a crash ---------------------------------------------------------------------------------------------------------
+
+
+@on_each_engine
+async def test_what_was_drawn_above_a_least_just_before_a_crash_stays_used_up(storage: Storage) -> None:
+    database = await storage.client()
+    table = await made(database)
+    await database.draw(table, 1, 0)
+    least = 0
+    for count in (1, table.rows_per_statement, min(10_000, database.largest_block)):
+        least += 10**6
+        before = await database.probe()
+        drawn = await database.draw(table, count, 0, least)
+        await storage.crash()
+        await storage.close(database)
+        database = await storage.client()
+        assert (await database.probe()).incarnation != before.incarnation
+        assert (await database.position(table)).next_id > drawn.last
+        assert (await database.draw(table, 1, 0, least)).first > drawn.last

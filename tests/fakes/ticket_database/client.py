@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from app.common.errors import (
+    ColumnExhausted,
     SequenceUnavailable,
     TicketDatabaseBusy,
     TicketDatabaseError,
@@ -15,12 +17,14 @@ from app.common.errors import (
 )
 from app.common.sequences import Width
 from app.databases.protocol import (
+    ClockReading,
     Draw,
     Drawn,
     Mark,
     Position,
     ProbeResult,
     RingRecord,
+    ServerEntry,
     Table,
     TicketDatabase,
     check_settings,
@@ -73,6 +77,7 @@ class FakeTicketDatabase(TicketDatabase):
         self._on_draw = on_draw
         self._incarnation: str | None = None
         self._in_flight = 0
+        self._entry: ServerEntry | None = None
 
     def __repr__(self) -> str:
         return f"<FakeTicketDatabase {self.name}>"
@@ -165,12 +170,17 @@ class FakeTicketDatabase(TicketDatabase):
 
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        since = loop.time()
 
         def found() -> ProbeResult:
             if self.server.misconfigured:
                 raise TicketDatabaseMisconfigured(self.server.misconfigured)
             server = self.server
             server.looks += 1
+            if self._entry is not None:
+                server.probes(self._entry, loop.clock.now)
             return ProbeResult(
                 server.incarnation,
                 server.identity,
@@ -178,13 +188,16 @@ class FakeTicketDatabase(TicketDatabase):
                 increment=server.increment if server.has_settings else None,
                 offset=server.offset if server.has_settings else None,
                 record=server.state.ring,
+                clock=ClockReading(server.time_at(loop.clock.now), since, since),
             )
 
         look = await self._statement(found, anybody=True)
         self._incarnation = look.incarnation
-        return look
+        return replace(look, clock=replace(look.clock, until=loop.time()))
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None]) -> None:
+    def start_draw(
+        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
+    ) -> None:
         """See TicketDatabase.start_draw. An answer that has come is taken, however late it is seen."""
         assert 1 <= count <= self.largest_block
         loop = asyncio.get_running_loop()
@@ -196,7 +209,9 @@ class FakeTicketDatabase(TicketDatabase):
             def executed() -> Draw:
                 self._refuse_if_broken(incarnation, increment, writes=True, ledger=False, anybody=False)
                 self.server.connected[self] = None
-                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after)
+                if least > 1 and not table.holds(count, least, self.offset, drawn_with):
+                    raise ColumnExhausted("holds no further id for it")
+                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after, least)
                 self._on_draw(table.sequence, drawn)
                 return drawn
 
@@ -246,11 +261,30 @@ class FakeTicketDatabase(TicketDatabase):
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use."""
-        before, looks = await self._statement(lambda: (self.server.users(self), self.server.looks), writes=False)
+        own = self._entry.instance if self._entry is not None else ""
+
+        def found() -> tuple[list[str], dict[str, float]]:
+            return self.server.users(self), self.server.probed(own)
+
+        before, first = await self._statement(found, writes=False)
         await asyncio.sleep(seconds)
-        after, later = await self._statement(lambda: (self.server.users(self), self.server.looks), writes=False)
-        probed = ["a ticket server that probes it"] * (later > looks)
-        return list(dict.fromkeys([*before, *after, *probed]))
+        after, later = await self._statement(found, writes=False)
+        probes = any(first.get(instance) != at for instance, at in later.items())
+        return list(dict.fromkeys([*before, *after, *["a ticket server that probes it"] * probes]))
+
+    def announce(self, entry: ServerEntry) -> None:
+        """See TicketDatabase.announce."""
+        self._entry = entry
+
+    async def servers(self, within: float) -> list[ServerEntry]:
+        """See TicketDatabase.servers."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+
+        def found() -> list[ServerEntry]:
+            return self.server.servers_since(self.server.time_at(loop.clock.now) - within)
+
+        return await self._statement(found, writes=False, anybody=True)
 
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
@@ -356,5 +390,8 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.forget_connections."""
 
     async def close(self) -> None:
-        """See TicketDatabase.close."""
+        """See TicketDatabase.close. Nobody waits for what it says then: it arrives at once, or not at all."""
         self.closed = True
+        server = self.server
+        if self._entry is not None and not (self.cut or server.down or server.hangs or server.read_only):
+            server.state.servers.pop(self._entry.instance, None)

@@ -9,9 +9,15 @@ from typing import Protocol
 
 from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.sequences import Width
-from app.databases.protocol import Draw, Mark, RingRecord
+from app.databases.protocol import OLDER, Draw, Mark, RingRecord, ServerEntry
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
 from tests.fakes.virtual_time import VirtualLoop
+
+
+TRUE_TIME = 1_750_000_000.0
+"""What it is, in seconds since 1970, when a virtual clock stands at 0."""
+
+STALE_SECONDS = 86_400.0
 
 
 class Client(Protocol):
@@ -73,7 +79,8 @@ class FakeServer:
     where it is, nobody draws with others. `misconfigured`: what a new connection finds wrong. `draws_as`: the offset
     and increment that draws really have, whatever a look says. `deadlocks`: how many of the next statements that write
     fail so. `loses_replies`: how many of the next statements are committed and never answered. `life`: how often it has
-    gone back in time.
+    gone back in time. `clock_offset`: seconds that its clock is ahead of the true time, below 0 where it is behind.
+    `older_probe`: when a ticket server of an older release probed it last, by its own clock.
     """
 
     _numbers = itertools.count(1)
@@ -102,8 +109,10 @@ class FakeServer:
         self.deadlocks = 0
         self.loses_replies = 0
         self.alive: list[str] = []
+        self.older_probe = float("-inf")
         self.statements = 0
         self.life = 0
+        self.clock_offset = 0.0
         self.draws: list[tuple[str, Draw, int]] = []
         self.connected: dict[Client, None] = {}
         self.looks = 0
@@ -143,10 +152,12 @@ class FakeServer:
 
     # --- statements ------------------------------------------------------------------------------------------------
 
-    def draw(self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0) -> Draw:
+    def draw(
+        self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0, least: int = 0
+    ) -> Draw:
         """`offset`, `increment`: what the session has been told, where it has been told any."""
         offset, increment = self.draws_as or (offset or self.offset, increment or self.increment)
-        drawn = self.table(sequence).draw(count, offset, increment, after)
+        drawn = self.table(sequence).draw(count, offset, increment, after, least)
         self.draws.append((sequence, drawn, self.life))
         return drawn
 
@@ -198,6 +209,26 @@ class FakeServer:
     def marks(self, changed_within: float | None) -> list[Mark]:
         since = float("-inf") if changed_within is None else self.clock() - changed_within
         return [row for key, row in self.state.marks.items() if self.state.changed[key] >= since]
+
+    def time_at(self, now: float) -> float:
+        """What its clock says when a virtual one stands at `now`, in seconds since 1970."""
+        return TRUE_TIME + now + self.clock_offset
+
+    def probes(self, entry: ServerEntry, now: float) -> None:
+        """A ticket server looks when a virtual clock stands at `now`."""
+        at = self.time_at(now)
+        self.state.servers = {key: each for key, each in self.state.servers.items() if each.at >= at - STALE_SECONDS}
+        self.state.servers[entry.instance] = replace(entry, at=at)
+
+    def servers_since(self, at: float) -> list[ServerEntry]:
+        older = ServerEntry("", OLDER, (), 0, self.older_probe) if self.older_probe >= at else None
+        seen = [entry for entry in self.state.servers.values() if entry.at >= at]
+        return [*seen, older] if older else seen
+
+    def probed(self, instance: str) -> dict[str, float]:
+        """When each ticket server but this one has probed."""
+        seen = {entry.instance: entry.at for entry in self.state.servers.values() if entry.instance != instance}
+        return seen | {"": self.older_probe}
 
     # --- what can happen to it -------------------------------------------------------------------------------------
 

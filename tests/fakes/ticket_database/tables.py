@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from app.common.errors import ColumnExhausted, SequenceWentBack
 from app.common.sequences import Width, ceiling_of
-from app.databases.protocol import ROOM, Draw, Mark, RingRecord
+from app.databases.protocol import ROOM, Draw, Mark, RingRecord, ServerEntry
 
 ROWS_PER_STATEMENT = 64
 
@@ -32,9 +32,12 @@ class FakeTable:
     def repeats_ceiling(self) -> bool:
         return self.column_end == self.ceiling
 
-    def draw(self, count: int, offset: int, increment: int, after: int = 0) -> Draw:
+    def draw(self, count: int, offset: int, increment: int, after: int = 0, least: int = 0) -> Draw:
         """What REPLACE does, for a row a ticket; a larger count is a block and the id above it, which looks at the
-        first id before it moves the counter. A counter at the end stays there, and gives its id again and again."""
+        first id before it moves the counter. A counter at the end stays there, and gives its id again and again.
+        It is advanced to `least` first."""
+        if least > 1:
+            self.advance(least - 1)
         first = self.counter + (offset - self.counter) % increment
         last = first + (count - 1) * increment
         if first > self.column_end:
@@ -65,3 +68,4 @@ class FakeState:
     marks: dict[tuple[str, int, int], Mark] = field(default_factory=dict)
     changed: dict[tuple[str, int, int], float] = field(default_factory=dict)
     ring: RingRecord | None = None
+    servers: dict[str, ServerEntry] = field(default_factory=dict)

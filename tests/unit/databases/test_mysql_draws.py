@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from app.common.errors import (
+    ColumnExhausted,
     SequenceMissing,
     TicketDatabaseBusy,
     TicketDatabaseError,
@@ -101,9 +102,9 @@ class Bench:
         self.answers: list[tuple[str, Drawn]] = []
         self.answered = asyncio.Event()
 
-    def start(self, name: str = "photos", count: int = 1) -> None:
+    def start(self, name: str = "photos", count: int = 1, least: int = 0) -> None:
         before = len(self.answers)
-        self.queue.start_draw(table(name), count, 0, lambda drawn: self._came(name, drawn))
+        self.queue.start_draw(table(name), count, 0, lambda drawn: self._came(name, drawn), least)
         assert len(self.answers) == before
 
     def _came(self, name: str, drawn: Drawn) -> None:
@@ -180,6 +181,123 @@ async def test_a_block_that_others_drew_into_is_drawn_again_whole() -> None:
     assert bench.answers == [("photos", Draw(205, 2, 100))]
     assert connection.sent[1].count("auto_increment_increment = IF(") == 1
     assert ", 200, 2)" in connection.sent[1]
+
+
+# --- with a least ----------------------------------------------------------------------------------------------------
+
+
+def of_tables(packet: str) -> list[str]:
+    """What a packet's statements do, each with its table: an advance as `!`."""
+    return [
+        part.split("`")[1] + ("!" if "(id, stub)" in part else "") if "`" in part else part
+        for part in packet.split(";")
+    ]
+
+
+async def test_a_draw_with_a_least_is_a_transaction_of_two_statements() -> None:
+    bench = Bench()
+    bench.start(least=100)
+    (connection,) = bench.pool.all
+    assert connection.sent[0].split(";") == [
+        "BEGIN",
+        "REPLACE INTO `photos` (id, stub) VALUES (99, '!')",
+        "REPLACE INTO `photos` (stub) VALUES ('a')",
+        "COMMIT",
+    ]
+    connection.answer(0, 99, 101, 0)
+    assert bench.answers == [("photos", Draw(101, 2, 1))]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_each_draw_of_a_packet_gets_the_id_of_its_own_statement() -> None:
+    """Of one table those with a least come first: whoever locks the row of the advance last deadlocks."""
+    bench = Bench()
+    bench.start("busy")
+    for name, least in (("b", 0), ("b", 500), ("a", 0), ("c", 1), ("b", 600)):
+        bench.start(name, least=least)
+    (connection,) = bench.pool.all
+    connection.answer(1)
+    assert of_tables(connection.sent[1]) == ["BEGIN", "a", "b!", "b", "b!", "b", "b", "c", "COMMIT"]
+    connection.answer(0, 3, 499, 501, 599, 601, 603, 5, 0)
+    came = [("a", 3), ("b", 501), ("b", 601), ("b", 603), ("c", 5)]
+    assert bench.answers[1:] == [(name, Draw(id_, 2, 1)) for name, id_ in came]
+    await bench.queue.close()
+
+
+async def test_so_it_is_where_the_driver_reads_them() -> None:
+    bench = Bench()
+    bench.start("busy")
+    for name, least in (("a", 0), ("b", 500), ("c", 0)):
+        bench.start(name, least=least)
+    (connection,) = bench.pool.all
+    connection.answer(1)
+    connection.leave_to_the_driver(0, 3, 499, 501, 5, 0)
+    await turns()
+    assert bench.answers[1:] == [(name, Draw(id_, 2, 1)) for name, id_ in (("a", 3), ("b", 501), ("c", 5))]
+    assert bench.pool.idle == [connection]
+    await bench.queue.close()
+
+
+async def test_whose_advance_fails_has_failed_and_its_transaction_is_ended() -> None:
+    bench = Bench(2)
+    bench.start("busy")
+    bench.start("alone", least=500)
+    for name, least in (("a", 0), ("b", 500), ("c", 600)):
+        bench.start(name, least=least)
+    alone, busy = bench.pool.all
+    busy.answer(1)
+    assert of_tables(busy.sent[1]) == ["BEGIN", "a", "b!", "b", "c!", "c", "COMMIT"]
+    busy.leave_to_the_driver(0, 3, SequenceMissing())
+    alone.leave_to_the_driver(0, SequenceMissing())
+    await turns()
+    assert bench.kinds()[1:] == [("b", SequenceMissing), ("alone", SequenceMissing)]
+    assert not busy.usable
+    assert not alone.usable
+    await bench.queue.close()
+
+
+async def test_a_block_with_a_least_reads_one_result_more() -> None:
+    bench = Bench()
+    bench.start("photos", 100, least=5000)
+    (connection,) = bench.pool.all
+    assert of_tables(connection.sent[0] if connection.sent else "") == [""]
+    connection.results = [0, 4999, 5001, 0, 5003, 0, 5199, 0]
+    await turns()
+    assert of_tables(connection.sent[0])[:3] == ["BEGIN", "photos!", "photos"]
+    assert bench.answers == [("photos", Draw(5001, 2, 100))]
+    await bench.queue.close()
+
+
+async def test_under_traditional_locks_an_advance_commits_before_the_draw() -> None:
+    """In one transaction the two deadlock with those of other servers."""
+    bench = Bench()
+    bench.queue.ends_only = True
+    bench.start("busy")
+    bench.start("a", least=500)
+    bench.start("b")
+    bench.start("c")
+    bench.start("blocks", 100, least=500)
+    (connection,) = bench.pool.all
+    connection.answer(1)
+    assert of_tables(connection.sent[1]) == ["a!", "a"]
+    connection.answer(499, 501)
+    assert of_tables(connection.sent[2]) == ["BEGIN", "b", "c", "COMMIT"]
+    connection.answer(0, 3, 5, 0)
+    connection.results = [499, 501, 0, 503, 0]
+    await turns()
+    assert of_tables(connection.sent[3])[:2] == ["blocks!", "blocks"]
+    came = [("a", 501, 1), ("b", 3, 1), ("c", 5, 1), ("blocks", 503, 100)]
+    assert bench.answers[1:] == [(name, Draw(id_, 2, count)) for name, id_, count in came]
+    await bench.queue.close()
+
+
+async def test_a_least_that_leaves_no_room_is_refused_and_nothing_is_sent() -> None:
+    bench = Bench()
+    for count, least in ((1, 2**63 + 1), (2, 2**63 - 1), (100, 2**63 - 500)):
+        bench.start("photos", count, least)
+    await turns()
+    assert bench.kinds() == [("photos", ColumnExhausted)] * 3
+    assert bench.pool.all[0].sent == []
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

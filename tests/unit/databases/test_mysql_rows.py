@@ -51,7 +51,7 @@ BAD_MARKS = [
     (None,) * 6,
     *(changed(MARK, i, bad) for i in (1, 2, 3, 4) for bad in (None, -1, "x", 2**63, math.inf, math.nan, 1.5, b"\xff")),
     *(changed(MARK, i, 0) for i in (1, 2)),
-    *(changed(MARK, 0, bad) for bad in (None, "", "_layout", "a b", "x' OR '1'='1", "a" * 65, b"photos", 7)),
+    *(changed(MARK, 0, bad) for bad in (None, "", "_", "_Layout", "_1a-", "_" + "1" * 41, "a b", "x' OR '1'='1", "a" * 65, b"photos", 7)),
     *(changed(MARK, 5, bad) for bad in (None, "", "x'; DROP TABLE photos; -- ", "a\\", 'a"', "a\n", "ä", "a" * 129, 7)),
 ]
 BAD_TABLES = [(), ROW[:7], (*ROW, 1), *(changed(ROW, 2, bad) for bad in ("1'", "", -1, b"1", "1 OR 1"))]
@@ -158,15 +158,15 @@ async def test_facts_that_are_none(server: Server, statement: str, rows: Rows) -
     [
         {sql.LAYOUT: (("x",),)},
         {sql.RING: (("x",) * 6,)},
-        {sql.MARKS: ((None,) * 6,)},
-        {sql.MARKS: (MARK,), sql.NAMES: (("photos",),)},
+        {sql.ALL_MARKS: ((None,) * 6,)},
+        {sql.ALL_MARKS: (MARK,), sql.NAMES: (("photos",),)},
         {sql.NAMES: (("photos", 1),), sql.keys(["photos"]): (("photos", "PRIMARY"),)},
         {sql.NAMES: (("photos", 1),), sql.tables(["photos"]): (ROW[:7],)},
     ],
     ids=lambda says: list(says)[-1][:60],
 )
 async def test_a_check_up_says_so_too(server: Server, says: dict[str, Rows]) -> None:
-    server.says |= {sql.LAYOUT: ((sql.RING_LAYOUT,),)} | says
+    server.says |= {sql.LAYOUT: ((sql.LAYOUT_VERSION,),)} | says
     inspector = MySQLInspector(URL, 1, 2, 1.0)
     await inspector.inspect()
     assert inspector.inspection.trouble == "answered nonsense"
@@ -181,6 +181,11 @@ def test_what_a_healthy_database_sends() -> None:
     assert table is not None
     assert (table.sequence, table.created) == ("photos", "1700000000")
     assert table_of(changed(ROW, 3, "smallint")) is None
+    assert table_of(changed(ROW, 0, "_ring")) is None
+    inner = table_of(changed(ROW, 0, "_1234"))
+    assert inner is not None
+    assert inner.sequence == "_1234"
+    assert mark_of(changed(MARK, 0, "_worker_17")).sequence == "_worker_17"
     assert position_of(((2**64 - 1,),), ((2**64 - 1, None),)) == Position(2**64 - 1, 2**64 - 1, "None")
     assert position_of(((-5,),), ((1, 7),)) == Position(1, 0, "7")
     with pytest.raises(SequenceMissing):

@@ -12,8 +12,8 @@ from app.common.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
-from app.databases.protocol import Draw, Mark, Position, RingRecord, Table, TicketDatabase
-from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
+from app.databases.protocol import ClockReading, Draw, Mark, Position, RingRecord, Table, TicketDatabase
+from tests.fakes.ticket_database import TRUE_TIME, FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import virtual_time
 
 TOP_OF_INT = 2**32 - 1
@@ -269,3 +269,15 @@ def test_virtual_time_takes_no_time() -> None:
         return asyncio.get_running_loop().time() - before
 
     assert long() == pytest.approx(7200)
+
+
+@virtual_time
+async def test_its_clock_is_as_far_off_as_a_test_says() -> None:
+    server = FakeServer(1)
+    database = FakeTicketDatabase(server, latency=lambda: (0.1, 0.2))
+    now = asyncio.get_running_loop().time
+    for offset in (0.0, 3600.0, -0.2):
+        server.clock_offset = offset
+        asked = now()
+        clock = (await database.probe()).clock
+        assert clock == ClockReading(pytest.approx(TRUE_TIME + asked + 0.1 + offset), asked, pytest.approx(asked + 0.3))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.databases.protocol import ProbeResult
+from app.databases.protocol import ClockReading, ProbeResult
 from app.tickets.ring import Member, Ring, Rotation, Status
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import virtual_time
@@ -18,7 +18,7 @@ class FakeLane:
 
 
 def look(incarnation: str = "one") -> ProbeResult:
-    return ProbeResult(incarnation, "identity", 0.001, increment=2, offset=1, record=None)
+    return ProbeResult(incarnation, "identity", 0.001, increment=2, offset=1, record=None, clock=ClockReading(0, 0, 0))
 
 
 class Clock:

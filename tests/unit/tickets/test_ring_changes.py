@@ -10,7 +10,8 @@ import pytest
 
 from app.commands.grow import GrowthRefused, grow
 from app.common.errors import TicketError, Unavailable
-from app.databases.protocol import RingRecord, RingState
+from app.common.sequences import Width
+from app.databases.protocol import Mark, RingRecord, RingState
 from app.tickets.ring import Status
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer, latency
@@ -296,6 +297,34 @@ async def test_one_that_is_late_and_unprotected_hands_out_nothing_of_the_ring_be
             await rings.take(late)
             await rings.take(new)
         assert await rings.take(late, 4) == []
+
+
+@virtual_time
+async def test_inner_sequences_are_raised_and_made_like_any_other_and_leases_are_kept() -> None:
+    async with Rings(2, 2, 3) as rings:
+        odd, even, third = rings.servers
+        server = await rings.start(1, 2)
+        await asyncio.sleep(SOON)
+        await rings.take(server, 4)
+        await rings.stop(server)
+        for each in (odd, even):
+            each.make("_1", Width.BIGINT, 1)
+        odd.make("_77", Width.BIGINT, 1)
+        odd.table("_1").advance(DRIFT)
+        even.table("_1").advance(10)
+        odd.table("_77").advance(DRIFT * 5)
+        token = "life.t1:a"
+        even.reserve([Mark("_1", 1, 2, DRIFT * 2, DRIFT, token), Mark("_worker_9", 1, 2, 10**13, 10**13, token)])
+        rings.configure(3, 1, 2)
+        await rings.grow(1, 2, 3, increment=3)
+        for each in rings.servers:
+            assert each.table("_1").counter > DRIFT * 2
+            assert each.table("_77").counter > DRIFT * 5
+            kept = {mark.sequence: mark for mark in each.marks(None) if mark.increment == 3}
+            assert kept["_1"].mark >= DRIFT * 2
+            assert kept["_77"].mark >= DRIFT * 5
+            assert kept["_worker_9"].mark == 10**13
+        assert "_worker_9" not in third.state.tables
 
 
 @virtual_time

@@ -1,0 +1,28 @@
+"""Draws with a least on a server with traditional locks, where a transaction that advances and then draws deadlocks."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.engines.storages import INCREMENT, MySQLStorage
+from tests.contract.engines.test_least import race
+from tests.harness.engine import Engine
+from tests.harness.pair import MySQLPair
+
+TRADITIONAL = "--innodb-autoinc-lock-mode=0"
+
+
+@pytest.fixture(scope="module")
+def traditional(engine: Engine) -> Iterator[MySQLPair]:
+    """Two servers with that lock mode."""
+    with MySQLPair(engine, increment=INCREMENT, flags=[TRADITIONAL], tables=False) as pair:
+        yield pair
+
+
+@pytest.mark.parametrize("counts", [[1, 2, 1, 64, 3, 1] * 5, [1, 65, 2, 500, 1] * 3], ids=["few", "blocks"])
+def test_clients_with_other_leasts_get_nothing_twice_and_do_not_deadlock(
+    traditional: MySQLPair, counts: list[int]
+) -> None:
+    storage = MySQLStorage(traditional, alone=True)
+    storage.run(race(storage, counts))
+    assert storage.retried == []
