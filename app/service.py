@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 
 from app.common.addresses import is_loopback
 from app.common.version import VERSION
+from app.common.version import VERSION
 from app.databases import engines
 from app.databases.protocol import ServerEntry, TicketDatabase
 from app.http.access import Access
@@ -17,6 +18,7 @@ from app.http.request_watcher import RequestWatcher
 from app.http.routes import make_api
 from app.http.status_page import StatusPage
 from app.http.ticket_endpoint import TicketEndpoint
+from app.kinds.table import KINDS
 from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.operations.rates import Rates
@@ -24,6 +26,7 @@ from app.operations.tracing import TracedRequests, TracedStatements, TracedTicke
 from app.settings import Settings
 from app.tickets.catalog import Catalog
 from app.tickets.front_desk import FrontDesk
+from app.tickets.instance_number import InstanceNumber
 from app.tickets.issuer import TicketIssuer
 from app.tickets.lane import Lane
 from app.tickets.ledger import Ledger
@@ -31,6 +34,9 @@ from app.tickets.observer import Observer
 from app.tickets.prober import Prober
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_agreement import RingRecords
+from app.tickets.server_clock import ServerClock
+from app.tickets.sources import Sources
+from app.tickets.worker_lease import WorkerLease
 
 
 def make_databases(settings: Settings, on_retry: Callable[[str, str], None]) -> list[TicketDatabase]:
@@ -50,6 +56,9 @@ class Service:
         self.metrics = Metrics()
         self._observer: Observer = self.metrics if tracing is None else TracedStatements(self.metrics, tracing)
         self._databases = make_databases(settings, self._retried)
+        entry = ServerEntry(secrets.token_hex(8), VERSION, tuple(KINDS), settings.probe_interval)
+        for database in self._databases:
+            database.announce(entry)
         entry = ServerEntry(secrets.token_hex(8), VERSION, ("ticket",), settings.probe_interval)
         for database in self._databases:
             database.announce(entry)
@@ -61,7 +70,11 @@ class Service:
             forgets_after=5 * settings.probe_interval + 2 * settings.database_timeout,
             clock=time.monotonic,
         )
-        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark)
+        self.clock = ServerClock()
+        self.lease = WorkerLease(self.ring, self.clock, self.ledger.may_draw)
+        self.instance = InstanceNumber(self.ring)
+        self.sources = Sources(self.ring, self.clock, self.lease, self.instance, settings.request_timeout)
+        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark, self.sources.equip)
         self.issuer = TicketIssuer(
             self.ring,
             self.catalog,
@@ -70,9 +83,11 @@ class Service:
             timeout=settings.request_timeout,
         )
         records = RingRecords(self.ring, settings.increment)
-        self.prober = Prober(self.ring, records, self.ledger, self.catalog, interval=settings.probe_interval)
+        self.prober = Prober(
+            self.ring, records, self.ledger, self.catalog, self.clock, interval=settings.probe_interval
+        )
         self.desk = FrontDesk(self.issuer, self.metrics)
-        self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics)
+        self.admin = Admin(self.ring, self.catalog, self.ledger, self.sources, self.metrics)
         self.rates = Rates(self.admin.progress, time.monotonic)
         self.access = access = Access(settings.tokens, settings.admin_tokens)
         denials = Denials(self.metrics)
@@ -92,11 +107,15 @@ class Service:
     def start(self) -> None:
         """Begin to look at the databases; requests that come before the first one is up wait for it."""
         self.prober.start()
+        self.lease.start()
+        self.instance.start(self.catalog)
         self.rates.start()
 
     async def stop(self) -> None:
         """Sampler and probes end and the last marks are written; then whatever still draws; then the connections."""
         await self.rates.stop()
+        await self.instance.stop()
+        await self.lease.stop(self.sources.last_ms)
         await self.prober.stop()
         await self.issuer.close()
         await self.ledger.close()

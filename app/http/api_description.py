@@ -13,6 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from app.common.sequences import NAME_PATTERN, TICKET_LIMIT
 from app.http.problems import MEDIA_TYPE
+from app.kinds.table import KINDS
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
 """Paths that need no token."""
@@ -37,15 +38,29 @@ def _as_number_or_digits(least: int) -> WithJsonSchema:
 
 
 Start = Annotated[int, Field(ge=1), BeforeValidator(_whole_number), _as_number_or_digits(1)]
+Epoch = Annotated[int, Field(ge=0), BeforeValidator(_whole_number), _as_number_or_digits(0)]
 Above = Annotated[int, Field(ge=0), BeforeValidator(_whole_number), _as_number_or_digits(0)]
 
 
 class NewSequence(BaseModel):
-    """The properties of a new sequence; by default 64 bits, starting at 1."""
+    """The kind of a new sequence and the kind's parameters; by default plain tickets of 64 bits, starting at 1."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"bits": 64, "start": 1}]})
-    bits: Annotated[Literal[32, 64] | None, Field(description="the width of its ids")] = None
-    start: Annotated[Start | None, Field(description="the first ticket is at least this")] = None
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"bits": 64, "start": 1}, {"kind": "instagram", "shards": 2000}]},
+    )
+    kind: Annotated[str | None, Field(description=f"one of {', '.join(KINDS)}", max_length=32)] = None
+    bits: Annotated[Literal[32, 53, 64] | None, Field(description="`ticket`: the width of its ids")] = None
+    start: Annotated[Start | None, Field(description="`ticket`: the first one is at least this")] = None
+    epoch: Annotated[Epoch | None, Field(description="when the ids' time begins, in milliseconds since 1970")] = None
+    shards: Annotated[int | None, Field(description="`instagram`, `instagram32`: how many there are")] = None
+    random_bits: Annotated[int | None, Field(description="`simpleflake`: how many of an id's bits are random")] = None
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """The parameters that were named, by name."""
+        return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
 class Bump(BaseModel):

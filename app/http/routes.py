@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.common.errors import TicketError
 from app.common.log import event
-from app.common.sequences import Width, validated
+from app.common.sequences import validated
 from app.common.version import VERSION
 from app.http import api_description as described
 from app.http import sequence_list
@@ -110,9 +110,9 @@ def _add_sequences(api: FastAPI, admin: Admin) -> None:
     ) -> Response:
         validated(sequence)
         requested = requested or NewSequence()
-        _audited(request, bits=requested.bits, start=requested.start)
-        width = Width(requested.bits) if requested.bits is not None else None
-        made, found = await admin.make(sequence, width, requested.start)
+        given = requested.parameters
+        _audited(request, kind=requested.kind, **given)
+        made, found = await admin.make(sequence, requested.kind, given)
         return JSONResponse(found, 201 if made else 200)
 
     @api.post(

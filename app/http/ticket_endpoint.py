@@ -20,11 +20,14 @@ from app.http.request_head import ClientRequest, Place, RequestHead
 from app.http.responses import ok, problem_response
 from app.http.ticket_protocol import TicketProtocol
 from app.tickets.front_desk import FrontDesk
-from app.tickets.request import TicketRequest, Tickets
+from app.tickets.request import Ids, TicketRequest
 
 METHODS = "GET", "POST"
 _METHODS = frozenset(method.encode() for method in METHODS)
 LARGEST_COUNT = 1_000
+LARGEST_KEY = 2**63 - 1
+LONGEST_NUMBER = 19
+"""Digits in a query."""
 ACCEPT_BYTES = 1_024
 """What stands beyond them in an Accept header is not looked at: reading 15 kB takes 10 ms."""
 
@@ -53,12 +56,14 @@ TICKET, LIST, TEXT, BLOCK = Form
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a request for tickets asks for. `encoded`: the sequence's name, as it is sent."""
+    """What a request for tickets asks for. `encoded`: the sequence's name, as it is sent. `address`: the key and the
+    shard, None where neither is given."""
 
     sequence: str
     encoded: bytes
     count: int
     form: Form
+    address: tuple[int | None, int | None] | None = None
 
 
 class HTTPTicketRequest(TicketRequest):
@@ -71,20 +76,27 @@ class HTTPTicketRequest(TicketRequest):
         self.sequence = order.sequence
         self.count = order.count
         self.whole = order.form is BLOCK
+        if order.address is not None:
+            self.address = order.address
         self.endpoint = endpoint
         self.protocol = protocol
         self.request = request
         self.order = order
 
-    def give(self, tickets: Tickets) -> None:
+    def give(self, tickets: Ids) -> None:
         """See TicketRequest.give."""
         protocol, order = self.protocol, self.order
         try:
             if order.form is TICKET:
-                digits = b"%d" % tickets[0]
-                body = b'{"sequence":"%b","id":%b,"id_str":"%b"}' % (order.encoded, digits, digits)
+                ticket = tickets[0]
+                if type(ticket) is int:
+                    digits = b"%d" % ticket
+                    body = b'{"sequence":"%b","id":%b,"id_str":"%b"}' % (order.encoded, digits, digits)
+                else:
+                    text = str(ticket).encode()
+                    body = b'{"sequence":"%b","id":"%b","id_str":"%b"}' % (order.encoded, text, text)
             elif order.form is TEXT:
-                body = b"".join([b"%d\n" % ticket for ticket in tickets])
+                body = "".join([f"{ticket}\n" for ticket in tickets]).encode()
             elif order.form is BLOCK:
                 body = self._block(tickets)
             else:
@@ -101,13 +113,13 @@ class HTTPTicketRequest(TicketRequest):
         except Exception:
             self.protocol.fail()
 
-    def _list(self, tickets: Tickets) -> bytes:
+    def _list(self, tickets: Ids) -> bytes:
         ids, strings = list(tickets), [str(ticket) for ticket in tickets]
         answer = {"sequence": self.sequence, "count": self.count, "ids": ids, "ids_str": strings}
         return json.dumps(answer, separators=(",", ":")).encode()
 
-    def _block(self, tickets: Tickets) -> bytes:
-        first, step = tickets[0], tickets.step if isinstance(tickets, range) else self.desk.increment
+    def _block(self, tickets: Ids) -> bytes:
+        first, step = int(tickets[0]), tickets.step if isinstance(tickets, range) else self.desk.increment
         name = self.order.encoded
         size = self.count
         return b'{"sequence":"%b","first":%d,"first_str":"%d","step":%d,"size":%d}' % (name, first, first, step, size)
@@ -172,9 +184,10 @@ class TicketEndpoint:
                 raise InvalidRequest(f"size is required: a whole number from 1 to {largest}")
             return Order(name, encoded, size, BLOCK)
         count = number_in(query, "count", LARGEST_COUNT) if query else None
+        address = _address_in(query) if query else None
         if prefers_text((head.field(b"accept") or b"")[:ACCEPT_BYTES]):
-            return Order(name, encoded, count or 1, TEXT)
-        return Order(name, encoded, count or 1, TICKET if count is None else LIST)
+            return Order(name, encoded, count or 1, TEXT, address)
+        return Order(name, encoded, count or 1, TICKET if count is None else LIST, address)
 
     def _deny(
         self, protocol: TicketProtocol, request: ClientRequest, trace: object, problem: Problem, pause: float
@@ -231,7 +244,13 @@ def _endpoint_of(request: ClientRequest) -> str:
     return "block" if place is not None and place.whole else "ticket"
 
 
-def number_in(query: bytes, name: str, largest: int) -> int | None:
+def _address_in(query: bytes) -> tuple[int | None, int | None] | None:
+    """The key and the shard, or None where neither is given. Raises InvalidRequest."""
+    key, shard = number_in(query, "key", LARGEST_KEY, least=0), number_in(query, "shard", LARGEST_KEY, least=0)
+    return None if key is None and shard is None else (key, shard)
+
+
+def number_in(query: bytes, name: str, largest: int, *, least: int = 1) -> int | None:
     """The query's `name`, or None where it is not given. Raises InvalidRequest."""
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=32)
@@ -241,9 +260,9 @@ def number_in(query: bytes, name: str, largest: int) -> int | None:
     if not given:
         return None
     text = given[0]
-    plain = len(given) == 1 and len(text) <= 9 and text.isascii() and text.isdigit() and text[0] != "0"
-    if not plain or int(text) > largest:
-        raise InvalidRequest(f"{name} has to be a whole number from 1 to {largest}, in digits, given once")
+    plain = len(given) == 1 and len(text) <= LONGEST_NUMBER and text.isascii() and text.isdigit()
+    if not plain or (text[0] == "0" and text != "0") or not least <= int(text) <= largest:
+        raise InvalidRequest(f"{name} has to be a whole number from {least} to {largest}, in digits, given once")
     return int(text)
 
 

@@ -4,7 +4,8 @@ import asyncio
 import datetime
 import logging
 import math
-from collections.abc import AsyncIterator, Iterable
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from prometheus_client.core import Metric
@@ -13,6 +14,7 @@ from app.common.errors import (
     AboveCeiling,
     ForceRequired,
     MarkRefused,
+    NotForThisKind,
     NoTicketDatabase,
     TicketDatabaseError,
 )
@@ -20,14 +22,17 @@ from app.common.log import event
 from app.common.sequences import Width
 from app.common.slices import SLICE, in_slices
 from app.common.version import VERSION
+from app.kinds.notation import time_text
+from app.kinds.table import kind_named
 from app.operations.metrics import Exposition, Metrics, counter, gauge
 from app.operations.sequence_warnings import SequenceWarnings
 from app.operations.series import OTHER, OwnSeries
-from app.tickets.catalog import Catalog, Entry
+from app.tickets.catalog import TICKET, Catalog, Entry
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
 from app.tickets.ledger import Ledger
 from app.tickets.ring import Member, Ring, Status
+from app.tickets.sources import Sources
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +46,11 @@ REFRESH_SECONDS = 1.0
 class Admin:
     """The operators' view of the server."""
 
-    def __init__(self, ring: Ring, catalog: Catalog, ledger: Ledger, metrics: Metrics) -> None:
+    def __init__(self, ring: Ring, catalog: Catalog, ledger: Ledger, sources: Sources, metrics: Metrics) -> None:
         self._ring = ring
         self._catalog = catalog
         self._ledger = ledger
+        self._sources = sources
         self._exposition = Exposition(metrics, self._state_metrics)
         self._series = OwnSeries()
         self._refreshed: list[dict[str, Any]] = []
@@ -57,7 +63,9 @@ class Admin:
     @property
     def ready(self) -> bool:
         """Whether a load balancer should send requests here."""
-        return not self.draining and any(m.up and self._ledger.may_draw(m) for m in self._ring.members)
+        if self.draining:
+            return False
+        return any(m.up and self._ledger.may_draw(m) for m in self._ring.members) or self._sources.any_gives
 
     @property
     def why_not_ready(self) -> str:
@@ -118,7 +126,7 @@ class Admin:
 
     def _last(self, entry: Entry, lane: Lane) -> int:
         """The last id known to be drawn, from what the background tasks know."""
-        counted = self._catalog.counters.get(lane.member, {}).get(entry.name, 1) - 1
+        counted = self._catalog.counters.get(lane.member, {}).get(entry.table, 1) - 1
         return max(lane.guard.highest, counted)
 
     # --- sequences -------------------------------------------------------------------------------------------------
@@ -129,7 +137,7 @@ class Admin:
         for entry in list(self._catalog.entries.values()):  # a copy: the reader yields to the event loop meanwhile
             lanes = entry.rotation.lanes
             used = tuple(self._last(entry, lane) // lane.member.database.increment for lane in lanes)
-            yield entry.name, sum(lane.issued for lane in lanes), used
+            yield entry.name, entry.issued, used
 
     @property
     def count(self) -> int:
@@ -139,7 +147,7 @@ class Admin:
     @property
     def issued(self) -> int:
         """How many tickets this server has issued, of all present sequences."""
-        return sum(lane.issued for lane in self._catalog.lanes.values())
+        return sum(entry.issued for entry in self._catalog.entries.values())
 
     def names(self, search: str = "") -> list[str]:
         """The sorted names that contain `search`, ignoring case."""
@@ -161,7 +169,7 @@ class Admin:
                 except TicketDatabaseError as error:
                     event(log, logging.DEBUG, "could not read a position", database=member.name, reason=error)
                 else:
-                    self._catalog.counters.setdefault(member, {})[name] = position.next_id
+                    self._catalog.counters.setdefault(member, {})[entry.table] = position.next_id
         return self._describe(entry)
 
     def _describe(self, entry: Entry) -> dict[str, Any]:
@@ -174,7 +182,7 @@ class Admin:
             last = self._last(entry, lane)
             step = lane.member.database.increment
             last -= (last - lane.member.database.offset) % step
-            known = last if last > 0 and table is not None else None
+            known = last if last > 0 and table is not None and entry.source is None else None
             first_free = guard.next_after(max(last, 0))
             headroom = None if table is None else max(0, (guard.last_allowed - first_free) // step + 1)
             if lane.state is LaneState.EXHAUSTED:
@@ -190,18 +198,40 @@ class Admin:
                     "headroom_str": None if headroom is None else str(headroom),
                 }
             )
+        ceiling = entry.ceiling if entry.kind is TICKET else entry.kind.ceiling(entry.parameters)
+        odds = entry.kind.odds(entry.parameters)
+        ends_at = entry.kind.ends_at(entry.parameters)
+        lanes = entry.rotation.lanes
         return {
             "sequence": entry.name,
-            "bits": int(entry.width),
-            "ceiling": entry.ceiling,
-            "ceiling_str": str(entry.ceiling),
-            "exhausted": all(lane.state is LaneState.EXHAUSTED for lane in entry.rotation.lanes),
+            "kind": entry.kind.name,
+            "unique": entry.kind.unique,
+            **({} if odds is None else {"odds": odds}),
+            **entry.parameters,
+            "bits": int(entry.width) if entry.kind is TICKET else entry.kind.bits,
+            "ceiling": ceiling,
+            "ceiling_str": None if ceiling is None else str(ceiling),
+            **({} if ends_at is None else {"ends": time_text(ends_at)}),
+            "exhausted": bool(lanes) and all(lane.state is LaneState.EXHAUSTED for lane in lanes),
             "databases": databases,
         }
 
-    async def make(self, name: str, width: Width | None, start: int | None) -> tuple[bool, dict[str, Any]]:
-        """Create the sequence. Returns whether it was created, and its description."""
-        _, made = await self._catalog.create(name, width, start)
+    async def make(self, name: str, kind_name: str | None, given: Mapping[str, int]) -> tuple[bool, dict[str, Any]]:
+        """Create the sequence. `given`: the parameters that were named; without a kind they are of that which the
+        sequence has, or of `ticket`. Returns whether it was created, and its description.
+
+        Raises as Catalog.create does.
+        """
+        named = None if kind_name is None else kind_named(kind_name)
+        known = await self._catalog.known(name)
+        kind = named or (TICKET if known is None else known.kind)
+        now_ms = int(time.time() * 1000)
+        if kind is TICKET:
+            kind.complete(given, now_ms)
+            width = Width(given["bits"]) if "bits" in given else None
+            _, made = await self._catalog.create(name, width, given.get("start"), named)
+        else:
+            _, made = await self._catalog.create_of_kind(name, kind, given, now_ms)
         return made, await self.sequence(name)
 
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
@@ -210,6 +240,8 @@ class Admin:
         Raises UnknownSequence, AboveCeiling, ForceRequired; NoTicketDatabase while a database is not up or fails.
         """
         entry = await self._catalog.find_on_all(name)
+        if entry.kind is not TICKET:
+            raise NotForThisKind(f"{name} is of kind {entry.kind.name}, which cannot be advanced above a number")
         if above >= entry.ceiling:
             raise AboveCeiling(f"above has to be below {entry.ceiling}, the end of {name}")
         if above > FORCE_SHARE * entry.ceiling and not force:
@@ -268,13 +300,15 @@ class Admin:
         issued: dict[str, int] = {}
         async for part in in_slices(self._catalog.entries.values()):
             entries += part
-            issued.update((entry.name, sum(lane.issued for lane in entry.rotation.lanes)) for entry in part)
+            issued.update((entry.name, entry.issued) for entry in part)
         own, other = await self._series.choose(issued)
         drift: dict[tuple[str, ...], float] = {}
         headroom: dict[tuple[str, ...], float] = {}
         ratio: dict[tuple[str, ...], float] = {}
         async for part in in_slices(entries):
             for entry in part:
+                if entry.kind is not TICKET:
+                    continue  # its counter is no number that anybody has seen
                 label = entry.name if entry.name in own else OTHER
                 on = [lane for lane in entry.rotation.lanes if lane.member in entry.tables]
                 lasts = [self._last(entry, lane) for lane in on]

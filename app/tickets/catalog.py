@@ -24,7 +24,7 @@ from app.common.sequences import Width, ceiling_of, counter_table, is_inner_name
 from app.databases.protocol import Table
 from app.kinds.definition import Definition
 from app.kinds.kind import Kind, TimedKind
-from app.kinds.table import TICKET
+from app.kinds.table import KINDS
 from app.tickets.definitions import Definitions, in_words, same
 from app.tickets.kind_sources import RefusingSource, Source
 from app.tickets.lane import Lane
@@ -33,6 +33,7 @@ from app.tickets.ring import Member, Ring, Rotation
 
 log = logging.getLogger(__name__)
 
+TICKET = KINDS["ticket"]
 COUNTERS_AT_ONCE = 40
 """How many counters are read with each listing."""
 FIRST_LOOK_SECONDS = 1.5
@@ -144,7 +145,7 @@ class Catalog:
 
         Raises InvalidRequest, UnknownSequence; NoTicketDatabase where no database could be asked.
         """
-        entry = await self._known(name, seconds)
+        entry = await self.known(name, seconds)
         if entry is None:
             if not self._ring.any_up:
                 raise NoTicketDatabase("no ticket database can be asked for the sequence now")
@@ -160,7 +161,7 @@ class Catalog:
             entry = await self.find(name)
         return entry
 
-    async def _known(self, name: str, seconds: float) -> Entry | None:
+    async def known(self, name: str, seconds: float = FIRST_LOOK_SECONDS) -> Entry | None:
         """The sequence of that name, looked up if it is not known yet; None where nobody has found it."""
         validated(name)
         if name not in self.entries:
@@ -250,7 +251,7 @@ class Catalog:
     def _define(self, definition: Definition) -> Entry:
         name = definition.sequence
         kind = self.definitions.kind_of(definition)
-        counted = isinstance(kind, TimedKind) and kind.is_counted
+        counted = isinstance(kind, TimedKind) and kind.parts == "shard"
         plain = self.entries.get(name)
         if plain is not None and plain.tables:
             self.definitions.troubles[name] = (
@@ -317,7 +318,7 @@ class Catalog:
         `kind`: TICKET where the caller named it, None where no kind was named. Raises SequenceConflict, AboveCeiling,
         NoTicketDatabase, InvalidRequest.
         """
-        entry = await self._known(name, FIRST_LOOK_SECONDS)
+        entry = await self.known(name)
         if entry is None:
             self._refuse_case_alone(name)
             entry = await self._create(name, width or Width.BIGINT, start or 1)
@@ -333,7 +334,7 @@ class Catalog:
     async def create_of_kind(self, name: str, kind: Kind, given: Mapping[str, int], now_ms: int) -> tuple[Entry, bool]:
         """Make a sequence of another kind than `ticket`, with these parameters, the others being the kind's defaults.
         Raises as `create` does."""
-        entry = await self._known(name, FIRST_LOOK_SECONDS)
+        entry = await self.known(name)
         parameters = kind.complete(given, now_ms)
         if entry is not None:
             known = self.definitions.known.get(name)

@@ -58,11 +58,12 @@ class Definitions:
         """The kind of a definition; None, and a trouble, where this release cannot serve it."""
         try:
             kind = kind_named(definition.kind)
-            kind.check(definition.parameters)
         except InvalidRequest:
-            self.troubles[definition.sequence] = f"it is of kind {definition.kind}, as a newer release makes it"
-            return None
-        return kind
+            kind = None
+        if kind is not None and kind.holds(definition.parameters):
+            return kind
+        self.troubles[definition.sequence] = f"it is {in_words(definition)}, which this release cannot make"
+        return None
 
     async def complete(self, member: Member) -> None:
         """Write to this database the definitions that it lacks and others have. Raises TicketDatabaseError."""

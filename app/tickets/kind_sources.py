@@ -78,12 +78,14 @@ class CounterSource:
 
     issued = 0
 
-    def __init__(self, kind: TimedKind, parameters: Parameters, clock: ServerClock, increment: Callable[[], int]) -> None:
+    def __init__(
+        self, kind: TimedKind, parameters: Parameters, clock: ServerClock, stamps: LaneStamps, increment: Callable[[], int]
+    ) -> None:
         self._kind = kind
         self._parameters = parameters
         self._clock = clock
         self._increment = increment
-        self._stamps = LaneStamps(kind, parameters, clock)
+        self._stamps = stamps
 
     def takes(self, request: TicketRequest) -> bool:
         """See Source.takes."""
@@ -113,6 +115,11 @@ class MemorySource:
         self._parameters = parameters
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def gives(self) -> bool:
+        """Whether it can give an id now, as far as that is known."""
+        return True
 
     def takes(self, request: TicketRequest) -> bool:
         """See Source.takes."""
@@ -178,6 +185,16 @@ class CountingSource(MemorySource):
         self._right = right
         self._ticks = Ticks()
         self._number: int | None = None
+        self.last_ms = 0
+        """The last time that was stamped, in milliseconds since 1970."""
+
+    @property
+    def gives(self) -> bool:
+        """See MemorySource.gives."""
+        try:
+            return self._right().until_ms > self._clock.now_ms()
+        except TicketError:
+            return False
 
     def _take(self, count: int) -> Sequence[int | str]:
         """Ids of the present moment. None is below an earlier one, whatever the clock and the right do."""
@@ -187,7 +204,7 @@ class CountingSource(MemorySource):
         if right.number != self._number:
             # a smaller number in the same moment would be a smaller id; and what was stamped under this number is past
             behind = ((ticks.last >> kind.counter_bits) + 1) << kind.counter_bits
-            ticks.advance(max(behind, kind.tick_at(parameters, right.after_ms + kind.unit_ms)) - 1)
+            ticks.last = max(behind, kind.tick_at(parameters, right.after_ms + kind.unit_ms)) - 1
             self._number = right.number
         next_ = max(first, ticks.last + 1)
         moment = kind.time_of(parameters, next_)
@@ -196,6 +213,8 @@ class CountingSource(MemorySource):
         last = next_ + count - 1
         if last > kind.last_tick(parameters):
             raise SequenceExhausted("the kind of its ids has come to its end")
-        if kind.time_of(parameters, last) + kind.unit_ms - 1 > right.until_ms:
+        last_ms = kind.time_of(parameters, last) + kind.unit_ms - 1
+        if last_ms > right.until_ms:
             raise NoTicketDatabase("the right to stamp ids has run out, and no ticket database could renew it")
+        self.last_ms = max(self.last_ms, last_ms)
         return [kind.encode(parameters, tick, right.number) for tick in ticks.take(count, next_)]

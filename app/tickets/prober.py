@@ -30,6 +30,7 @@ from app.tickets.ledger import Ledger
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_agreement import RingRecords
 from app.tickets.ring_record import same_ring
+from app.tickets.server_clock import ServerClock
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Prober:
         records: RingRecords,
         ledger: Ledger,
         catalog: Catalog,
+        server_clock: ServerClock,
         *,
         interval: float,
         clock: Callable[[], float] = time.monotonic,
@@ -56,6 +58,7 @@ class Prober:
         self._ring = ring
         self._ledger = ledger
         self._catalog = catalog
+        self._server_clock = server_clock
         self._interval = interval
         self._loops = Tasks()
         self._stopping = False
@@ -128,6 +131,7 @@ class Prober:
         """What the database says; None where it is down or not what it should be, which the ring then knows."""
         try:
             result = await member.database.probe()
+            self._server_clock.note(member.name, result.clock)
             if result.record is not None and same_ring(result.record, self._ring.record):  # else they are yet to agree
                 check_settings(result, result.record.increment, member.database.offset)
             if member.residue_of is not None:

@@ -13,8 +13,9 @@ lease is lost, and what was granted before holds up to its T.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from app.common.errors import (
     NoTicketDatabase,
@@ -30,6 +31,8 @@ from app.tickets.ring import Member, Ring
 from app.tickets.server_clock import ServerClock
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 WORKERS = 1_024
 LEASE_MS = 120_000
@@ -262,7 +265,7 @@ class WorkerLease:
     def _with_authority_first(self, authority: Member) -> list[Member]:
         return [authority, *(other for other in self._ring.witnesses(authority))]
 
-    async def _ask[T](self, member: Member, question: "asyncio._CoroutineLike[T]") -> T:
+    async def _ask(self, member: Member, question: Coroutine[None, None, T]) -> T:
         """What the database answers. One that fails is down, as everywhere. Raises TicketDatabaseError."""
         try:
             return await question

@@ -11,12 +11,16 @@ from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.tickets.catalog import Catalog
 from app.tickets.front_desk import FrontDesk
+from app.tickets.instance_number import InstanceNumber
 from app.tickets.issuer import TicketIssuer
 from app.tickets.lane import Lane
 from app.tickets.ledger import Ledger
 from app.tickets.prober import Prober
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_agreement import RingRecords
+from app.tickets.server_clock import ServerClock
+from app.tickets.sources import Sources
+from app.tickets.worker_lease import WorkerLease
 from tests.fakes.ticket_database import TIMEOUT, FakeServer, FakeTicketDatabase
 
 PROBE_INTERVAL = 1.0
@@ -38,6 +42,7 @@ class FakeTicketServer:
         database_timeout: float = TIMEOUT,
         request_timeout: float = REQUEST_TIMEOUT,
         increment: int | None = None,
+        wall: Callable[[], float] | None = None,
         lane: Callable[[str, Member, Ring, Ledger, Metrics], Lane] = Lane,
     ) -> None:
         self.databases = databases
@@ -54,7 +59,11 @@ class FakeTicketServer:
             forgets_after=5 * probe_interval + 2 * database_timeout,
             clock=clock,
         )
-        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark)
+        self.clock = ServerClock(wall or clock, clock)
+        self.lease = WorkerLease(self.ring, self.clock, self.ledger.may_draw)
+        self.instance = InstanceNumber(self.ring)
+        self.sources = Sources(self.ring, self.clock, self.lease, self.instance, request_timeout)
+        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark, self.sources.equip)
         self.issuer = TicketIssuer(
             self.ring,
             self.catalog,
@@ -63,9 +72,11 @@ class FakeTicketServer:
             timeout=request_timeout,
         )
         records = RingRecords(self.ring, increment)
-        self.prober = Prober(self.ring, records, self.ledger, self.catalog, interval=probe_interval, clock=clock)
+        self.prober = Prober(
+            self.ring, records, self.ledger, self.catalog, self.clock, interval=probe_interval, clock=clock
+        )
         self.desk = FrontDesk(self.issuer, self.metrics)
-        self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics)
+        self.admin = Admin(self.ring, self.catalog, self.ledger, self.sources, self.metrics)
 
     def _make_lane(self, sequence: str, member: Member) -> Lane:
         return self._lane(sequence, member, self.ring, self.ledger, self.metrics)
@@ -75,9 +86,13 @@ class FakeTicketServer:
 
     async def start(self) -> None:
         self.prober.start()
+        self.lease.start()
+        self.instance.start(self.catalog)
         await self.prober.settled()
 
     async def stop(self) -> None:
+        await self.instance.stop()
+        await self.lease.stop(self.sources.last_ms)
         await self.prober.stop()
         await self.issuer.close()
         await self.ledger.close()

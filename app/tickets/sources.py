@@ -1,0 +1,59 @@
+"""Gives each sequence the source that its kind calls for."""
+
+from app.kinds.kind import RandomKind, TimedKind
+from app.tickets.catalog import Entry
+from app.tickets.instance_number import InstanceNumber
+from app.tickets.kind_sources import CounterSource, CountingSource, MemorySource, RandomSource
+from app.tickets.lane_stamps import LaneStamps
+from app.tickets.ring import Ring
+from app.tickets.server_clock import ServerClock
+from app.tickets.worker_lease import WorkerLease
+
+
+class Sources:
+    """What the sequences of a server make their ids with. `timeout`: seconds for a request that has to wait."""
+
+    def __init__(self, ring: Ring, clock: ServerClock, lease: WorkerLease, instance: InstanceNumber, timeout: float) -> None:
+        self._ring = ring
+        self._clock = clock
+        self._lease = lease
+        self._instance = instance
+        self._timeout = timeout
+        self._under_worker: list[CountingSource] = []
+        self._in_memory: list[MemorySource] = []
+
+    def equip(self, entry: Entry) -> None:
+        """Give the entry its source; a counter's lanes get what they stamp with."""
+        kind, parameters = entry.kind, entry.parameters
+        if isinstance(kind, RandomKind):
+            self._in_memory.append(RandomSource(kind, parameters, self._timeout, self._clock))
+            entry.source = self._in_memory[-1]
+        elif isinstance(kind, TimedKind) and kind.parts == "shard":
+            stamps = LaneStamps(kind, parameters, self._clock)
+            for lane in entry.rotation.lanes:
+                lane.stamps = stamps
+                lane.marks.always_ahead = stamps.ids_ahead
+            entry.source = CounterSource(kind, parameters, self._clock, stamps, self._increment)
+        elif isinstance(kind, TimedKind) and kind.parts == "worker":
+            self._lease.need()
+            source = CountingSource(kind, parameters, self._timeout, self._clock, self._lease.right)
+            self._under_worker.append(source)
+            self._in_memory.append(source)
+            entry.source = source
+        elif isinstance(kind, TimedKind):
+            self._instance.need()
+            entry.source = CountingSource(kind, parameters, self._timeout, self._clock, self._instance.right)
+            self._in_memory.append(entry.source)
+
+    def _increment(self) -> int:
+        return self._ring.members[0].database.increment
+
+    @property
+    def any_gives(self) -> bool:
+        """Whether any sequence can give ids that no database has to be asked for."""
+        return any(source.gives for source in self._in_memory)
+
+    @property
+    def last_ms(self) -> int:
+        """The last time that was stamped under a worker number, in milliseconds since 1970; 0 if none was."""
+        return max((source.last_ms for source in self._under_worker), default=0)
