@@ -9,7 +9,6 @@ from starlette.types import ASGIApp
 
 from app.common.addresses import is_loopback
 from app.common.version import VERSION
-from app.common.version import VERSION
 from app.databases import engines
 from app.databases.protocol import ServerEntry, TicketDatabase
 from app.http.access import Access

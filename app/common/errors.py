@@ -71,15 +71,6 @@ class ClockWentBack(Unavailable):
     """This server's clock is behind the ids that it has given."""
 
 
-class NotYet(TicketError):
-    """The request may be served a moment later. `seconds`: when; `otherwise`: what it is told that cannot wait."""
-
-    def __init__(self, seconds: float, otherwise: TicketError) -> None:
-        super().__init__(str(otherwise))
-        self.seconds = seconds
-        self.otherwise = otherwise
-
-
 class UnknownError(TicketError):
     """The server met an error that it does not know; its log says more."""
 

@@ -269,9 +269,7 @@ class TicketDatabase(Protocol):
     async def in_use(self, seconds: float) -> list[str]:
         """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
 
-    def start_draw(
-        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
-    ) -> None:
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         """Begin to draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0
         if none.
 

@@ -227,7 +227,7 @@ class Admin:
         kind = named or (TICKET if known is None else known.kind)
         now_ms = int(time.time() * 1000)
         if kind is TICKET:
-            kind.complete(given, now_ms)
+            kind.complete({name: value for name, value in given.items() if name != "start"}, now_ms)
             width = Width(given["bits"]) if "bits" in given else None
             _, made = await self._catalog.create(name, width, given.get("start"), named)
         else:

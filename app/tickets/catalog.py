@@ -184,7 +184,9 @@ class Catalog:
         names, self._asked_for = self._asked_for, set()
         up = [member for member in self._ring.members if member.up]
         await asyncio.gather(*(self._look_up_on(member, names) for member in up))
-        await self._make_missing([self.entries[name] for name in names if name in self.entries and self.entries[name].table])
+        await self._make_missing(
+            [self.entries[name] for name in names if name in self.entries and self.entries[name].table]
+        )
 
     async def _look_up_on(self, member: Member, names: set[str]) -> None:
         try:

@@ -108,7 +108,9 @@ class Definitions:
                 raise NoTicketDatabase(f"{member.name} {error}; it has to say which servers serve it") from error
             older = next((server for server in servers if kind not in server.kinds), None)
             if older is not None:
-                raise NoTicketDatabase(f"a ticket server {_release(older)} serves {member.name}; it does not know {kind}")
+                raise NoTicketDatabase(
+                    f"a ticket server {_release(older)} serves {member.name}; it does not know {kind}"
+                )
 
 
 def in_words(definition: Definition) -> str:

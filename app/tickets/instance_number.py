@@ -8,10 +8,11 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from app.common.errors import NoTicketDatabase, NotYet, TicketError
+from app.common.errors import NoTicketDatabase, TicketError
 from app.common.log import event
 from app.tickets.catalog import Catalog
 from app.tickets.request import Ids, TicketRequest, Tickets
+from app.tickets.rights import NotYet
 from app.tickets.ring import Ring
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ FOR_EVER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The right to make ids under this number, at any time; see kind_sources.Right."""
+    """The right to make ids under this number, at any time; see rights.Right."""
 
     number: int
     after_ms: int = 0

@@ -148,7 +148,11 @@ class TicketIssuer:
 
     def _goes_to_lanes(self, entry: Entry, request: TicketRequest) -> bool:
         """The same for one that was not known at first, or has been asked for on the lanes before."""
-        return request.turn is not None or (entry.source is None and request.address is None) or self._is_for_lanes(entry, request)
+        return (
+            request.turn is not None
+            or (entry.source is None and request.address is None)
+            or self._is_for_lanes(entry, request)
+        )
 
     async def _wait(self, request: TicketRequest, entry: Entry) -> None:
         """Wait until another round may find a lane. Raises SequenceExhausted, NoTicketDatabase where none will.

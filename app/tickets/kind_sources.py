@@ -13,7 +13,6 @@ from app.common.errors import (
     ClockWentBack,
     InvalidRequest,
     NotForThisKind,
-    NotYet,
     NoTicketDatabase,
     SequenceExhausted,
     TicketError,
@@ -23,6 +22,7 @@ from app.kinds.kind import Kind, RandomKind, TimedKind
 from app.kinds.ticks import Ticks
 from app.tickets.lane_stamps import LaneStamps
 from app.tickets.request import TicketRequest, Tickets
+from app.tickets.rights import NotYet, Right
 from app.tickets.server_clock import ServerClock
 
 Parameters = Mapping[str, int]
@@ -35,22 +35,6 @@ class Source(Protocol):
 
     def takes(self, request: TicketRequest) -> bool:
         """True where it has settled the request, or will; false where the lanes are to be asked, `encode` being set."""
-
-
-class Right(Protocol):
-    """What a server holds that no other has: a number, and when it may be used.
-
-    `number`: of the worker or instance. The times stamped under it are above `after_ms` and at most `until_ms`.
-    """
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def after_ms(self) -> int: ...
-
-    @property
-    def until_ms(self) -> int: ...
 
 
 def check(kind: Kind, request: TicketRequest) -> None:
@@ -79,7 +63,12 @@ class CounterSource:
     issued = 0
 
     def __init__(
-        self, kind: TimedKind, parameters: Parameters, clock: ServerClock, stamps: LaneStamps, increment: Callable[[], int]
+        self,
+        kind: TimedKind,
+        parameters: Parameters,
+        clock: ServerClock,
+        stamps: LaneStamps,
+        increment: Callable[[], int],
     ) -> None:
         self._kind = kind
         self._parameters = parameters
@@ -193,7 +182,7 @@ class CountingSource(MemorySource):
         """See MemorySource.gives."""
         try:
             return self._right().until_ms > self._clock.now_ms()
-        except TicketError:
+        except (NotYet, TicketError):
             return False
 
     def _take(self, count: int) -> Sequence[int | str]:
@@ -209,7 +198,9 @@ class CountingSource(MemorySource):
         next_ = max(first, ticks.last + 1)
         moment = kind.time_of(parameters, next_)
         if moment > now:
-            raise NotYet((moment - now) / 1000, ClockWentBack(f"this server's clock is {moment - now:,} ms behind its ids"))
+            raise NotYet(
+                (moment - now) / 1000, ClockWentBack(f"this server's clock is {moment - now:,} ms behind its ids")
+            )
         last = next_ + count - 1
         if last > kind.last_tick(parameters):
             raise SequenceExhausted("the kind of its ids has come to its end")

@@ -13,7 +13,9 @@ from app.tickets.worker_lease import WorkerLease
 class Sources:
     """What the sequences of a server make their ids with. `timeout`: seconds for a request that has to wait."""
 
-    def __init__(self, ring: Ring, clock: ServerClock, lease: WorkerLease, instance: InstanceNumber, timeout: float) -> None:
+    def __init__(
+        self, ring: Ring, clock: ServerClock, lease: WorkerLease, instance: InstanceNumber, timeout: float
+    ) -> None:
         self._ring = ring
         self._clock = clock
         self._lease = lease

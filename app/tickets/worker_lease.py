@@ -19,7 +19,6 @@ from typing import TypeVar
 
 from app.common.errors import (
     NoTicketDatabase,
-    NotYet,
     RingChanged,
     TicketDatabaseError,
     TicketDatabaseUnavailable,
@@ -27,6 +26,7 @@ from app.common.errors import (
 )
 from app.common.log import event
 from app.databases.protocol import Mark
+from app.tickets.rights import NotYet
 from app.tickets.ring import Member, Ring
 from app.tickets.server_clock import ServerClock
 

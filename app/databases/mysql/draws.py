@@ -69,9 +69,7 @@ class DrawQueue:
         self._tasks = Tasks()
         self._closed = False
 
-    def start_draw(
-        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
-    ) -> None:
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         """See TicketDatabase.start_draw."""
         if self._closed:
             asyncio.get_running_loop().call_soon(done, TicketDatabaseUnavailable("is being left"))

@@ -117,9 +117,7 @@ class SQLiteDatabase(TicketDatabase):
             connection.execute("INSERT OR REPLACE INTO _servers VALUES (?, ?, ?, ?, ?)", row)
         return self._file.incarnation_of(connection), record_in(connection), clock
 
-    def start_draw(
-        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
-    ) -> None:
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         """See TicketDatabase.start_draw."""
         self._waiting.append((_Wanted(table, count, least), self._incarnation, done))
         if self._working is None:

@@ -21,7 +21,9 @@ SECONDS = 60.0
 def counts_of(database: TicketDatabase, table: Table) -> list[int]:
     """Where engines go other ways: one, few, what a statement draws and one more, as many as there can be."""
     most = database.largest_block
-    return sorted(count for count in {1, 3, table.rows_per_statement, table.rows_per_statement + 1, most} if count <= most)
+    return sorted(
+        count for count in {1, 3, table.rows_per_statement, table.rows_per_statement + 1, most} if count <= most
+    )
 
 
 def ids_of(draws: Sequence[Draw]) -> list[int]:
@@ -80,7 +82,9 @@ async def test_draws_with_a_least_share_connections_with_others(storage: Storage
     leasts = [0 if number % 3 == 0 else FAR * number + 1 for number in range(len(tables))]
     wanted = [(table, least, 1 + number % 3) for number, (table, least) in enumerate(zip(tables, leasts, strict=True))]
     for round_ in range(4):
-        draws = [database.draw(table, count, 0, least + MANY * round_ if least else 0) for table, least, count in wanted]
+        draws = [
+            database.draw(table, count, 0, least + MANY * round_ if least else 0) for table, least, count in wanted
+        ]
         async with asyncio.timeout(SECONDS):
             drawn = await asyncio.gather(*draws)
         for (_, least, count), each in zip(wanted, drawn, strict=True):

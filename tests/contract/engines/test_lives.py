@@ -16,6 +16,8 @@ ROW = Mark("photos", 2, INCREMENT, 10, 7, "life.t1:a")
 @pytest.fixture
 def storage(own_storage: Storage) -> Storage:
     return own_storage
+
+
 CLOCK_STEP = 0.02
 """How much two clocks of one machine may differ by, in seconds: they tick, and are slewed."""
 

@@ -144,9 +144,7 @@ def test_no_two_ticks_and_parts_make_one_id_and_a_part_s_ids_rise_with_the_ticks
     parameters = kind.for_decoding({"epoch": 0} if "epoch" in kind.parameters else {})
     last = kind.last_tick(parameters)
     ticks = data.draw(st.lists(st.integers(0, last), min_size=2, max_size=2, unique=True).map(sorted))
-    part, other = data.draw(
-        st.lists(st.integers(0, (1 << kind.part_bits) - 1), min_size=2, max_size=2, unique=True)
-    )
+    part, other = data.draw(st.lists(st.integers(0, (1 << kind.part_bits) - 1), min_size=2, max_size=2, unique=True))
     # strings of one length are ordered as their numbers are
     low, high = (kind.encode(parameters, tick, part) for tick in ticks)
     assert low < high  # type: ignore[operator]
