@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.common.sequences import Width
+from app.kinds.definition import Definition
 
 LARGEST_INCREMENT = 65_535
 """The largest increment of a ring, and of one draw: the largest that every engine takes."""
@@ -250,6 +251,12 @@ class TicketDatabase(Protocol):
     async def servers(self, within: float) -> list[ServerEntry]:
         """The ticket servers that have probed the database in the last so many seconds by its own clock, this one
         included. Those of releases that do not announce themselves are one, of the release OLDER and of no kinds."""
+
+    async def definitions(self) -> dict[str, Definition]:
+        """The definitions of sequences that this database records, by sequence."""
+
+    async def define(self, definition: Definition) -> Definition:
+        """Record a definition, unless there is one of this sequence; commit. Returns the one that stands."""
 
     def use_increment(self, increment: int) -> None:
         """Draw with this increment from now on. What is under way with another one fails or comes back as drawn."""

@@ -5,7 +5,7 @@ that all of the kind's are there. What a client has got wrong raises InvalidRequ
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -107,11 +107,18 @@ class Kind(ABC):
         It may be of the future: whoever knows the present compares `time_ms` with it.
         """
 
-    def _filled(self, given: Mapping[str, Any], known: Mapping[str, Parameter], now_ms: int | None) -> dict[str, int]:
+    def refuse_unknown(self, given: Iterable[str]) -> None:
+        """InvalidRequest where one of these names is no parameter of this kind."""
+        self._refuse_others(given, self.parameters)
+
+    def _refuse_others(self, given: Iterable[str], known: Mapping[str, Parameter]) -> None:
         for name in given:
             if name not in known:
                 takes = f"takes {', '.join(known)} alone" if known else "has no parameters"
                 raise InvalidRequest(f"{name} is no parameter of kind {self.name}, which {takes}")
+
+    def _filled(self, given: Mapping[str, Any], known: Mapping[str, Parameter], now_ms: int | None) -> dict[str, int]:
+        self._refuse_others(given, known)
         complete = {}
         for name, parameter in known.items():
             value = given.get(name, parameter.default if parameter.default is not None else now_ms)

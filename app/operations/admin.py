@@ -4,7 +4,6 @@ import asyncio
 import datetime
 import logging
 import math
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
@@ -22,22 +21,27 @@ from app.common.log import event
 from app.common.sequences import Width
 from app.common.slices import SLICE, in_slices
 from app.common.version import VERSION
-from app.kinds.notation import time_text
+from app.kinds.notation import LATEST_MS, time_text
 from app.kinds.table import kind_named
 from app.operations.metrics import Exposition, Metrics, counter, gauge
 from app.operations.sequence_warnings import SequenceWarnings
 from app.operations.series import OTHER, OwnSeries
 from app.tickets.catalog import TICKET, Catalog, Entry
+from app.tickets.kind_sources import RefusingSource
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
 from app.tickets.ledger import Ledger
 from app.tickets.ring import Member, Ring, Status
+from app.tickets.server_clock import ServerClock
 from app.tickets.sources import Sources
 
 log = logging.getLogger(__name__)
 
 FORCE_SHARE = 0.9
 """A bump beyond this share of the ids requires force; a sequence beyond it has a warning."""
+
+ENDS_SOON_MS = 90 * 86_400_000
+"""A kind whose ids end so soon has a warning."""
 
 REFRESH_SECONDS = 1.0
 """The least time between two checks of all sequences, however often /healthz is requested."""
@@ -46,11 +50,14 @@ REFRESH_SECONDS = 1.0
 class Admin:
     """The operators' view of the server."""
 
-    def __init__(self, ring: Ring, catalog: Catalog, ledger: Ledger, sources: Sources, metrics: Metrics) -> None:
+    def __init__(
+        self, ring: Ring, catalog: Catalog, ledger: Ledger, sources: Sources, clock: ServerClock, metrics: Metrics
+    ) -> None:
         self._ring = ring
         self._catalog = catalog
         self._ledger = ledger
         self._sources = sources
+        self._clock = clock
         self._exposition = Exposition(metrics, self._state_metrics)
         self._series = OwnSeries()
         self._refreshed: list[dict[str, Any]] = []
@@ -94,6 +101,8 @@ class Admin:
                 yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
             for reason in member.probe_result.warnings if member.probe_result is not None else ():
                 yield _warning(None, member, reason)
+        for reason in self._sources.warnings():
+            yield {"sequence": None, "database": None, "reason": reason}
 
     async def refresh_warnings(self) -> None:
         """Check all sequences for `health`. Many sequences are checked a slice at a time, and not again within
@@ -111,6 +120,8 @@ class Admin:
         for entry in entries:
             for lane in entry.rotation.lanes:
                 found.add(self._lane_warnings(entry, lane))
+            if entry.kind is not TICKET:
+                found.add(_kind_warnings(entry, self._clock.wall_ms()))
             found.add_permanent(_table_warnings(entry))
         return found
 
@@ -201,6 +212,8 @@ class Admin:
         ceiling = entry.ceiling if entry.kind is TICKET else entry.kind.ceiling(entry.parameters)
         odds = entry.kind.odds(entry.parameters)
         ends_at = entry.kind.ends_at(entry.parameters)
+        if ends_at is not None and ends_at > LATEST_MS:
+            ends_at = None  # no calendar says it
         lanes = entry.rotation.lanes
         return {
             "sequence": entry.name,
@@ -225,13 +238,12 @@ class Admin:
         named = None if kind_name is None else kind_named(kind_name)
         known = await self._catalog.known(name)
         kind = named or (TICKET if known is None else known.kind)
-        now_ms = int(time.time() * 1000)
         if kind is TICKET:
-            kind.complete({name: value for name, value in given.items() if name != "start"}, now_ms)
+            kind.complete({name: value for name, value in given.items() if name != "start"}, 0)
             width = Width(given["bits"]) if "bits" in given else None
             _, made = await self._catalog.create(name, width, given.get("start"), named)
         else:
-            _, made = await self._catalog.create_of_kind(name, kind, given, now_ms)
+            _, made = await self._catalog.create_of_kind(name, kind, given, self._clock.now_ms())
         return made, await self.sequence(name)
 
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
@@ -326,6 +338,14 @@ class Admin:
         yield gauge("tickets_headroom_ratio", ["sequence", "database"], ratio)
         yield gauge("tickets_sequences", [], {(): len(issued)})
         yield gauge("tickets_sequences_folded", [], {(): len(issued) - len(own)})
+
+
+def _kind_warnings(entry: Entry, now_ms: int) -> Iterable[dict[str, Any]]:
+    if isinstance(entry.source, RefusingSource):
+        yield {"sequence": entry.name, "database": None, "reason": entry.source.reason}
+    ends_at = entry.kind.ends_at(entry.parameters)
+    if ends_at is not None and ends_at - now_ms < ENDS_SOON_MS:
+        yield {"sequence": entry.name, "database": None, "reason": f"its ids end at {time_text(ends_at)}"}
 
 
 def _table_warnings(entry: Entry) -> Iterable[dict[str, Any]]:

@@ -108,6 +108,7 @@ class Catalog:
         self.definitions = Definitions(ring)
         self.entries: dict[str, Entry] = {}
         self._by_table: dict[str, Entry] = {}
+        self._defined: set[str] = set()
         self.lanes: dict[tuple[str, int], Lane] = {}
         self.counters: dict[Member, dict[str, int]] = {}
         """The next id of sequences on each database, as they were last read."""
@@ -129,6 +130,7 @@ class Catalog:
         lanes = list(self.lanes.values())
         self.entries.clear()
         self._by_table.clear()
+        self._defined.clear()
         self.definitions.forget()
         self.lanes.clear()
         self.counters.clear()
@@ -242,8 +244,9 @@ class Catalog:
 
     async def _read_definitions(self, member: Member) -> None:
         """Make entries for the kinds that this database records. Raises TicketDatabaseError."""
-        for definition in await self.definitions.read(member):
-            self._define(definition)
+        await self.definitions.read(member)
+        for name in self.definitions.known.keys() - self._defined:
+            self._define(self.definitions.known[name])
         for name, reason in self.definitions.troubles.items():
             entry = self.entries[name]
             if not isinstance(entry.source, RefusingSource):
@@ -252,6 +255,7 @@ class Catalog:
 
     def _define(self, definition: Definition) -> Entry:
         name = definition.sequence
+        self._defined.add(name)
         kind = self.definitions.kind_of(definition)
         counted = isinstance(kind, TimedKind) and kind.parts == "shard"
         plain = self.entries.get(name)
@@ -337,8 +341,8 @@ class Catalog:
         """Make a sequence of another kind than `ticket`, with these parameters, the others being the kind's defaults.
         Raises as `create` does."""
         entry = await self.known(name)
-        parameters = kind.complete(given, now_ms)
         if entry is not None:
+            kind.refuse_unknown(given)
             known = self.definitions.known.get(name)
             if known is None:
                 raise SequenceConflict(f"the sequence {name} exists with tickets of {int(entry.width)} bits")
@@ -346,7 +350,7 @@ class Catalog:
                 raise SequenceConflict(f"the sequence {name} exists as {in_words(known)}")
             return entry, False
         self._refuse_case_alone(name)
-        definition = Definition(name, kind.name, parameters)
+        definition = Definition(name, kind.name, kind.complete(given, now_ms))
         up = [member for member in self._ring.members if member.up]
         await self.definitions.define(definition, up)
         entry = self.entries.get(name) or self._define(self.definitions.known[name])

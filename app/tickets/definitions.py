@@ -37,22 +37,21 @@ class Definitions:
         self.troubles.clear()
         self._on.clear()
 
-    async def read(self, member: Member) -> list[Definition]:
-        """Read what this database records; the definitions that were not known before. Raises TicketDatabaseError."""
+    async def read(self, member: Member) -> None:
+        """Read what this database records. Raises TicketDatabaseError."""
         found = await member.database.definitions()
         self._on[member] = dict(found)
-        return [definition for definition in found.values() if self._learn(member, definition)]
+        for definition in found.values():
+            self._learn(member, definition)
 
-    def _learn(self, member: Member, definition: Definition) -> bool:
+    def _learn(self, member: Member, definition: Definition) -> None:
         name = definition.sequence
         known = self.known.setdefault(name, definition)
-        if known is not definition and known != definition:
+        if known != definition:
             self.troubles[name] = (
                 f"{member.name} records it as {in_words(definition)}, another ticket database as {in_words(known)}; "
                 "ids of both may have been handed out, so make another sequence and give this one up"
             )
-            return False
-        return known is definition
 
     def kind_of(self, definition: Definition) -> Kind | None:
         """The kind of a definition; None, and a trouble, where this release cannot serve it."""

@@ -1,7 +1,7 @@
 """The number of this life of the server, for kinds whose ids name who made them: a ticket, drawn once at each start.
 
-It comes from an inner sequence of its own, so no other process ever has it: not one that was cloned from the same image,
-not this server after a restart.
+It comes from an inner sequence of its own, so no other process ever has it: not one that was cloned from the same
+image, not this server after a restart.
 """
 
 import asyncio

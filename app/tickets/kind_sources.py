@@ -178,6 +178,12 @@ class CountingSource(MemorySource):
         """The last time that was stamped, in milliseconds since 1970."""
 
     @property
+    def behind_ms(self) -> int:
+        """How many milliseconds the clock is behind the last id; 0 where it is not."""
+        last = self._timed.time_of(self._parameters, self._ticks.last) if self._ticks.last >= 0 else 0
+        return max(0, last - self._clock.wall_ms())
+
+    @property
     def gives(self) -> bool:
         """See MemorySource.gives."""
         try:

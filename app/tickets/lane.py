@@ -165,7 +165,7 @@ class Lane:
     def _next(self) -> None:
         """Draw for those who wait. The lane is busy until it has come back and nobody waits."""
         try:
-            batch, total = self._queue.next_batch(self.member.database.largest_block)
+            batch, total = self._queue.next_batch(self._most_at_once())
             if not batch:
                 self._busy = False
                 return
@@ -176,6 +176,17 @@ class Lane:
                 self._wait_for(batch, self._prepare(total), partial(self._send, batch, total))
         except Exception as error:
             self._broke(error)
+
+    def _most_at_once(self) -> int:
+        """How many tickets one statement may draw; one request may want more."""
+        database = self.member.database
+        if self.stamps is None:
+            return database.largest_block
+        try:
+            room = self.stamps.room(self.guard.highest)
+        except TicketDatabaseError:
+            return 1  # the statement is refused for that, later
+        return max(1, min(database.largest_block, room // database.increment))
 
     def _is_ready_for(self, total: int) -> bool:
         """Whether the statement can be sent as it is."""

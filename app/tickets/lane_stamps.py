@@ -40,18 +40,29 @@ class LaneStamps:
         """How many ids there are between the present tick and the last that may be drawn now."""
         return (max(AHEAD_MS, self._kind.unit_ms) // self._kind.unit_ms) << self._kind.counter_bits
 
+    def room(self, highest: int) -> int:
+        """How many ids may be drawn now beyond `highest`, the largest that is known drawn. Raises TicketDatabaseBusy
+        where this process's clock is wrong."""
+        return self._last() - max(highest, self._first() - 1)
+
     def least(self, highest: int, ids: int) -> int:
         """The least tick to draw now; 0 where the counter stands at it or above.
 
-        `highest`: the largest that is known drawn; `ids`: how far beyond it the draw goes. Raises StampedAhead, and
-        TicketDatabaseBusy where this process's clock is wrong.
+        `ids`: how far the draw goes. Raises StampedAhead where that is beyond what there is room for, and as `room`
+        does.
         """
+        first = self._first()
+        if max(highest, first - 1) + ids > self._last():
+            raise StampedAhead
+        return first if first > highest else 0
+
+    def _first(self) -> int:
+        """The first tick of now; of the epoch, where this process's clock is before it."""
         try:
-            now = self._clock.now_ms()
+            return max(self._kind.tick_at(self._parameters, self._clock.now_ms()), 0)
         except (ClockAhead, ClockUnknown) as error:
             raise TicketDatabaseBusy(str(error)) from error
-        kind, parameters = self._kind, self._parameters
-        if highest + ids > kind.tick_at(parameters, self._clock.latest_ms()) + self.ids_at_once:
-            raise StampedAhead
-        first = kind.tick_at(parameters, now)
-        return first if first > highest else 0
+
+    def _last(self) -> int:
+        """The last tick that may be drawn now. Where this process's clock is behind, others may have drawn later ones."""
+        return self._kind.tick_at(self._parameters, self._clock.latest_ms()) + self.ids_at_once

@@ -51,6 +51,10 @@ class ServerClock:
             raise ClockAhead(f"this server's clock is {ahead:,.1f} s ahead of the ticket databases'")
         return int(wall * 1000)
 
+    def wall_ms(self) -> int:
+        """What this process's clock says, right or wrong, in milliseconds since 1970."""
+        return int(self._wall() * 1000)
+
     def latest_ms(self) -> int:
         """What the latest clock says, of this process and of the databases, in milliseconds since 1970."""
         wall, ahead = self._compare()

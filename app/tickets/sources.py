@@ -1,13 +1,18 @@
 """Gives each sequence the source that its kind calls for."""
 
+from collections.abc import Iterable
+
 from app.kinds.kind import RandomKind, TimedKind
 from app.tickets.catalog import Entry
 from app.tickets.instance_number import InstanceNumber
 from app.tickets.kind_sources import CounterSource, CountingSource, MemorySource, RandomSource
 from app.tickets.lane_stamps import LaneStamps
 from app.tickets.ring import Ring
-from app.tickets.server_clock import ServerClock
+from app.tickets.server_clock import AHEAD_SECONDS, ServerClock
 from app.tickets.worker_lease import WorkerLease
+
+BEHIND_MS = 1_000
+"""A clock that is further behind the ids that were given is warned of."""
 
 
 class Sources:
@@ -22,6 +27,7 @@ class Sources:
         self._instance = instance
         self._timeout = timeout
         self._under_worker: list[CountingSource] = []
+        self._counting: list[CountingSource] = []
         self._in_memory: list[MemorySource] = []
 
     def equip(self, entry: Entry) -> None:
@@ -40,12 +46,15 @@ class Sources:
             self._lease.need()
             source = CountingSource(kind, parameters, self._timeout, self._clock, self._lease.right)
             self._under_worker.append(source)
+            self._counting.append(source)
             self._in_memory.append(source)
             entry.source = source
         elif isinstance(kind, TimedKind):
             self._instance.need()
-            entry.source = CountingSource(kind, parameters, self._timeout, self._clock, self._instance.right)
-            self._in_memory.append(entry.source)
+            source = CountingSource(kind, parameters, self._timeout, self._clock, self._instance.right)
+            self._counting.append(source)
+            self._in_memory.append(source)
+            entry.source = source
 
     def _increment(self) -> int:
         return self._ring.members[0].database.increment
@@ -54,6 +63,18 @@ class Sources:
     def any_gives(self) -> bool:
         """Whether any sequence can give ids that no database has to be asked for."""
         return any(source.gives for source in self._in_memory)
+
+    def warnings(self) -> Iterable[str]:
+        """What keeps some of the sequences from giving ids, or soon will, in sentences."""
+        if self._clock.ahead > AHEAD_SECONDS:
+            yield f"this server's clock is {self._clock.ahead:,.1f} s ahead of the ticket databases': it stamps no ids"
+        behind = max((source.behind_ms for source in self._counting), default=0)
+        if behind > BEHIND_MS:
+            yield f"this server's clock is {behind / 1000:,.1f} s behind the ids that it has given: it waits for it"
+        if self._lease.reason is not None:
+            yield f"no worker number for snowflake ids: {self._lease.reason}"
+        if self._instance.is_missing:
+            yield "no instance number for flake and objectid ids yet: no ticket database could give one"
 
     @property
     def last_ms(self) -> int:

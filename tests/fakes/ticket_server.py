@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from app.common.version import VERSION
 from app.databases.protocol import RingRecord, ServerEntry, TicketDatabase
+from app.kinds.table import KINDS
 from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.tickets.catalog import Catalog
@@ -21,7 +22,7 @@ from app.tickets.ring_agreement import RingRecords
 from app.tickets.server_clock import ServerClock
 from app.tickets.sources import Sources
 from app.tickets.worker_lease import WorkerLease
-from tests.fakes.ticket_database import TIMEOUT, FakeServer, FakeTicketDatabase
+from tests.fakes.ticket_database import TIMEOUT, TRUE_TIME, FakeServer, FakeTicketDatabase
 
 PROBE_INTERVAL = 1.0
 REQUEST_TIMEOUT = 2.0
@@ -46,7 +47,7 @@ class FakeTicketServer:
         lane: Callable[[str, Member, Ring, Ledger, Metrics], Lane] = Lane,
     ) -> None:
         self.databases = databases
-        entry = ServerEntry(f"{next(self._numbers):x}", VERSION, ("ticket",), probe_interval)
+        entry = ServerEntry(f"{next(self._numbers):x}", VERSION, tuple(KINDS), probe_interval)
         for database in databases:
             database.announce(entry)
         self._lane = lane
@@ -59,7 +60,7 @@ class FakeTicketServer:
             forgets_after=5 * probe_interval + 2 * database_timeout,
             clock=clock,
         )
-        self.clock = ServerClock(wall or clock, clock)
+        self.clock = ServerClock(wall or (lambda: TRUE_TIME + clock()), clock)
         self.lease = WorkerLease(self.ring, self.clock, self.ledger.may_draw)
         self.instance = InstanceNumber(self.ring)
         self.sources = Sources(self.ring, self.clock, self.lease, self.instance, request_timeout)
@@ -76,7 +77,7 @@ class FakeTicketServer:
             self.ring, records, self.ledger, self.catalog, self.clock, interval=probe_interval, clock=clock
         )
         self.desk = FrontDesk(self.issuer, self.metrics)
-        self.admin = Admin(self.ring, self.catalog, self.ledger, self.sources, self.metrics)
+        self.admin = Admin(self.ring, self.catalog, self.ledger, self.sources, self.clock, self.metrics)
 
     def _make_lane(self, sequence: str, member: Member) -> Lane:
         return self._lane(sequence, member, self.ring, self.ledger, self.metrics)
@@ -146,6 +147,7 @@ class Site:
         probe_interval: float = PROBE_INTERVAL,
         request_timeout: float = REQUEST_TIMEOUT,
         largest_block: int = 32_767,
+        wall: Callable[[], float] | None = None,
     ) -> FakeTicketServer:
         """One more ticket server, started."""
         clock = asyncio.get_running_loop().time
@@ -160,13 +162,18 @@ class Site:
             probe_interval=probe_interval,
             request_timeout=request_timeout,
             increment=self._increment,
+            wall=wall,
         )
         await made.start()
         self._running.append(made)
         return made
 
-    async def restart(self, ticket_server: FakeTicketServer) -> FakeTicketServer:
-        """Stop it, and start another in its place."""
+    async def stop(self, ticket_server: FakeTicketServer) -> None:
+        """Stop it."""
         self._running.remove(ticket_server)
         await ticket_server.stop()
+
+    async def restart(self, ticket_server: FakeTicketServer) -> FakeTicketServer:
+        """Stop it, and start another in its place."""
+        await self.stop(ticket_server)
         return await self.ticket_server()

@@ -29,6 +29,7 @@ from app.databases.protocol import (
     TicketDatabase,
     check_settings,
 )
+from app.kinds.definition import Definition
 from tests.fakes.ticket_database.server import FakeServer, Statement
 from tests.fakes.ticket_database.tables import ROWS_PER_STATEMENT
 from tests.fakes.virtual_time import VirtualLoop
@@ -283,6 +284,16 @@ class FakeTicketDatabase(TicketDatabase):
             return self.server.servers_since(self.server.time_at(loop.clock.now) - within)
 
         return await self._statement(found, writes=False, anybody=True)
+
+    async def definitions(self) -> dict[str, Definition]:
+        """See TicketDatabase.definitions."""
+        return await self._statement(lambda: dict(self.server.state.definitions), writes=False)
+
+    async def define(self, definition: Definition) -> Definition:
+        """See TicketDatabase.define."""
+        return await self._statement(
+            lambda: self.server.state.definitions.setdefault(definition.sequence, definition), writes=True
+        )
 
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""

@@ -13,7 +13,6 @@ from app.databases.protocol import OLDER, Draw, Mark, RingRecord, ServerEntry
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
 from tests.fakes.virtual_time import VirtualLoop
 
-
 TRUE_TIME = 1_750_000_000.0
 """What it is, in seconds since 1970, when a virtual clock stands at 0."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from app.common.errors import ColumnExhausted, SequenceWentBack
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import ROOM, Draw, Mark, RingRecord, ServerEntry
+from app.kinds.definition import Definition
 
 ROWS_PER_STATEMENT = 64
 
@@ -69,3 +70,4 @@ class FakeState:
     changed: dict[tuple[str, int, int], float] = field(default_factory=dict)
     ring: RingRecord | None = None
     servers: dict[str, ServerEntry] = field(default_factory=dict)
+    definitions: dict[str, Definition] = field(default_factory=dict)
