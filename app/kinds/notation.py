@@ -41,7 +41,9 @@ def hexadecimal(id_text: str, kind: str, digits: int) -> int:
 def uuid_number(id_text: str, kind: str, version: int) -> int:
     """A UUID of this version and of RFC 9562's variant, in the usual form, in either case."""
     if not _UUID.fullmatch(id_text):
-        raise InvalidRequest(f"an id of kind {kind} is a UUID: 8, 4, 4, 4 and 12 hexadecimal digits with - between them")
+        raise InvalidRequest(
+            f"an id of kind {kind} is a UUID: 8, 4, 4, 4 and 12 hexadecimal digits with - between them"
+        )
     number = int(id_text.replace("-", ""), 16)
     if (number >> 62) & 0b11 != 0b10:
         raise InvalidRequest("this UUID is not of RFC 9562's variant: the 17th digit has to be 8, 9, a or b")
