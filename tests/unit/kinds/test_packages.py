@@ -152,7 +152,7 @@ def test_we_read_those_of_python_ulid(theirs: ulid.ULID) -> None:
 
 
 # --- simpleflake ---------------------------------------------------------------------------------------------------
-# The package (0.1.5, of 2013) comes without a wheel, and what builds it would be locked by no hash: its answers instead.
+# The package (0.1.5, of 2013) has no wheel, and no hash would lock what builds it. These are its answers.
 
 SIMPLEFLAKES = [
     (946702800000, 1_400_000_000_000, 123456, 3802532518297723456),
