@@ -15,6 +15,7 @@ DEBIAN_TOOLS := \
 	promtool:prometheus \
 	systemd-analyze:systemd \
 	chromium:chromium \
+	pg_ctlcluster:postgresql \
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core
 
 # Debian keeps servers in sbin, which is not on every user's path.

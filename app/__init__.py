@@ -57,7 +57,7 @@ The rooms
 
 `make check` holds the imports against this: each room imports only those below it.
 
-    commands/       ticketd and its commands; the client of the API; grow
+    commands/       ticketd and its commands; the client of the API; grow; decode and sql
     server          the process: uvicorn, signals, the order of the end
     service         the composition root: builds everything, owns start and stop
     token_rotation  the tokens' files, read again when they change

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
+from app.commands import kinds
 from app.commands.client import DEFAULT_URL, TicketClient
 from app.common import log as logging_setup
 from app.common.errors import SettingsError, TicketDatabaseError, TicketError
@@ -27,6 +28,7 @@ examples:
   ticketd serve                          the server, on two embedded ticket databases in ./ticket-data
   ticketd take photos                    a ticket from it
   ticketd doctor                         check the ticket databases
+  ticketd decode --kind ulid ID          what an id says
   ticketd COMMAND --help                 help on a command
 """
 _SERVE = """
@@ -237,6 +239,14 @@ def _last_used(source: str, password_file: str | None) -> int:
     return used.last
 
 
+# --- decode, sql ---------------------------------------------------------------------------------------------------
+
+
+def _tell(arguments: argparse.Namespace) -> int:
+    _print([kinds.told(arguments)])
+    return OK
+
+
 def _print(lines: Iterable[str]) -> None:
     """Print the lines and flush, so that the reader has them whatever happens next."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -335,6 +345,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_settings(doctor)
     doctor.set_defaults(run=_doctor)
+    kinds.add_commands(command, _whole_number, _tell)
     return parser
 
 

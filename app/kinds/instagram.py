@@ -12,8 +12,10 @@ EPOCH = 1_314_220_021_721
 
 
 class Instagram(TimedKind):
-    """41 bits of milliseconds, 13 of the shard, 10 of the counter. The topmost bit would make an id negative in a signed
-    64-bit number, so it stays 0 and the time ends after 40 bits."""
+    """41 bits of milliseconds, 13 of the shard, 10 of the counter.
+
+    The topmost bit would make an id negative in a signed 64-bit number. It stays 0, and the time ends after 40 bits.
+    """
 
     name = "instagram"
     bits = 64

@@ -1,7 +1,7 @@
 """What every kind of sequence has to say of itself; the two families of kinds that have a time in their ids.
 
-Times are milliseconds since 1970 (UTC), leap seconds not counted. Parameters are whole numbers by name; "complete" means
-that all of the kind's are there. What a client has got wrong raises InvalidRequest and says what is wanted.
+Times are milliseconds since 1970 (UTC), leap seconds not counted. Parameters are whole numbers by name; "complete"
+means that all of the kind's are there. What a client has got wrong raises InvalidRequest and says what is wanted.
 """
 
 from abc import ABC, abstractmethod
@@ -121,10 +121,10 @@ class Kind(ABC):
         self._refuse_others(given, known)
         complete = {}
         for name, parameter in known.items():
-            value = given.get(name, parameter.default if parameter.default is not None else now_ms)
-            if value is None:
+            default = parameter.default if parameter.default is not None else now_ms
+            if name not in given and default is None:
                 raise InvalidRequest(f"{name} has no default here: name the one that the ids were made with")
-            complete[name] = parameter.checked(name, value)
+            complete[name] = parameter.checked(name, given.get(name, default))
         return complete
 
     def _check_epoch(self, parameters: Mapping[str, int], now_ms: int) -> None:

@@ -20,8 +20,10 @@ def _last(random_bits: int) -> int:
 
 
 class Simpleflake(RandomKind):
-    """41 bits of milliseconds, then `random_bits`. With 23, as the original has it, the time's topmost bit would make an
-    id negative, so it stays 0."""
+    """41 bits of milliseconds, then `random_bits`.
+
+    With 23, as the original has it, the time's topmost bit would make an id negative, so it stays 0.
+    """
 
     name = "simpleflake"
     bits = 64
@@ -32,8 +34,8 @@ class Simpleflake(RandomKind):
         bits = parameters["random_bits"]
         pairs = _DAY_MS / 2 / (1 << bits)
         return (
-            f"luck alone: of ids made by several servers at 1,000 a second together, {pairs:,.0f} pairs a day are equal, "
-            f"and at 10,000 a second {100 * pairs:,.0f}"
+            f"luck alone: of ids made by several servers at 1,000 a second together, {pairs:,.0f} pairs a day are "
+            f"equal, and at 10,000 a second {100 * pairs:,.0f}"
         )
 
     def ceiling(self, parameters: Mapping[str, int]) -> int | None:

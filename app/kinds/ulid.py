@@ -1,6 +1,7 @@
 """`ulid`: the ULID specification, its monotonic part included.
 
-Our own for the same reasons as `uuid7`; a clock that has gone back is a case that packages have got wrong.
+Why our own: python-ulid starts anew with the earlier time where the clock goes back, and what keeps the order of
+`uuid7` is all that is needed.
 """
 
 import secrets
@@ -22,7 +23,7 @@ class Ulid(RandomKind):
     ordered = True
 
     def odds(self, parameters: Mapping[str, int]) -> str:
-        return "two servers' ids of one millisecond are equal once in 2^80 (10^24) pairs; those of one server, while it runs, never"
+        return "two servers' ids of one millisecond are equal once in 2^80 (10^24) pairs; those of one server never"
 
     def ends_at(self, parameters: Mapping[str, int]) -> int | None:
         return 1 << TIME_BITS

@@ -1,7 +1,7 @@
 """`uuid7`: RFC 9562's version 7, by its method 1, a counter.
 
-Why our own: the packages read the clock by themselves, so nothing could be shown of a clock that goes back, and one that
-is told the time leaves its counter out. `tests/unit/kinds/test_packages.py` compares the ids both ways.
+Why our own: the packages read the clock by themselves, and uuid_utils, told the time, leaves its counter out, so that
+its ids are in no order then. The packages read ours and we read theirs: `tests/unit/kinds/test_packages.py`.
 """
 
 import secrets
@@ -28,7 +28,7 @@ class Uuid7(RandomKind):
     ordered = True
 
     def odds(self, parameters: Mapping[str, int]) -> str:
-        return "two servers' ids of one millisecond are equal once in 2^73 (10^22) pairs; those of one server, while it runs, never"
+        return "two servers' ids of one millisecond are equal once in 2^73 (10^22) pairs; those of one server never"
 
     def ends_at(self, parameters: Mapping[str, int]) -> int | None:
         return 1 << TIME_BITS

@@ -4,6 +4,7 @@
     engine      which mysqld or mariadbd there is, and a fresh data directory of it
     schema      what is in it: the schema, the ticket server's user and its least privileges, Flickr's table
     mysqld      one ticket database as a process that can be killed, frozen, restarted, wiped, put back
+    postgresql  a PostgreSQL that can be killed, and psql
     pair        two of them (or more), odd and even
     proxy       a TCP proxy whose faults have names
     names       a name service that can be taken away

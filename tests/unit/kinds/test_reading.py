@@ -27,8 +27,10 @@ def refused(name: str, id_text: str, parameters: dict[str, int] | None = None) -
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.bits <= 64])
 @pytest.mark.parametrize(
     "id_text",
-    ["", "0", "-1", "+1", "007", " 7", "7 ", "7\n", "7.0", "0x7", "1e3", "1_000", "٧", "seven", "9" * 21, "9" * 100_000]
-    + [str(2**63), str(2**64)],
+    [
+        *("", "0", "-1", "+1", "007", " 7", "7 ", "7\n", "7.0", "0x7", "1e3", "1_000", "٧", "seven"),
+        *("9" * 21, "9" * 100_000, str(2**63), str(2**64)),
+    ],
 )
 def test_a_number_has_one_form_and_an_end(name: str, id_text: str) -> None:
     assert "is a whole number from 1 to" in refused(name, id_text)
