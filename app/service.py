@@ -86,7 +86,7 @@ class Service:
             self.ring, records, self.ledger, self.catalog, self.clock, interval=settings.probe_interval
         )
         self.desk = FrontDesk(self.issuer, self.metrics)
-        self.admin = Admin(self.ring, self.catalog, self.ledger, self.sources, self.clock, self.metrics)
+        self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics, sources=self.sources, clock=self.clock)
         self.rates = Rates(self.admin.progress, time.monotonic)
         self.access = access = Access(settings.tokens, settings.admin_tokens)
         denials = Denials(self.metrics)

@@ -64,5 +64,5 @@ class LaneStamps:
             raise TicketDatabaseBusy(str(error)) from error
 
     def _last(self) -> int:
-        """The last tick that may be drawn now. Where this process's clock is behind, others may have drawn later ones."""
+        """The last tick that may be drawn now. Where this process's clock is behind, others have drawn later ones."""
         return self._kind.tick_at(self._parameters, self._clock.latest_ms()) + self.ids_at_once

@@ -77,7 +77,7 @@ class FakeTicketServer:
             self.ring, records, self.ledger, self.catalog, self.clock, interval=probe_interval, clock=clock
         )
         self.desk = FrontDesk(self.issuer, self.metrics)
-        self.admin = Admin(self.ring, self.catalog, self.ledger, self.sources, self.clock, self.metrics)
+        self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics, sources=self.sources, clock=self.clock)
 
     def _make_lane(self, sequence: str, member: Member) -> Lane:
         return self._lane(sequence, member, self.ring, self.ledger, self.metrics)
