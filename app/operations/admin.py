@@ -51,7 +51,7 @@ class Admin:
     """The operators' view of the server."""
 
     def __init__(
-        self, ring: Ring, catalog: Catalog, ledger: Ledger, sources: Sources, clock: ServerClock, metrics: Metrics
+        self, ring: Ring, catalog: Catalog, ledger: Ledger, metrics: Metrics, *, sources: Sources, clock: ServerClock
     ) -> None:
         self._ring = ring
         self._catalog = catalog

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 Tickets = Sequence[int]
 """What lanes give: a range, or at the very end of a sequence a list."""
-Ids = Sequence[int] | Sequence[str] | Sequence[int | str]
-"""What a request gets: tickets as they are, or ids of another kind. Strings where they are longer than 63 bits."""
+Ids = Sequence[Any]
+"""What a request gets: tickets as they are, or ids of another kind, which are strings where they are longer than 63
+bits."""
 
 
 class TicketRequest:
