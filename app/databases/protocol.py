@@ -60,7 +60,7 @@ class Table:
         """Whether there is room for `count` tickets of this offset and increment from `least` on, if nobody has drawn
         any of them."""
         first = least + (offset - least) % increment
-        further = (count - 1 if count <= self.rows_per_statement else ROOM * count) * increment
+        further = (count - 1 if count <= self.rows_per_statement else ROOM * count + 1) * increment
         return first + further <= self.ceiling
 
 
@@ -186,8 +186,8 @@ OLDER = "older"
 """The release of servers that do not announce themselves."""
 _INSTANCE = re.compile(r"[0-9a-f]{0,64}")
 _RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,64}")
-_KINDS = re.compile(r"([0-9a-z_]{1,32}(,[0-9a-z_]{1,32})*)?")
-_LONGEST_KINDS = 2_000
+_KIND = re.compile(r"[0-9a-z_]{1,32}")
+_MOST_KINDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +206,12 @@ class ServerEntry:
     at: float = 0.0
 
     def __post_init__(self) -> None:
-        names = ",".join(self.kinds)
-        for pattern, text in ((_INSTANCE, self.instance), (_RELEASE, self.release), (_KINDS, names)):
+        kinds = ((_KIND, kind) for kind in self.kinds)
+        for pattern, text in ((_INSTANCE, self.instance), (_RELEASE, self.release), *kinds):
             if pattern.fullmatch(text) is None:
                 raise ValueError(text)
-        if len(names) > _LONGEST_KINDS or not (0 <= self.probe_interval < math.inf and math.isfinite(self.at)):
-            raise ValueError(names[:_LONGEST_KINDS], self.probe_interval, self.at)
+        if len(self.kinds) > _MOST_KINDS or not (0 <= self.probe_interval < math.inf and math.isfinite(self.at)):
+            raise ValueError(len(self.kinds), self.probe_interval, self.at)
 
 
 class TicketDatabase(Protocol):
@@ -269,9 +269,7 @@ class TicketDatabase(Protocol):
     async def in_use(self, seconds: float) -> list[str]:
         """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
 
-    def start_draw(
-        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
-    ) -> None:
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         """Begin to draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0
         if none.
 

@@ -84,9 +84,7 @@ class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, MySQLServers, TicketDat
         """How many connections are open."""
         return self._pool.open
 
-    def start_draw(
-        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
-    ) -> None:
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         """See TicketDatabase.start_draw."""
         self._draws.start_draw(table, count, after, done, least)
 

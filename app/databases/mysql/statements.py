@@ -165,9 +165,7 @@ def draw_block(
     return f"{begin};{';'.join([one] * below)};{widen};{one};{narrow};{one};COMMIT"
 
 
-def draw_ends(
-    table: str, size: int, within: tuple[int, int], increment: int, offset: int, *, least: int = 0
-) -> str:
+def draw_ends(table: str, size: int, within: tuple[int, int], increment: int, offset: int, *, least: int = 0) -> str:
     """Draws one ordinary id, and then the first and the last id of a block of `size` in one statement, which puts both
     on disk.
 
@@ -310,7 +308,8 @@ def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, i
     meanwhile."""
     sequence, offset, increment = key
     return (
-        f"UPDATE {marks_table_of(sequence)} SET token = '{new[0]}', issued = GREATEST(issued, {issued}), mark = {new[1]} "  # noqa: S608
+        f"UPDATE {marks_table_of(sequence)} "  # noqa: S608
+        f"SET token = '{new[0]}', issued = GREATEST(issued, {issued}), mark = {new[1]} "
         f"WHERE sequence = '{sequence}' AND offset_of = {offset} AND increment_of = {increment} "
         f"AND token = '{old[0]}' AND mark <= {old[1]} AND (SELECT number FROM _ring WHERE id = 1) = {ring}"
     )
@@ -323,7 +322,6 @@ RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _rin
 RING_NUMBER = "SELECT number FROM _ring WHERE id = 1"
 CONNECTED = "SHOW PROCESSLIST"
 """The connections of the same account; all connections, where the account has the privilege PROCESS."""
-
 
 
 def announce(instance: str, release: str, kinds: str, probe_interval: float) -> str:

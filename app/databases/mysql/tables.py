@@ -132,8 +132,7 @@ def largest_of(rows: Rows) -> dict[str, Any]:
 def positions_of(largest: Mapping[str, Any], counters: Rows) -> dict[str, Position]:
     """Positions by sequence, from what the two statements of `mysql_statements.positions` give."""
     return {
-        table_name(name): position_of(((largest[name],),), ((next_id, created),))
-        for name, next_id, created in counters
+        table_name(name): position_of(((largest[name],),), ((next_id, created),)) for name, next_id, created in counters
     }
 
 

@@ -11,8 +11,9 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from app.common.errors import (
     ColumnExhausted,
@@ -54,7 +55,8 @@ _NEXT = f"{_ABOVE} + 1 + ((:offset - {_ABOVE} - 1) % :increment + :increment) % 
 still."""
 
 
-class _Wanted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Wanted:
     """What is to be drawn, see TicketDatabase.start_draw."""
 
     table: Table
@@ -117,9 +119,7 @@ class SQLiteDatabase(TicketDatabase):
             connection.execute("INSERT OR REPLACE INTO _servers VALUES (?, ?, ?, ?, ?)", row)
         return self._file.incarnation_of(connection), record_in(connection), clock
 
-    def start_draw(
-        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
-    ) -> None:
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         """See TicketDatabase.start_draw."""
         self._waiting.append((_Wanted(table, count, least), self._incarnation, done))
         if self._working is None:
@@ -145,19 +145,21 @@ class SQLiteDatabase(TicketDatabase):
         current = self._file.incarnation_of(connection)
         if any(incarnation != current for _, incarnation in requested):  # it was opened again since the last probe
             raise TicketDatabaseUnavailable("is another file than before")
-        return [self._draw_one(connection, *wanted) for wanted, _ in requested]
+        return [self._draw_one(connection, wanted) for wanted, _ in requested]
 
-    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int, least: int) -> Drawn:
+    def _draw_one(self, connection: sqlite3.Connection, wanted: _Wanted) -> Drawn:
         """From the first id of its own residue above the position, whoever put that where it is: the increment may have
         changed since, or another process may not know yet that it has."""
-        increment = self.increment
+        table, count, increment = wanted.table, wanted.count, self.increment
+        if wanted.least > 1 and not table.holds(count, wanted.least, self.offset, increment):
+            return ColumnExhausted("holds no further id for it")
         row = connection.execute(
             f"UPDATE {_sequences_with(table.sequence)} SET last = {_NEXT} + :more "  # noqa: S608
             f"WHERE name = :name AND {_NEXT} + :more <= :ceiling RETURNING last",
             {
                 "increment": increment,
                 "offset": self.offset,
-                "least": least,
+                "least": wanted.least,
                 "more": increment * (count - 1),
                 "name": table.sequence,
                 "ceiling": table.ceiling,
@@ -285,7 +287,7 @@ class SQLiteDatabase(TicketDatabase):
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
         row = (sequence, int(width), start - 1, uuid.uuid4().hex[:12])
-        insert = f"INSERT OR IGNORE INTO {_sequences_with(sequence)} VALUES (?, ?, ?, ?)"
+        insert = f"INSERT OR IGNORE INTO {_sequences_with(sequence)} VALUES (?, ?, ?, ?)"  # noqa: S608
         await self._file.run(lambda c: c.execute(insert, row))
 
     async def advance(self, table: Table, above: int) -> None:

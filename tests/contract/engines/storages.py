@@ -55,8 +55,8 @@ class Storage(abc.ABC):
     configured with an increment and an offset of its own. `uses_up_the_rest`: whether a draw that runs past the end of
     the column leaves nothing of it. `repeats_the_end`: whether a column gives the largest number that it holds again
     and again. `leaves_the_last`: whether a column whose end is of another residue may end before the last id below it.
-    `renames_itself`: whether its identity is another one after a restart. `sees_open_files`: whether who else has it open
-    is seen at once, so that nobody watches for probes.
+    `renames_itself`: whether its identity is another one after a restart. `sees_open_files`: whether who else has it
+    open is seen at once, so that nobody watches for probes.
     """
 
     columns: tuple[Column, ...] = (UNSIGNED_INT, UNSIGNED_BIGINT, SIGNED_INT, SIGNED_BIGINT)
@@ -309,7 +309,8 @@ class SQLiteStorage(Storage):
         self._execute(f"UPDATE _servers SET at = at - {days * 86_400}")
 
     def drop(self, sequence: str) -> None:
-        self._execute(f"DELETE FROM _sequences WHERE name = '{sequence}'")
+        table = "_inner_sequences" if sequence.startswith("_") else "_sequences"
+        self._execute(f"DELETE FROM {table} WHERE name = '{sequence}'")
 
     def sessions(self) -> frozenset[object]:
         return frozenset()

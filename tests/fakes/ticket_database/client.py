@@ -195,9 +195,7 @@ class FakeTicketDatabase(TicketDatabase):
         self._incarnation = look.incarnation
         return replace(look, clock=replace(look.clock, until=loop.time()))
 
-    def start_draw(
-        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
-    ) -> None:
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         """See TicketDatabase.start_draw. An answer that has come is taken, however late it is seen."""
         assert 1 <= count <= self.largest_block
         loop = asyncio.get_running_loop()
@@ -211,7 +209,7 @@ class FakeTicketDatabase(TicketDatabase):
                 self.server.connected[self] = None
                 if least > 1 and not table.holds(count, least, self.offset, drawn_with):
                     raise ColumnExhausted("holds no further id for it")
-                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after, least)
+                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after, least=least)
                 self._on_draw(table.sequence, drawn)
                 return drawn
 

@@ -13,7 +13,6 @@ from app.databases.protocol import OLDER, Draw, Mark, RingRecord, ServerEntry
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
 from tests.fakes.virtual_time import VirtualLoop
 
-
 TRUE_TIME = 1_750_000_000.0
 """What it is, in seconds since 1970, when a virtual clock stands at 0."""
 
@@ -153,7 +152,7 @@ class FakeServer:
     # --- statements ------------------------------------------------------------------------------------------------
 
     def draw(
-        self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0, least: int = 0
+        self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0, *, least: int = 0
     ) -> Draw:
         """`offset`, `increment`: what the session has been told, where it has been told any."""
         offset, increment = self.draws_as or (offset or self.offset, increment or self.increment)

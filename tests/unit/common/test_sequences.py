@@ -30,7 +30,9 @@ def test_a_name_of_an_inner_sequence_is_nobodys(name: str) -> None:
     assert not is_name(name)
 
 
-@pytest.mark.parametrize("name", ["", "_", "1", "_a", "_ring", "_1a", "_1_", "__1", "_" + "9" * 41, "_1\n", "_١", " _1"])
+@pytest.mark.parametrize(
+    "name", ["", "_", "1", "_a", "_ring", "_1a", "_1_", "__1", "_" + "9" * 41, "_1\n", "_١", " _1"]
+)
 def test_what_is_no_name_of_an_inner_sequence(name: str) -> None:
     assert not is_inner_name(name)
     assert not is_table_name(name)

@@ -51,7 +51,10 @@ BAD_MARKS = [
     (None,) * 6,
     *(changed(MARK, i, bad) for i in (1, 2, 3, 4) for bad in (None, -1, "x", 2**63, math.inf, math.nan, 1.5, b"\xff")),
     *(changed(MARK, i, 0) for i in (1, 2)),
-    *(changed(MARK, 0, bad) for bad in (None, "", "_", "_Layout", "_1a-", "_" + "1" * 41, "a b", "x' OR '1'='1", "a" * 65, b"photos", 7)),
+    *(
+        changed(MARK, 0, bad)
+        for bad in (None, "", "_", "_Layout", "_1a-", "_" + "1" * 41, "a b", "x' OR '1'='1", "a" * 65, b"photos", 7)
+    ),
     *(changed(MARK, 5, bad) for bad in (None, "", "x'; DROP TABLE photos; -- ", "a\\", 'a"', "a\n", "ä", "a" * 129, 7)),
 ]
 BAD_TABLES = [(), ROW[:7], (*ROW, 1), *(changed(ROW, 2, bad) for bad in ("1'", "", -1, b"1", "1 OR 1"))]

@@ -86,9 +86,7 @@ class Faulty(FakeTicketDatabase):
         # one in many: a lane that is exhausted stays so
         return TicketDatabaseBusy() if kind is ColumnExhausted and self.chance.random() < 0.9 else kind()
 
-    def start_draw(
-        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
-    ) -> None:
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         super().start_draw(table, count, after, lambda drawn: done(self._fault() or drawn), least)
 
     async def _statement(self, execute, **how):  # type: ignore[no-untyped-def]

@@ -82,9 +82,7 @@ class SlowDatabase(FakeTicketDatabase):
         self.counts: list[int] = []
         self.fails_with: TicketDatabaseError | None = None
 
-    def start_draw(
-        self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0
-    ) -> None:
+    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         self.counts.append(count)
         super().start_draw(table, count, after, lambda drawn: done(self.fails_with or drawn), least)
 
