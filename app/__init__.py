@@ -69,5 +69,6 @@ The rooms
     databases/      the protocol of a ticket database; `engines` lists what can stand behind it
         mysql/      MySQL and MariaDB, whole; the only room that imports their driver
         sqlite/     the embedded pair, whole
+    kinds/          the kinds of sequence: what an id is made of, made and read; no I/O, no clock
     common/         errors, the log, names and widths, patience; the standard library alone
 """
