@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.common.sequences import Width
+from app.kinds.definition import Definition
 
 LARGEST_INCREMENT = 65_535
 """The largest increment of a ring, and of one draw: the largest that every engine takes."""
@@ -328,6 +329,13 @@ class TicketDatabase(Protocol):
     async def advance_all(self, floors: Mapping[str, int]) -> None:
         """The same for many tables: make every later ticket of each sequence larger than its floor. Committed. Where it
         raises SequenceMissing, some of the others may have been raised."""
+
+    async def definitions(self) -> dict[str, Definition]:
+        """What each sequence was made as, by its name; none of those that no server has defined. One that this release
+        cannot read has no parameters."""
+
+    async def define(self, definition: Definition) -> Definition:
+        """Keep what a sequence was made as; committed. One that is there stays as it is. Returns what is kept then."""
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
         """The marks of this increment that this database keeps for the others: all, or those that changed in so many

@@ -39,6 +39,7 @@ from app.databases.protocol import (
     TicketDatabase,
 )
 from app.databases.sqlite.connection import FileConnection
+from app.kinds.definition import Definition
 
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ _RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ri
 _SEQUENCES = "SELECT name, bits, last, created FROM _sequences UNION ALL SELECT * FROM _inner_sequences"
 _MARK = "sequence, offset_of, increment_of, mark, issued, token"
 _MARKS = f"SELECT {_MARK} FROM _high_water UNION ALL SELECT {_MARK} FROM _inner_high_water"  # noqa: S608 - constants
+_KINDS = "SELECT sequence, kind, parameters FROM _kinds"
 _PROBED = "SELECT instance, at FROM _servers WHERE instance <> ? UNION ALL SELECT '', probed FROM _database"
 """When each ticket server but one has probed; those of releases that do not announce themselves in the last row."""
 
@@ -306,6 +308,24 @@ class SQLiteDatabase(TicketDatabase):
 
         if requested:
             await self._file.run(write)
+
+    # --- definitions -----------------------------------------------------------------------------------------------
+
+    async def definitions(self) -> dict[str, Definition]:
+        """See TicketDatabase.definitions."""
+        rows = await self._file.run(lambda c: c.execute(_KINDS).fetchall())
+        return {row[0]: Definition.from_text(*row) for row in rows}
+
+    async def define(self, definition: Definition) -> Definition:
+        """See TicketDatabase.define."""
+        row = (definition.sequence, definition.kind, definition.text())
+
+        def write(connection: sqlite3.Connection) -> Definition:
+            connection.execute("INSERT OR IGNORE INTO _kinds VALUES (?, ?, ?)", row)
+            kept = connection.execute(f"{_KINDS} WHERE sequence = ?", row[:1]).fetchone()
+            return Definition.from_text(*kept)
+
+        return await self._file.run(write)
 
     # --- the ledger ------------------------------------------------------------------------------------------------
 

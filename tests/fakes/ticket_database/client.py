@@ -29,6 +29,7 @@ from app.databases.protocol import (
     TicketDatabase,
     check_settings,
 )
+from app.kinds.definition import Definition
 from tests.fakes.ticket_database.server import FakeServer, Statement
 from tests.fakes.ticket_database.tables import ROWS_PER_STATEMENT
 from tests.fakes.virtual_time import VirtualLoop
@@ -349,6 +350,14 @@ class FakeTicketDatabase(TicketDatabase):
     async def advance(self, table: Table, above: int) -> None:
         """See TicketDatabase.advance."""
         await self._statement(lambda: self.server.table(table.sequence).advance(above), table=table.sequence)
+
+    async def definitions(self) -> dict[str, Definition]:
+        """See TicketDatabase.definitions."""
+        return await self._statement(lambda: dict(self.server.state.kinds), writes=False)
+
+    async def define(self, definition: Definition) -> Definition:
+        """See TicketDatabase.define."""
+        return await self._statement(lambda: self.server.state.kinds.setdefault(definition.sequence, definition))
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
         """See TicketDatabase.marks."""
