@@ -18,7 +18,7 @@ from tests.harness.ticketd import TicketServer
 HOUR, DAY, YEAR = 3600.0, 86_400.0, 31_536_000.0
 NEAR_MS = 1000
 """How near the time in an id is to the true time of its draw, where the clocks were right."""
-SETTINGS = {"TICKETS_PROBE_INTERVAL": 0.5}
+SETTINGS: dict[str, object] = {"TICKETS_PROBE_INTERVAL": 0.5}
 
 
 @dataclass
