@@ -144,8 +144,12 @@ class Site:
         self._running.append(made)
         return made
 
-    async def restart(self, ticket_server: FakeTicketServer) -> FakeTicketServer:
-        """Stop it, and start another in its place."""
+    async def stop(self, ticket_server: FakeTicketServer) -> None:
+        """Stop it."""
         self._running.remove(ticket_server)
         await ticket_server.stop()
+
+    async def restart(self, ticket_server: FakeTicketServer) -> FakeTicketServer:
+        """Stop it, and start another in its place."""
+        await self.stop(ticket_server)
         return await self.ticket_server()
