@@ -242,12 +242,13 @@ class World:
         """Let every request end and every background loop go round; then whoever can serve has to.
 
         The faults that there are stay; nobody is stopped in the midst of it. While the ring is not what the operator
-        wants it to be, nobody has to serve.
+        wants it to be, nobody has to serve; nor on a database alone that has never been in it.
         """
         for host in self.running:
             host.disarm()
         patience = LISTED if self.lost_a_table else PROBED
-        held = {name: [server for server in self.ring if name in server.state.tables] for name in SEQUENCES}
+        members = [server for server in self.ring if server.state.ring is not None]
+        held = {name: [server for server in members if name in server.state.tables] for name in SEQUENCES}
         self.pass_time(patience)
         long_ago = self.clock.now - patience + 0.001
         ready = [host for host in self.running if host.well_since <= long_ago]
