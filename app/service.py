@@ -58,9 +58,6 @@ class Service:
         entry = ServerEntry(secrets.token_hex(8), VERSION, tuple(KINDS), settings.probe_interval)
         for database in self._databases:
             database.announce(entry)
-        entry = ServerEntry(secrets.token_hex(8), VERSION, ("ticket",), settings.probe_interval)
-        for database in self._databases:
-            database.announce(entry)
         self.ring = Ring(self._databases, now=time.time)
         self.ledger = Ledger(
             self.ring,

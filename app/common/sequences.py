@@ -24,9 +24,10 @@ TICKET_LIMIT = 2**63 - 1
 
 
 class Width(IntEnum):
-    """How wide a sequence's id column is: INT or BIGINT."""
+    """How wide a sequence is, in bits: as its id column, INT or BIGINT, or as the integers that JavaScript can hold."""
 
     INT = 32
+    JAVASCRIPT = 53
     BIGINT = 64
 
 
@@ -67,6 +68,6 @@ def counter_table(sequence: str) -> str:
 
 
 def ceiling_of(width: Width, *, unsigned: bool) -> int:
-    """The largest ticket that a column of this width can hold."""
-    bits = int(width) if unsigned else int(width) - 1
+    """The largest ticket that a sequence of this width can have, in a column that is `unsigned` or not."""
+    bits = int(width) if unsigned or width is Width.JAVASCRIPT else int(width) - 1
     return min((1 << bits) - 1, TICKET_LIMIT)

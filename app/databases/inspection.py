@@ -13,7 +13,7 @@ from app.databases.protocol import Mark, Position, RingRecord, Table
 class InspectedTable:
     """A sequence's table. `column`: the type of its id, in the engine's words. `engine`: what stores it. `fix_engine`,
     `fix_keys`: the statements that make it crash-safe, and free of deadlocks; None where it is. `widen`: the statement
-    that gives it the largest id column, empty where it has that."""
+    that gives it the largest id column, empty where it has that, or is to end before."""
 
     table: Table
     column: str

@@ -61,7 +61,7 @@ class Table:
         """Whether there is room for `count` tickets of this offset and increment from `least` on, if nobody has drawn
         any of them."""
         first = least + (offset - least) % increment
-        further = (count - 1 if count <= self.rows_per_statement else ROOM * count) * increment
+        further = (count - 1 if count <= self.rows_per_statement else ROOM * count + 1) * increment
         return first + further <= self.ceiling
 
 
@@ -187,8 +187,8 @@ OLDER = "older"
 """The release of servers that do not announce themselves."""
 _INSTANCE = re.compile(r"[0-9a-f]{0,64}")
 _RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,64}")
-_KINDS = re.compile(r"([0-9a-z_]{1,32}(,[0-9a-z_]{1,32})*)?")
-_LONGEST_KINDS = 2_000
+_KIND = re.compile(r"[0-9a-z_]{1,32}")
+_MOST_KINDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +207,12 @@ class ServerEntry:
     at: float = 0.0
 
     def __post_init__(self) -> None:
-        names = ",".join(self.kinds)
-        for pattern, text in ((_INSTANCE, self.instance), (_RELEASE, self.release), (_KINDS, names)):
+        kinds = ((_KIND, kind) for kind in self.kinds)
+        for pattern, text in ((_INSTANCE, self.instance), (_RELEASE, self.release), *kinds):
             if pattern.fullmatch(text) is None:
                 raise ValueError(text)
-        if len(names) > _LONGEST_KINDS or not (0 <= self.probe_interval < math.inf and math.isfinite(self.at)):
-            raise ValueError(names[:_LONGEST_KINDS], self.probe_interval, self.at)
+        if len(self.kinds) > _MOST_KINDS or not (0 <= self.probe_interval < math.inf and math.isfinite(self.at)):
+            raise ValueError(len(self.kinds), self.probe_interval, self.at)
 
 
 class TicketDatabase(Protocol):
@@ -251,12 +251,6 @@ class TicketDatabase(Protocol):
     async def servers(self, within: float) -> list[ServerEntry]:
         """The ticket servers that have probed the database in the last so many seconds by its own clock, this one
         included. Those of releases that do not announce themselves are one, of the release OLDER and of no kinds."""
-
-    async def definitions(self) -> dict[str, Definition]:
-        """The definitions of sequences that this database records, by sequence."""
-
-    async def define(self, definition: Definition) -> Definition:
-        """Record a definition, unless there is one of this sequence; commit. Returns the one that stands."""
 
     def use_increment(self, increment: int) -> None:
         """Draw with this increment from now on. What is under way with another one fails or comes back as drawn."""
@@ -335,6 +329,13 @@ class TicketDatabase(Protocol):
     async def advance_all(self, floors: Mapping[str, int]) -> None:
         """The same for many tables: make every later ticket of each sequence larger than its floor. Committed. Where it
         raises SequenceMissing, some of the others may have been raised."""
+
+    async def definitions(self) -> dict[str, Definition]:
+        """What each sequence was made as, by its name; none of those that no server has defined. One that this release
+        cannot read has no parameters."""
+
+    async def define(self, definition: Definition) -> Definition:
+        """Keep what a sequence was made as; committed. One that is there stays as it is. Returns what is kept then."""
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
         """The marks of this increment that this database keeps for the others: all, or those that changed in so many

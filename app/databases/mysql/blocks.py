@@ -15,8 +15,8 @@ other servers have drawn since this one heard of it does not come near the end."
 
 @dataclass(slots=True, eq=False)
 class Block(ABC):
-    """`count` tickets of `table`, drawn together; `after` is the last id that is known of it. `least`: that none of them
-    may be below, 0 where any will do.
+    """`count` tickets of `table`, drawn together; `after` is the last id that is known of it. `least`: that none of
+    them may be below, 0 where any will do.
 
     `met_nobody`: whether the results have shown that no other server drew in between.
     """

@@ -15,6 +15,7 @@ from app.common.errors import (
 from app.common.patience import patience
 from app.databases.mysql import statements as sql
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.definitions import MySQLDefinitions
 from app.databases.mysql.draws import DrawQueue
 from app.databases.mysql.marks import MySQLLedger
 from app.databases.mysql.pool import REFUSED_SECONDS, MySQLPool
@@ -44,7 +45,7 @@ elsewhere by now; with a password that is refused, or settings that do not fit, 
 """
 
 
-class MySQLDatabase(MySQLTables, MySQLLedger, MySQLRing, MySQLServers, TicketDatabase):
+class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQLServers, TicketDatabase):
     """One MySQL or MariaDB server as a ticket database; owns all its connections."""
 
     def __init__(

@@ -140,7 +140,7 @@ class DrawQueue:
         """
         batch: list[PendingDraw] = []
         while self._pending and len(batch) < DRAWS_PER_PACKET:
-            if batch and not (self._shares(batch[-1]) and self._shares(self._pending[0])):
+            if batch and not self._shares(self._pending[0], batch):
                 break
             draw = self._pending.popleft()
             if not draw.answered:
@@ -149,10 +149,16 @@ class DrawQueue:
             batch.sort(key=lambda draw: (draw.table.sequence, not draw.least))
         return batch
 
-    def _shares(self, draw: PendingDraw) -> bool:
-        """Whether a draw may be in a packet with others. Under `innodb_autoinc_lock_mode = 0` a transaction that draws
-        after it has advanced deadlocks with another one."""
-        return draw.plain and not (draw.least and self.ends_only)
+    def _shares(self, draw: PendingDraw, batch: Sequence[PendingDraw]) -> bool:
+        """Whether a draw may be in a packet, and so in a transaction, with these.
+
+        Under `innodb_autoinc_lock_mode = 0` no transaction may draw from a table twice: in between another server takes
+        the counter's lock and waits for the row, and the second draw is told that the counter cannot be read, as at the
+        end of the column.
+        """
+        if not (draw.plain and batch[-1].plain):
+            return False
+        return not (self.ends_only and any(each.table.sequence == draw.table.sequence for each in batch))
 
     # --- plain draws -----------------------------------------------------------------------------------------------
 
@@ -168,9 +174,7 @@ class DrawQueue:
             connection.draw(";".join(packet.statements), len(packet.statements), self._pool.timeout, came)
 
     def _packet(self, batch: list[PendingDraw]) -> Packet:
-        """All of them in one transaction; where one alone may have none, each of its statements commits."""
-        if not self._shares(batch[0]):
-            return Packet((batch[0].advance, batch[0].statement), (1,))
+        """All of them in one transaction, each advance right before its draw."""
         statements, places = ["BEGIN"], []
         for draw in batch:
             if draw.least:

@@ -12,6 +12,7 @@ from app.common.errors import (
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
+from app.common.sequences import Width
 from app.common.slices import sliced
 from app.databases.inspection import InspectedTable, Inspection, NotLookedAt
 from app.databases.mysql import statements as sql
@@ -40,6 +41,7 @@ READ_ONLY = {
     3989: "its schema is read-only",
 }
 
+_WIDEST = "id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT"
 _LOG_IN = "put the right user and password into its URL (or TICKETS_DATABASE_PASSWORD), or ALTER USER … IDENTIFIED BY"
 _ADVICE = {
     1040: "raise its max_connections, or close what else is connected",
@@ -289,7 +291,7 @@ def _inspected(row: tuple[Any, ...], keys: list[Key]) -> InspectedTable | None:
         engine=engine,
         fix_engine=None if engine in CRASH_SAFE_ENGINES else f"ALTER TABLE {name} ENGINE=InnoDB",
         fix_keys=_fix_keys(name, keys),
-        widen=f"ALTER TABLE {name} MODIFY id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT",
+        widen="" if table.width is Width.JAVASCRIPT else f"ALTER TABLE {name} MODIFY {_WIDEST}",
     )
 
 

@@ -14,6 +14,8 @@ from app.common.sequences import TICKET_LIMIT, is_inner_mark, is_name, is_table_
 LARGEST_ID = 2**64 - 1
 """An unsigned BIGINT goes on above the largest ticket."""
 _TOKEN = re.compile(r"[0-9A-Za-z_.:+-]{1,128}")
+_KIND = re.compile(r"[0-9a-z_]{1,32}")
+_PARAMETERS = re.compile(r'[0-9A-Za-z_ {}:,"-]{2,2000}')
 _MOMENT = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?|None")
 
 
@@ -23,6 +25,23 @@ def whole(value: Any, least: int = 0, most: int = TICKET_LIMIT) -> int:
     if number != value or not least <= number <= most:
         raise ValueError(value)
     return number
+
+
+def sequence_name(value: Any) -> str:
+    """The name of somebody's sequence."""
+    if not isinstance(value, str) or not is_name(value):
+        raise ValueError(value)
+    return value
+
+
+def kind_name(value: Any) -> str:
+    """The name of a kind of sequence, of this release or another."""
+    return _matching(_KIND, value)
+
+
+def parameters_text(value: Any) -> str:
+    """A kind's parameters as they are put into SQL: they hold nothing that ends a literal."""
+    return _matching(_PARAMETERS, value)
 
 
 def table_name(value: Any) -> str:

@@ -15,6 +15,8 @@ STUBS = string.ascii_lowercase + string.digits + string.ascii_uppercase + "+-"
 """The stubs that draws use, always in this order: two statements that name them in different orders deadlock."""
 CASE_BLIND_STUBS = 36
 """How many of them stay distinct under a collation that holds 'a' and 'A' to be the same."""
+JAVASCRIPT_COMMENT = "53 bits"
+"""Of the id column of a sequence that ends where readers in JavaScript lose integers."""
 RAISE_STUB = "!"
 """The stub that no draw uses, for moving a sequence up."""
 
@@ -52,8 +54,12 @@ OWN_TABLES = (
     "of_release VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
     "kinds VARCHAR(2000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
     "probe_interval DOUBLE NOT NULL, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _kinds ("
+    "sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
+    "kind VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "parameters VARCHAR(2000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE=InnoDB",
 )
-OWN_TABLES_ARE_THERE = "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water, _servers WHERE FALSE"
+OWN_TABLES_ARE_THERE = "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water, _servers, _kinds WHERE FALSE"
 RECORD_LAYOUT = (
     f"INSERT INTO _layout (id, version) VALUES (1, {LAYOUT_VERSION}) "  # noqa: S608 - a constant
     "ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))"
@@ -182,8 +188,10 @@ def draw_ends(table: str, size: int, within: tuple[int, int], increment: int, of
 def make(table: str, width: Width, start: int) -> str:
     """A new sequence's table. `stub` is the primary key, so that REPLACE updates the row in place: on Flickr's keys it
     deletes and inserts under gap locks and deadlocks at any concurrency."""
+    column = "INT" if width is Width.INT else "BIGINT"
+    comment = f" COMMENT '{JAVASCRIPT_COMMENT}'" if width is Width.JAVASCRIPT else ""
     return (
-        f"CREATE TABLE IF NOT EXISTS `{table}` (id {width.name} UNSIGNED NOT NULL AUTO_INCREMENT, "
+        f"CREATE TABLE IF NOT EXISTS `{table}` (id {column} UNSIGNED NOT NULL AUTO_INCREMENT{comment}, "
         "stub CHAR(1) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '', PRIMARY KEY (stub), KEY id (id)) "
         f"ENGINE=InnoDB AUTO_INCREMENT={start}"
     )
@@ -192,6 +200,18 @@ def make(table: str, width: Width, start: int) -> str:
 def advance(table: str, above: int) -> str:
     """Moves the counter above `above`; a lower number is harmless."""
     return f"REPLACE INTO `{table}` (id, stub) VALUES ({above}, '{RAISE_STUB}')"  # noqa: S608 - a validated name
+
+
+DEFINITIONS = "SELECT sequence, kind, parameters FROM _kinds"
+
+
+def define(sequence: str, kind: str, parameters: str) -> tuple[str, str]:
+    """Keeps what a sequence was made as, unless it is there; then reads what is kept."""
+    return (
+        f"INSERT INTO _kinds (sequence, kind, parameters) VALUES ('{sequence}', '{kind}', '{parameters}') "  # noqa: S608
+        "ON DUPLICATE KEY UPDATE kind = kind",
+        f"{DEFINITIONS} WHERE sequence = '{sequence}'",
+    )
 
 
 NAMES = (
@@ -214,7 +234,7 @@ def tables(names: Sequence[str]) -> str:
     requested = ", ".join(f"'{name}'" for name in names)
     return (
         "SELECT t.TABLE_NAME, t.ENGINE, UNIX_TIMESTAMP(t.CREATE_TIME), i.DATA_TYPE, i.COLUMN_TYPE, "  # noqa: S608 - names
-        "s.CHARACTER_MAXIMUM_LENGTH, s.COLLATION_NAME, s.COLUMN_KEY "
+        "s.CHARACTER_MAXIMUM_LENGTH, s.COLLATION_NAME, s.COLUMN_KEY, i.COLUMN_COMMENT "
         "FROM information_schema.TABLES t "
         "JOIN information_schema.COLUMNS i ON i.TABLE_SCHEMA = t.TABLE_SCHEMA AND i.TABLE_NAME = t.TABLE_NAME "
         "AND i.COLUMN_NAME = 'id' AND i.EXTRA LIKE '%auto_increment%' "
@@ -308,7 +328,8 @@ def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, i
     meanwhile."""
     sequence, offset, increment = key
     return (
-        f"UPDATE {marks_table_of(sequence)} SET token = '{new[0]}', issued = GREATEST(issued, {issued}), mark = {new[1]} "  # noqa: S608
+        f"UPDATE {marks_table_of(sequence)} "  # noqa: S608
+        f"SET token = '{new[0]}', issued = GREATEST(issued, {issued}), mark = {new[1]} "
         f"WHERE sequence = '{sequence}' AND offset_of = {offset} AND increment_of = {increment} "
         f"AND token = '{old[0]}' AND mark <= {old[1]} AND (SELECT number FROM _ring WHERE id = 1) = {ring}"
     )

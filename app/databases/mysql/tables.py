@@ -138,8 +138,10 @@ def positions_of(largest: Mapping[str, Any], counters: Rows) -> dict[str, Positi
 
 def table_of(row: tuple[Any, ...]) -> Table | None:
     """A `Table` from a row of `mysql_statements.tables`; None where the table is no sequence's."""
-    name, engine, created, data_type, column_type, stub_length, collation, stub_key = row
+    name, engine, created, data_type, column_type, stub_length, collation, stub_key, comment = row
     width = _WIDTHS.get(str(data_type).lower())
+    if width is Width.BIGINT and comment == sql.JAVASCRIPT_COMMENT:
+        width = Width.JAVASCRIPT
     if width is None or not is_table_name(str(name)):
         return None
     unsigned = "unsigned" in str(column_type).lower()
@@ -155,8 +157,8 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
         ceiling=ceiling,
         rows_per_statement=_stubs(stub_length, collation),
         created=moment(created),
-        # an unsigned BIGINT goes on above the largest ticket there can be, so it never repeats that one
-        repeats_ceiling=not (width is Width.BIGINT and unsigned),
+        # a column that goes on above the largest ticket there can be never repeats that one
+        repeats_ceiling=width is Width.INT or (width is Width.BIGINT and not unsigned),
         warnings=tuple(warnings),
     )
 

@@ -11,8 +11,9 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from app.common.errors import (
     ColumnExhausted,
@@ -38,6 +39,7 @@ from app.databases.protocol import (
     TicketDatabase,
 )
 from app.databases.sqlite.connection import FileConnection
+from app.kinds.definition import Definition
 
 T = TypeVar("T")
 
@@ -45,6 +47,7 @@ _RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ri
 _SEQUENCES = "SELECT name, bits, last, created FROM _sequences UNION ALL SELECT * FROM _inner_sequences"
 _MARK = "sequence, offset_of, increment_of, mark, issued, token"
 _MARKS = f"SELECT {_MARK} FROM _high_water UNION ALL SELECT {_MARK} FROM _inner_high_water"  # noqa: S608 - constants
+_KINDS = "SELECT sequence, kind, parameters FROM _kinds"
 _PROBED = "SELECT instance, at FROM _servers WHERE instance <> ? UNION ALL SELECT '', probed FROM _database"
 """When each ticket server but one has probed; those of releases that do not announce themselves in the last row."""
 
@@ -54,7 +57,8 @@ _NEXT = f"{_ABOVE} + 1 + ((:offset - {_ABOVE} - 1) % :increment + :increment) % 
 still."""
 
 
-class _Wanted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Wanted:
     """What is to be drawn, see TicketDatabase.start_draw."""
 
     table: Table
@@ -143,19 +147,21 @@ class SQLiteDatabase(TicketDatabase):
         current = self._file.incarnation_of(connection)
         if any(incarnation != current for _, incarnation in requested):  # it was opened again since the last probe
             raise TicketDatabaseUnavailable("is another file than before")
-        return [self._draw_one(connection, *wanted) for wanted, _ in requested]
+        return [self._draw_one(connection, wanted) for wanted, _ in requested]
 
-    def _draw_one(self, connection: sqlite3.Connection, table: Table, count: int, least: int) -> Drawn:
+    def _draw_one(self, connection: sqlite3.Connection, wanted: _Wanted) -> Drawn:
         """From the first id of its own residue above the position, whoever put that where it is: the increment may have
         changed since, or another process may not know yet that it has."""
-        increment = self.increment
+        table, count, increment = wanted.table, wanted.count, self.increment
+        if wanted.least > 1 and not table.holds(count, wanted.least, self.offset, increment):
+            return ColumnExhausted("holds no further id for it")
         row = connection.execute(
             f"UPDATE {_sequences_with(table.sequence)} SET last = {_NEXT} + :more "  # noqa: S608
             f"WHERE name = :name AND {_NEXT} + :more <= :ceiling RETURNING last",
             {
                 "increment": increment,
                 "offset": self.offset,
-                "least": least,
+                "least": wanted.least,
                 "more": increment * (count - 1),
                 "name": table.sequence,
                 "ceiling": table.ceiling,
@@ -283,7 +289,7 @@ class SQLiteDatabase(TicketDatabase):
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
         row = (sequence, int(width), start - 1, uuid.uuid4().hex[:12])
-        insert = f"INSERT OR IGNORE INTO {_sequences_with(sequence)} VALUES (?, ?, ?, ?)"
+        insert = f"INSERT OR IGNORE INTO {_sequences_with(sequence)} VALUES (?, ?, ?, ?)"  # noqa: S608
         await self._file.run(lambda c: c.execute(insert, row))
 
     async def advance(self, table: Table, above: int) -> None:
@@ -302,6 +308,24 @@ class SQLiteDatabase(TicketDatabase):
 
         if requested:
             await self._file.run(write)
+
+    # --- definitions -----------------------------------------------------------------------------------------------
+
+    async def definitions(self) -> dict[str, Definition]:
+        """See TicketDatabase.definitions."""
+        rows = await self._file.run(lambda c: c.execute(_KINDS).fetchall())
+        return {row[0]: Definition.from_text(*row) for row in rows}
+
+    async def define(self, definition: Definition) -> Definition:
+        """See TicketDatabase.define."""
+        row = (definition.sequence, definition.kind, definition.text())
+
+        def write(connection: sqlite3.Connection) -> Definition:
+            connection.execute("INSERT OR IGNORE INTO _kinds VALUES (?, ?, ?)", row)
+            kept = connection.execute(f"{_KINDS} WHERE sequence = ?", row[:1]).fetchone()
+            return Definition.from_text(*kept)
+
+        return await self._file.run(write)
 
     # --- the ledger ------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import ServerEntry, Table, TicketDatabase
 from app.databases.sqlite.database import SQLiteDatabase
+from app.kinds.definition import Definition
 from tests.fakes.ticket_database import TRUE_TIME, FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import run as run_in_virtual_time
 from tests.harness.pair import MySQLPair
@@ -55,8 +56,8 @@ class Storage(abc.ABC):
     configured with an increment and an offset of its own. `uses_up_the_rest`: whether a draw that runs past the end of
     the column leaves nothing of it. `repeats_the_end`: whether a column gives the largest number that it holds again
     and again. `leaves_the_last`: whether a column whose end is of another residue may end before the last id below it.
-    `renames_itself`: whether its identity is another one after a restart. `sees_open_files`: whether who else has it open
-    is seen at once, so that nobody watches for probes.
+    `renames_itself`: whether its identity is another one after a restart. `sees_open_files`: whether who else has it
+    open is seen at once, so that nobody watches for probes.
     """
 
     columns: tuple[Column, ...] = (UNSIGNED_INT, UNSIGNED_BIGINT, SIGNED_INT, SIGNED_BIGINT)
@@ -132,6 +133,14 @@ class Storage(abc.ABC):
     @abc.abstractmethod
     def age_servers(self, days: int) -> None:
         """Have every ticket server of the database of offset 1 been seen so many days earlier."""
+
+    @abc.abstractmethod
+    def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
+        """Write such a row of how a sequence was made into the database of offset 1, as another release might."""
+
+    @abc.abstractmethod
+    def alter_by_hand(self, sequence: str) -> None:
+        """Somebody changes something about a sequence's table in the database of offset 1 that is not its width."""
 
     @abc.abstractmethod
     def drop(self, sequence: str) -> None:
@@ -239,6 +248,14 @@ class MySQLStorage(Storage):
     def age_servers(self, days: int) -> None:
         self._execute(f"UPDATE _servers SET at = at - INTERVAL {days} DAY")
 
+    def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
+        self._execute(f"INSERT INTO _kinds VALUES ('{sequence}', '{kind}', '{parameters}')")
+
+    def alter_by_hand(self, sequence: str) -> None:
+        self._execute(f"ALTER TABLE `{sequence}` DROP PRIMARY KEY, ADD PRIMARY KEY (stub), ADD note INT")
+        self._execute(f"ALTER TABLE `{sequence}` ENGINE=MyISAM")
+        self._execute(f"ALTER TABLE `{sequence}` ENGINE=InnoDB, AUTO_INCREMENT=1000")
+
     def drop(self, sequence: str) -> None:
         self._execute(f"DROP TABLE `{sequence}`")
 
@@ -308,8 +325,15 @@ class SQLiteStorage(Storage):
     def age_servers(self, days: int) -> None:
         self._execute(f"UPDATE _servers SET at = at - {days * 86_400}")
 
+    def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
+        self._execute(f"INSERT INTO _kinds VALUES ('{sequence}', '{kind}', '{parameters}')")
+
+    def alter_by_hand(self, sequence: str) -> None:
+        self._execute(f"UPDATE _sequences SET last = 999 WHERE name = '{sequence}'")
+
     def drop(self, sequence: str) -> None:
-        self._execute(f"DELETE FROM _sequences WHERE name = '{sequence}'")
+        table = "_inner_sequences" if sequence.startswith("_") else "_sequences"
+        self._execute(f"DELETE FROM {table} WHERE name = '{sequence}'")
 
     def sessions(self) -> frozenset[object]:
         return frozenset()
@@ -367,6 +391,12 @@ class FakeStorage(Storage):
     def age_servers(self, days: int) -> None:
         servers = self._servers[0].state.servers
         servers.update({key: replace(entry, at=entry.at - days * 86_400) for key, entry in servers.items()})
+
+    def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
+        self._servers[0].state.definitions[sequence] = Definition.from_text(sequence, kind, parameters)
+
+    def alter_by_hand(self, sequence: str) -> None:
+        self._servers[0].table(sequence).advance(999)
 
     def drop(self, sequence: str) -> None:
         self._servers[0].drop(sequence)

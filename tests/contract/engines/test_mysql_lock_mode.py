@@ -1,4 +1,4 @@
-"""Draws with a least on a server with traditional locks, where a transaction that advances and then draws deadlocks."""
+"""Draws with a least under traditional locks, where a transaction that draws from a table twice deadlocks."""
 
 from collections.abc import Iterator
 

@@ -210,7 +210,7 @@ class FakeTicketDatabase(TicketDatabase):
                 self.server.connected[self] = None
                 if least > 1 and not table.holds(count, least, self.offset, drawn_with):
                     raise ColumnExhausted("holds no further id for it")
-                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after, least)
+                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after, least=least)
                 self._on_draw(table.sequence, drawn)
                 return drawn
 

@@ -152,7 +152,7 @@ class FakeServer:
     # --- statements ------------------------------------------------------------------------------------------------
 
     def draw(
-        self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0, least: int = 0
+        self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0, *, least: int = 0
     ) -> Draw:
         """`offset`, `increment`: what the session has been told, where it has been told any."""
         offset, increment = self.draws_as or (offset or self.offset, increment or self.increment)

@@ -23,7 +23,8 @@ class FakeTable:
     @property
     def column_end(self) -> int:
         """The largest number that the column holds."""
-        return int(2 ** (int(self.width) - (not self.unsigned)) - 1)
+        bits = 32 if self.width is Width.INT else 64
+        return int(2 ** (bits - (not self.unsigned)) - 1)
 
     @property
     def ceiling(self) -> int:

@@ -19,6 +19,7 @@ from app.databases.mysql.inspection import MySQLInspector
 from app.databases.mysql.other_tables import Column, used_by
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import Drawn, Mark, RingRecord, RingState, Table
+from app.kinds.definition import Definition
 from tests.fakes.mysql_server import (
     FLOODS,
     FakeMySQL,
@@ -35,6 +36,7 @@ FEW = 3 * MIB
 SECONDS = 30.0
 TABLE = Table("photos", Width.BIGINT, 2**63 - 1, 64, "1", repeats_ceiling=False)
 MARK = Mark("photos", 2, 2, 100, 50, "token")
+LIKES = Definition("likes", "instagram", {"shards": 5})
 RECORD = RingRecord(1, 2, 1, (1, 2), 1, RingState.DRAWN)
 SAYS = {
     sql.SHOW_VARIABLES: variables(),
@@ -139,6 +141,8 @@ ASKS: dict[str, tuple[str, Ask]] = {
     "read back": (sql.marks_in("_high_water"), lambda it: it.reserve([MARK], 1)),
     "supersede": ("UPDATE _high_water", lambda it: it.supersede(MARK, MARK, 1)),
     "supersede all": (sql.RING_NUMBER, lambda it: it.supersede_all([(MARK, MARK)], 1)),
+    "keep a definition": ("INSERT INTO _kinds", lambda it: it.define(LIKES)),
+    "the kept definition": (sql.DEFINITIONS, lambda it: it.define(LIKES)),
     "record the ring": ("INSERT IGNORE INTO _ring", lambda it: it.record_ring(None, RECORD)),
     "check the ring": (sql.RING_NUMBER, lambda it: it.check_ring(1)),
     "probed": (sql.probed(""), lambda it: it.in_use(0)),
@@ -149,6 +153,7 @@ ASKS: dict[str, tuple[str, Ask]] = {
 }
 LISTINGS: dict[str, tuple[str, Ask]] = {
     "names": (sql.NAMES, lambda it: it.names()),
+    "definitions": (sql.DEFINITIONS, lambda it: it.definitions()),
     "changed marks": (sql.marks_in("_high_water"), lambda it: it.marks(5)),
     "all marks": (sql.ALL_MARKS, lambda it: it.marks_of_all_rings()),
     "connections": (sql.CONNECTED, lambda it: it.in_use(0)),

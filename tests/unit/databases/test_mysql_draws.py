@@ -268,25 +268,33 @@ async def test_a_block_with_a_least_reads_one_result_more() -> None:
     await bench.queue.close()
 
 
-async def test_under_traditional_locks_an_advance_commits_before_the_draw() -> None:
-    """In one transaction the two deadlock with those of other servers."""
+async def test_a_block_whose_least_is_close_to_the_end_has_two_ids_below_it() -> None:
+    """As one whose table stands there: by the second its place is certain."""
+    bench = Bench()
+    bench.start("photos", 100, least=2**63 - 2**40)
+    (connection,) = bench.pool.all
+    await turns(2)
+    assert of_tables(connection.sent[0])[:4] == ["BEGIN", "photos!", "photos", "photos"]
+    await bench.queue.close()
+
+
+async def test_under_traditional_locks_a_transaction_draws_from_no_table_twice_and_a_block_has_none() -> None:
     bench = Bench()
     bench.queue.ends_only = True
     bench.start("busy")
-    bench.start("a", least=500)
-    bench.start("b")
-    bench.start("c")
+    for name, least in (("b", 0), ("a", 500), ("b", 0)):
+        bench.start(name, least=least)
     bench.start("blocks", 100, least=500)
     (connection,) = bench.pool.all
     connection.answer(1)
-    assert of_tables(connection.sent[1]) == ["a!", "a"]
-    connection.answer(499, 501)
-    assert of_tables(connection.sent[2]) == ["BEGIN", "b", "c", "COMMIT"]
-    connection.answer(0, 3, 5, 0)
+    assert of_tables(connection.sent[1]) == ["BEGIN", "a!", "a", "b", "COMMIT"]
+    connection.answer(0, 499, 501, 3, 0)
+    assert of_tables(connection.sent[2]) == ["b"]
+    connection.answer(5)
     connection.results = [499, 501, 0, 503, 0]
     await turns()
     assert of_tables(connection.sent[3])[:2] == ["blocks!", "blocks"]
-    came = [("a", 501, 1), ("b", 3, 1), ("c", 5, 1), ("blocks", 503, 100)]
+    came = [("a", 501, 1), ("b", 3, 1), ("b", 5, 1), ("blocks", 503, 100)]
     assert bench.answers[1:] == [(name, Draw(id_, 2, count)) for name, id_, count in came]
     await bench.queue.close()
 

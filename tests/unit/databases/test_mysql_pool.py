@@ -11,6 +11,7 @@ from app.common.errors import NoFurtherConnection, TicketDatabaseError, TicketDa
 from app.databases.mysql.database import PROBE_CONNECTION_SECONDS, MySQLDatabase
 from app.databases.mysql.pool import IDLE_SECONDS, REFUSED_SECONDS, MySQLPool
 from app.databases.mysql.url import DatabaseURL
+from app.databases.protocol import ServerEntry
 from tests.unit.databases.mysql_driver import LOST, URL, Driver, Server
 
 TOO_MANY, TOO_MANY_OF_THIS_USER, LIMIT_REACHED, REFUSED, DENIED = 1040, 1203, 1226, 2003, 1045
@@ -259,3 +260,19 @@ async def test_one_that_was_being_opened_when_connections_were_forgotten_is_used
     pool.give_back(fresh)
     assert pool.take_idle() is fresh
     assert pool.open == 1
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_server_that_announced_itself_says_at_the_end_that_it_is_gone_if_it_can(
+    server: Server, lost: bool
+) -> None:
+    made = MySQLDatabase(URL, 1, 2, 1.0)
+    entry = ServerEntry("ab12", "1.0", ("ticket",), 0.5)
+    made.announce(entry)
+    await made.probe()
+    (probe,) = server.drivers
+    assert server.looked_on == []  # it writes no row of those who are no servers
+    probe.cut = lost
+    await made.close()
+    assert made.connections == 0
+    assert not probe.usable

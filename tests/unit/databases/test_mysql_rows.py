@@ -19,11 +19,12 @@ from app.databases.mysql.inspection import MySQLInspector
 from app.databases.mysql.marks import mark_of
 from app.databases.mysql.tables import position_of, table_of
 from app.databases.protocol import Mark, Position, Table
+from app.kinds.definition import Definition
 from tests.unit.databases.mysql_driver import URL, Driver, Server
 
 TOKEN = "0123456789abcdef01234567.1700000000:01ab23cd"
 MARK = ("photos", 1, 2, 1000, 10, TOKEN)
-ROW = ("photos", "InnoDB", 1_700_000_000, "bigint", "bigint unsigned", 1, "ascii_bin", "PRI")
+ROW = ("photos", "InnoDB", 1_700_000_000, "bigint", "bigint unsigned", 1, "ascii_bin", "PRI", "")
 CLOCK = sql.clock(mariadb=False)
 TABLE = Table("photos", Width.BIGINT, TICKET_LIMIT, 1, "1700000000", False)
 
@@ -57,7 +58,7 @@ BAD_MARKS = [
     ),
     *(changed(MARK, 5, bad) for bad in (None, "", "x'; DROP TABLE photos; -- ", "a\\", 'a"', "a\n", "ä", "a" * 129, 7)),
 ]
-BAD_TABLES = [(), ROW[:7], (*ROW, 1), *(changed(ROW, 2, bad) for bad in ("1'", "", -1, b"1", "1 OR 1"))]
+BAD_TABLES = [(), ROW[:8], (*ROW, 1), *(changed(ROW, 2, bad) for bad in ("1'", "", -1, b"1", "1 OR 1"))]
 BAD_POSITIONS: list[tuple[Rows, Rows]] = [
     ((), ((1, 7),)),
     (((),), ((1, 7),)),
@@ -108,6 +109,50 @@ async def test_rows_of_a_ledger_that_were_not_asked_for_or_are_missing(server: S
     database, _ = await database_that_answers(server, (), ((1,),), rows)
     with pytest.raises(TicketDatabaseUnavailable, match="lost a row of its ledger"):
         await database.supersede(ours, ours, 1)
+
+
+@pytest.mark.parametrize("kind", [None, 7, "", "Ticket", "x' OR '1'='1", "a" * 33])
+async def test_a_definition_whose_kind_is_no_name_has_one_that_is(server: Server, kind: Any) -> None:
+    """Its sequence is there, and no kind of this release serves it."""
+    database, _ = await database_that_answers(server, (("likes", kind, "{}"), ("other", "uuid4", "{}")))
+    found = await database.definitions()
+    assert found == {"likes": Definition("likes", "unreadable", {}), "other": Definition("other", "uuid4", {})}
+
+
+@pytest.mark.parametrize("row", [(), ("likes", "uuid4"), ("_1", "uuid4", "{}"), ("a'b", "uuid4", "{}"), (None,) * 3])
+async def test_a_definition_of_no_sequence(server: Server, row: tuple[Any, ...]) -> None:
+    database, driver = await database_that_answers(server, (row,))
+    with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
+        await database.definitions()
+    assert not driver.usable
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (),
+        ("ab", "1.0", "", 1.0),
+        ("x'", "1.0", "", 1.0, 1.7e9),
+        ("ab", "1'0", "", 1.0, 1.7e9),
+        ("ab", "1.0", "a,'", 1.0, 1.7e9),
+        ("ab", "1.0", "", -1.0, 1.7e9),
+        ("ab", "1.0", "", 1.0, math.nan),
+        (None,) * 5,
+    ],
+)
+async def test_a_server_that_is_none(server: Server, row: tuple[Any, ...]) -> None:
+    database, driver = await database_that_answers(server, (row,))
+    with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
+        await database.servers(5)
+    assert not driver.usable
+
+
+@pytest.mark.parametrize("clock", [(), ((),), ((None,),), (("x",),), ((math.nan,),), ((math.inf,),)])
+async def test_a_clock_that_says_nothing(server: Server, clock: Rows) -> None:
+    server.says[sql.CLOCK] = clock
+    with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
+        await MySQLDatabase(URL, 1, 2, 1.0).probe()
+    assert not server.drivers[-1].usable
 
 
 @pytest.mark.parametrize("version", [None, "x", -1, 0, 2**64])
