@@ -23,6 +23,7 @@ from app.common.slices import SLICE, in_slices
 from app.common.version import VERSION
 from app.kinds.notation import LATEST_MS, time_text
 from app.kinds.table import kind_named
+from app.operations.decoding import Decoding
 from app.operations.metrics import Exposition, Metrics, counter, gauge
 from app.operations.sequence_warnings import SequenceWarnings
 from app.operations.series import OTHER, OwnSeries
@@ -58,6 +59,7 @@ class Admin:
         self._ledger = ledger
         self._sources = sources
         self._clock = clock
+        self.decoding = Decoding(ring, catalog, clock)
         self._exposition = Exposition(metrics, self._state_metrics)
         self._series = OwnSeries()
         self._refreshed: list[dict[str, Any]] = []
