@@ -133,6 +133,8 @@ SEQUENCE_PARAMETER = {
     "example": "photos",
 }
 
+_ID_PARAMETER = {"description": "an id of it, as the server writes it", "schema": {"type": "string"}, "example": "7"}
+
 
 def _number_parameter(
     name: str, largest: int, description: str, *, required: bool, example: int | None, least: int = 1
@@ -316,4 +318,8 @@ def describe(
             for parameter in operation.get("parameters", ()):
                 if parameter["name"] == "sequence":
                     parameter.update(SEQUENCE_PARAMETER)
+                if parameter["name"] == "id" and parameter["in"] == "path":
+                    parameter.update(_ID_PARAMETER)
+    elsewhere = document["paths"]["/decode"]["get"]["responses"]["200"]["content"][JSON]
+    elsewhere["example"] = {**DECODED_EXAMPLE, "sequence": None}  # FastAPI leaves null out
     return document
