@@ -95,7 +95,7 @@ class StatusPage:
         outcomes: dict[str, int] = {}
         for (_, outcome), count in self._metrics.requests.items():
             outcomes[outcome] = outcomes.get(outcome, 0) + count
-        failed = sum(outcomes.get(each, 0) for each in ("unavailable", "timeout", "error"))
+        failed = sum(outcomes.get(each, 0) for each in ("unavailable", "timeout", "clock", "error"))
         return {"answered": outcomes.get("ok", 0), "failed": failed, "in_flight": self._metrics.in_flight}
 
     async def _rows(self, names: Sequence[str], now: float) -> Markup:

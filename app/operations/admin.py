@@ -306,6 +306,11 @@ class Admin:
         yield gauge("tickets_connections", ["database"], {(m.name,): m.database.connections for m in members})
         yield counter("tickets_failovers", ["database"], {(m.name,): m.failovers for m in members})
         yield counter("tickets_quarantines", ["database"], {(m.name,): m.quarantines for m in members})
+        lease, seconds = self._sources.worker, self._sources.worker_seconds
+        worker = {} if lease is None else {(lease.member.name,): lease.number}
+        yield gauge("tickets_worker", ["database"], worker)
+        yield gauge("tickets_worker_lease_seconds", [], {} if seconds is None else {(): seconds})
+        yield gauge("tickets_clock_ahead_seconds", [], {(): self._clock.ahead})
         async for family in self._sequence_metrics():
             yield family
 
@@ -319,11 +324,15 @@ class Admin:
         drift: dict[tuple[str, ...], float] = {}
         headroom: dict[tuple[str, ...], float] = {}
         ratio: dict[tuple[str, ...], float] = {}
+        ends: dict[tuple[str, ...], float] = {}
         async for part in in_slices(entries):
             for entry in part:
+                label = entry.name if entry.name in own else OTHER
+                ends_at = entry.kind.ends_at(entry.parameters)
+                if ends_at is not None:
+                    ends[label,] = min(ends.get((label,), math.inf), ends_at / 1000)
                 if entry.kind is not TICKET:
                     continue  # its counter is no number that anybody has seen
-                label = entry.name if entry.name in own else OTHER
                 on = [lane for lane in entry.rotation.lanes if lane.member in entry.tables]
                 lasts = [self._last(entry, lane) for lane in on]
                 drift[label,] = max(drift.get((label,), 0), max(lasts, default=0) - min(lasts, default=0))
@@ -338,6 +347,7 @@ class Admin:
         yield gauge("tickets_drift", ["sequence"], drift)
         yield gauge("tickets_headroom", ["sequence", "database"], headroom)
         yield gauge("tickets_headroom_ratio", ["sequence", "database"], ratio)
+        yield gauge("tickets_sequence_end_timestamp_seconds", ["sequence"], ends)
         yield gauge("tickets_sequences", [], {(): len(issued)})
         yield gauge("tickets_sequences_folded", [], {(): len(issued) - len(own)})
 
