@@ -195,6 +195,8 @@ def page_parameters(largest_number: int) -> list[dict[str, Any]]:
         _number_parameter(
             "page", largest_number, "the page to show; the last one if there are fewer", required=False, example=1
         ),
+        _text_parameter("of", "a sequence, for the box that says what an id of it says", "photos"),
+        _text_parameter("id", "the id", "7"),
     ]
 
 

@@ -214,7 +214,8 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, desk: Fron
     async def status(request: Request) -> Response:
         query = request.scope["query_string"]
         search, number = text_in(query, "search"), number_in(query, "page", LARGEST_NUMBER)
-        return _page(await status_page.render(search or "", number or 1))
+        of, id_text = text_in(query, "of"), text_in(query, "id")
+        return _page(await status_page.render(search or "", number or 1, of or "", id_text or ""))
 
     @api.head("/docs", include_in_schema=False)
     @api.get("/docs", summary="This description, as a page", responses={200: page, **problems(401)}, **tags,

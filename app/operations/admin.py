@@ -162,6 +162,18 @@ class Admin:
         """How many tickets this server has issued, of all present sequences."""
         return sum(entry.issued for entry in self._catalog.entries.values())
 
+    @property
+    def worker(self) -> dict[str, Any] | None:
+        """The worker number in snowflake ids, None where this server has none, and for how many seconds it holds yet;
+        None where no sequence needs one."""
+        seconds, lease = self._sources.worker_seconds, self._sources.worker
+        return None if seconds is None else {"number": None if lease is None else lease.number, "seconds": seconds}
+
+    @property
+    def instance_number(self) -> int | None:
+        """The number in flake and objectid ids of this life of the server; None before it is drawn."""
+        return self._sources.instance_number
+
     def names(self, search: str = "") -> list[str]:
         """The sorted names that contain `search`, ignoring case."""
         part = search.lower()

@@ -159,9 +159,10 @@ def test_kinds_of_sequences_are_counted_and_their_worker_and_end_are_shown(
 ) -> None:
     snowflakes, likes, sessions = new_name(), new_name(), new_name()
     epoch = int(time.time() * 1000) - 1000
-    for name, body in (
-        (snowflakes, {"kind": "snowflake", "epoch": epoch}), (likes, {"kind": "instagram"}), (sessions, {"kind": "uuid7"}),
-    ):  # fmt: skip
+    bodies: dict[str, dict[str, object]] = {
+        snowflakes: {"kind": "snowflake", "epoch": epoch}, likes: {"kind": "instagram"}, sessions: {"kind": "uuid7"},
+    }  # fmt: skip
+    for name, body in bodies.items():
         assert ticket_server.put(f"/sequence/{name}", json=body).status == 201
         ticket_server.get(f"/ticket/{name}?count=7")
         assert ticket_server.get(f"/ticket/{name}").status == 200
