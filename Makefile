@@ -16,6 +16,8 @@ DEBIAN_TOOLS := \
 	systemd-analyze:systemd \
 	chromium:chromium \
 	pg_ctlcluster:postgresql \
+	cc:gcc \
+	/usr/include/time.h:libc6-dev \
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core
 
 # Debian keeps servers in sbin, which is not on every user's path.

@@ -101,23 +101,25 @@ class Admission:
                 other.wake.set()
 
     async def _agree_on_ring(self, coming: dict[Member, ProbeResult]) -> None:
-        """Take out of `coming` those that may not draw; the others have recorded the ring that this server draws in."""
+        """Take out of `coming` those that may not draw; the others have recorded the ring that this server draws in.
+
+        One that draws and cannot say what it keeps, or take another record, goes on drawing: whoever needs that from it
+        has to wait.
+        """
+        silent: set[Member] = set()
         while coming:
             up = {
                 member: member.probe_result
                 for member in self._ring.members
-                if member.up and member.probe_result is not None
+                if member.up and member.probe_result is not None and member not in silent
             }
             try:
                 record, refused = await self._records.agree(up | coming)
             except DatabaseFailed as failed:
                 member = next(each for each in self._ring.members if each.database is failed.database)
                 coming.pop(member, None)
-                if isinstance(failed.error, TicketDatabaseMisconfigured):
-                    self._ring.quarantine(member, str(failed.error))
-                else:
-                    self._ring.mark_down(member, str(failed.error))
-                    self._ring.unreachable(member, str(failed.error))
+                if self._goes_on_drawing(member, failed.error):
+                    silent.add(member)
                 continue
             for member, reason in refused.items():
                 coming.pop(member, None)
@@ -139,6 +141,17 @@ class Admission:
                     del coming[member]
                 else:
                     coming[member] = look_again
+
+    def _goes_on_drawing(self, member: Member, error: TicketDatabaseError) -> bool:
+        """False where the error takes it out of the ring, which then knows why."""
+        if isinstance(error, TicketDatabaseMisconfigured):
+            self._ring.quarantine(member, str(error))
+        elif member.up and not isinstance(error, TicketDatabaseUnavailable | RingChanged):
+            return True
+        else:
+            self._ring.mark_down(member, str(error))
+            self._ring.unreachable(member, str(error))
+        return False
 
     def _adopt(self, record: RingRecord) -> bool:
         """Draw in this ring from now on. True if connections and lanes have to be made anew for it."""

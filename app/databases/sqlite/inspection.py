@@ -11,7 +11,7 @@ from app.common.sequences import Width, ceiling_of
 from app.databases.inspection import InspectedTable, Inspection
 from app.databases.protocol import Mark, Position, Table
 from app.databases.sqlite.connection import LAYOUT_VERSION
-from app.databases.sqlite.database import record_in
+from app.databases.sqlite.marks import record_in
 
 SEQUENCES_TABLES = ("_sequences", "_inner_sequences")
 MARKS_TABLES = ("_high_water", "_inner_high_water")

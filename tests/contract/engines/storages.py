@@ -84,6 +84,11 @@ class Storage(abc.ABC):
             await asyncio.gather(*(client.close() for client in self._clients))
             self._clients.clear()
 
+    @property
+    def deadlocks(self) -> list[str]:
+        """Those that statements were tried again after."""
+        return [why for why in self.retried if "deadlock" in why]
+
     async def client(
         self, offset: int = 1, *, increment: int = INCREMENT, probe: bool = True, entry: ServerEntry | None = None
     ) -> TicketDatabase:
@@ -393,7 +398,7 @@ class FakeStorage(Storage):
         servers.update({key: replace(entry, at=entry.at - days * 86_400) for key, entry in servers.items()})
 
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
-        self._servers[0].state.definitions[sequence] = Definition.from_text(sequence, kind, parameters)
+        self._servers[0].state.kinds[sequence] = Definition.from_text(sequence, kind, parameters)
 
     def alter_by_hand(self, sequence: str) -> None:
         self._servers[0].table(sequence).advance(999)

@@ -285,16 +285,6 @@ class FakeTicketDatabase(TicketDatabase):
 
         return await self._statement(found, writes=False, anybody=True)
 
-    async def definitions(self) -> dict[str, Definition]:
-        """See TicketDatabase.definitions."""
-        return await self._statement(lambda: dict(self.server.state.definitions), writes=False)
-
-    async def define(self, definition: Definition) -> Definition:
-        """See TicketDatabase.define."""
-        return await self._statement(
-            lambda: self.server.state.definitions.setdefault(definition.sequence, definition), writes=True
-        )
-
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
         return await self._statement(
@@ -360,6 +350,14 @@ class FakeTicketDatabase(TicketDatabase):
     async def advance(self, table: Table, above: int) -> None:
         """See TicketDatabase.advance."""
         await self._statement(lambda: self.server.table(table.sequence).advance(above), table=table.sequence)
+
+    async def definitions(self) -> dict[str, Definition]:
+        """See TicketDatabase.definitions."""
+        return await self._statement(lambda: dict(self.server.state.kinds), writes=False)
+
+    async def define(self, definition: Definition) -> Definition:
+        """See TicketDatabase.define."""
+        return await self._statement(lambda: self.server.state.kinds.setdefault(definition.sequence, definition))
 
     async def marks(self, changed_within: float | None = None) -> list[Mark]:
         """See TicketDatabase.marks."""

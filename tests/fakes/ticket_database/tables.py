@@ -71,4 +71,4 @@ class FakeState:
     changed: dict[tuple[str, int, int], float] = field(default_factory=dict)
     ring: RingRecord | None = None
     servers: dict[str, ServerEntry] = field(default_factory=dict)
-    definitions: dict[str, Definition] = field(default_factory=dict)
+    kinds: dict[str, Definition] = field(default_factory=dict)

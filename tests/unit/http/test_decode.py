@@ -139,7 +139,7 @@ async def test_one_that_cannot_be_served_cannot_be_read() -> None:
         it = Front(await site.ticket_server())
         await it.make("likes", "uuid4")
         for database in site.servers:
-            object.__setattr__(database.state.definitions["likes"], "kind", "uuid9")
+            object.__setattr__(database.state.kinds["likes"], "kind", "uuid9")
         other = Front(await site.ticket_server())
         assert "this release cannot make" in await other.refused("/decode/likes/7", 503)
 

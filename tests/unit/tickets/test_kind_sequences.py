@@ -329,7 +329,7 @@ async def test_every_server_and_every_database_comes_to_know_it() -> None:
         await take(other, 5)
         site.servers[1].down = False
         await asyncio.sleep(10)
-        assert site.servers[0].state.definitions == site.servers[1].state.definitions
+        assert site.servers[0].state.kinds == site.servers[1].state.kinds
         site.servers[0].down = True
         await asyncio.sleep(2)
         third = await site.ticket_server()
@@ -371,7 +371,7 @@ async def test_a_kind_of_a_newer_release_is_not_served() -> None:
         server = await site.ticket_server()
         await made(server, "uuid4")
         for database in site.servers:
-            definition = database.state.definitions["likes"]
+            definition = database.state.kinds["likes"]
             object.__setattr__(definition, "kind", "uuid9")
         fresh = await site.ticket_server()
         with pytest.raises(NoTicketDatabase, match="this release cannot make"):

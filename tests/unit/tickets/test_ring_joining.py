@@ -163,3 +163,26 @@ async def test_empty_ones_form_no_ring_of_their_own_beside_one_that_can_only_be_
         else:
             assert statuses(ticket_server) == [Status.DOWN, Status.QUARANTINED, Status.QUARANTINED]
             assert all(server.state.ring is None for server in others)
+
+
+@virtual_time
+async def test_one_that_cannot_say_what_it_keeps_goes_on_drawing_while_another_waits_to_join() -> None:
+    async with Site(3) as site:
+        for server in site.servers:
+            server.state.ring = RingRecord(2, 3, 2, (1, 2), own=server.offset)  # it has grown
+        site.servers[2].state.ring = None
+        site.servers[2].down = True
+        ticket_server = await site.ticket_server()
+        await take(ticket_server, 4)
+        site.servers[0].ledger_fails = True
+        await asyncio.sleep(2)
+        site.servers[2].down = False
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            assert statuses(ticket_server)[0] is Status.UP
+        assert statuses(ticket_server) == [Status.UP, Status.UP, Status.QUARANTINED]
+        assert {ticket % 3 for ticket in await take(ticket_server, 4)} == {1, 2}
+        site.servers[0].ledger_fails = False
+        await asyncio.sleep(3)
+        assert statuses(ticket_server) == [Status.UP] * 3
+        assert {ticket % 3 for ticket in await take(ticket_server, 6)} == {0, 1, 2}

@@ -1,0 +1,35 @@
+"""Ids that hold a time, on real databases, from servers whose clocks are wrong: none twice, none far from the truth."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.clock_storm import disorder, instagram, snowflake
+from tests.harness.engine import Engine
+from tests.harness.pair import MySQLPair, Schema
+
+SECONDS = 8.0
+
+
+@pytest.fixture(params=[2, 3])
+def databases(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Schema]:
+    """Ticket databases of the test's own, which it kills and puts back."""
+    with MySQLPair(engine, n=request.param) as pair:
+        yield pair.make_schema("kinds")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("shards", [1, 2000])
+def test_instagram_ids_survive_wrong_clocks_and_a_database_that_comes_back_older(
+    databases: Schema, shards: int
+) -> None:
+    load = instagram(databases, SECONDS, shards=shards)
+    assert load.ids > 1000
+
+
+@pytest.mark.timeout(120)
+def test_snowflake_ids_survive_what_happens_to_servers_clocks_and_databases(engine: Engine) -> None:
+    with MySQLPair(engine) as pair:
+        load = snowflake(pair.make_schema("kinds"), SECONDS)
+    assert load.ids > 1000
+    assert disorder(load) == []
