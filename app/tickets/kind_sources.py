@@ -173,7 +173,8 @@ class CountingSource(MemorySource):
         self._clock = clock
         self._right = right
         self._ticks = Ticks()
-        self._number: int | None = None
+        self._under: tuple[int, int] | None = None
+        """The number that it counts under, and above which moment."""
         self.last_ms = 0
         """The last time that was stamped, in milliseconds since 1970."""
 
@@ -196,11 +197,12 @@ class CountingSource(MemorySource):
         kind, parameters, ticks = self._timed, self._parameters, self._ticks
         now, right = self._clock.now_ms(), self._right()
         first = max(kind.tick_at(parameters, now), 0)
-        if right.number != self._number:
-            # a smaller number in the same moment would be a smaller id; and what was stamped under this number is past
+        if (right.number, right.after_ms) != self._under:
+            # a smaller number in the same moment would be a smaller id; and what was stamped under this number is past:
+            # by others, where it is one that this server had before
             behind = ((ticks.last >> kind.counter_bits) + 1) << kind.counter_bits
             ticks.last = max(behind, kind.tick_at(parameters, right.after_ms + kind.unit_ms)) - 1
-            self._number = right.number
+            self._under = right.number, right.after_ms
         next_ = max(first, ticks.last + 1)
         moment = kind.time_of(parameters, next_)
         if moment > now:
