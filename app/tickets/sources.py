@@ -8,7 +8,7 @@ from app.tickets.catalog import Entry
 from app.tickets.instance_number import InstanceNumber
 from app.tickets.kind_sources import CounterSource, CountingSource, MemorySource, RandomSource
 from app.tickets.lane_stamps import LaneStamps
-from app.tickets.ring import Ring
+from app.tickets.ring import Member, Ring
 from app.tickets.server_clock import AHEAD_SECONDS, ServerClock
 from app.tickets.worker_lease import WorkerLease
 
@@ -54,11 +54,11 @@ class Sources:
         if isinstance(kind, RandomKind):
             return RandomSource(kind, parameters, self._timeout, self._clock)
         assert isinstance(kind, TimedKind)
-        number = self._lease if kind.parts == "worker" else self._instance
-        number.need()
-        source = CountingSource(kind, parameters, self._timeout, self._clock, number.right)
+        holder = self._lease if kind.parts == "worker" else self._instance
+        holder.need()
+        source = CountingSource(kind, parameters, self._timeout, self._clock, holder)
         self._counting.append(source)
-        if number is self._lease:
+        if holder is self._lease:
             self._under_worker.append(source)
         return source
 
@@ -81,6 +81,12 @@ class Sources:
             yield f"no worker number for snowflake ids: {self._lease.reason}"
         if self._instance.is_missing:
             yield "no instance number for flake and objectid ids yet: no ticket database could give one"
+
+    def unprotected(self, member: Member) -> Iterable[str]:
+        """Why what is stamped under a number of this database might come twice if it has gone back."""
+        lease = self._lease.lease
+        if lease is not None and lease.member is member and lease.unasked:
+            yield f"{lease.unasked} could not be asked who holds worker number {lease.number}"
 
     @property
     def last_ms(self) -> int:
