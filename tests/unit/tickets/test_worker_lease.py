@@ -520,6 +520,25 @@ async def test_a_database_that_comes_up_has_the_lease_before_it_is_used_again() 
 
 
 @virtual_time
+async def test_a_database_that_keeps_marks_again_has_the_lease_before_it_is_used_again() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await made(server)
+        site.servers[1].ledger_fails = True
+        await asyncio.sleep(3)
+        await take(server)
+        lease = await leased(server)
+        assert lease.unasked
+        site.servers[1].ledger_fails = False
+        await asyncio.sleep(3)
+        again = await leased(server)
+        assert not again.unasked
+        kept = row(site.servers[1], again)
+        assert kept is not None
+        assert kept.mark == again.until_ms
+
+
+@virtual_time
 async def test_one_that_refuses_neither_leases_nor_renews_what_no_other_database_keeps() -> None:
     async with Site(2) as site:
         server = await site.ticket_server(refuse_unverified=True)
