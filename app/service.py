@@ -67,7 +67,7 @@ class Service:
             clock=time.monotonic,
         )
         self.clock = ServerClock()
-        self.lease = WorkerLease(self.ring, self.clock, self.ledger.may_draw)
+        self.lease = WorkerLease(self.ring, self.clock, self.ledger)
         self.instance = InstanceNumber(self.ring)
         self.sources = Sources(self.ring, self.clock, self.lease, self.instance, settings.request_timeout)
         self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark, self.sources.equip)

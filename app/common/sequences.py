@@ -18,6 +18,7 @@ _NAME = re.compile(NAME_PATTERN)
 _INNER_NAME = re.compile(r"_[0-9]{1,40}")
 _INNER_MARK = re.compile(r"_[0-9a-z_]{1,40}")
 _COUNTER_BYTES = 12
+_LEASE = "_worker_"
 
 TICKET_LIMIT = 2**63 - 1
 """No ticket is ever larger, whatever its column holds: it has to fit a signed 64-bit integer everywhere."""
@@ -65,6 +66,16 @@ def counter_table(sequence: str) -> str:
     """
     digest = hashlib.sha256(sequence.encode()).digest()[:_COUNTER_BYTES]
     return f"_{int.from_bytes(digest)}"
+
+
+def lease_name(worker: int) -> str:
+    """What the mark of a worker number's lease is of, in place of a sequence."""
+    return f"{_LEASE}{worker}"
+
+
+def number_leased(name: str) -> int | None:
+    """The worker number of a lease's name; None where it is the name of anything else."""
+    return int(name.removeprefix(_LEASE)) if name.startswith(_LEASE) else None
 
 
 def ceiling_of(width: Width, *, unsigned: bool) -> int:

@@ -97,7 +97,7 @@ class Admin:
 
     def _warnings(self) -> Iterable[dict[str, Any]]:
         for member in self._ring.members:
-            for reason in self._ledger.unprotected(member):
+            for reason in self._unprotected(member):
                 yield _warning(None, member, f"unprotected: {reason}")
             if member.marks_trouble is not None:
                 yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
@@ -105,6 +105,10 @@ class Admin:
                 yield _warning(None, member, reason)
         for reason in self._sources.warnings():
             yield {"sequence": None, "database": None, "reason": reason}
+
+    def _unprotected(self, member: Member) -> Iterable[str]:
+        yield from self._ledger.unprotected(member)
+        yield from self._sources.unprotected(member)
 
     async def refresh_warnings(self) -> None:
         """Check all sequences for `health`. Many sequences are checked a slice at a time, and not again within
@@ -313,7 +317,7 @@ class Admin:
         yield gauge("tickets_database_up", ["database", "offset"], {keys[m]: int(m.up) for m in members})
         quarantined = {keys[m]: int(m.status is Status.QUARANTINED) for m in members}
         yield gauge("tickets_database_quarantined", ["database", "offset"], quarantined)
-        unprotected = {(m.name,): int(any(self._ledger.unprotected(m))) for m in members}
+        unprotected = {(m.name,): int(any(self._unprotected(m))) for m in members}
         yield gauge("tickets_database_unprotected", ["database"], unprotected)
         yield gauge("tickets_connections", ["database"], {(m.name,): m.database.connections for m in members})
         yield counter("tickets_failovers", ["database"], {(m.name,): m.failovers for m in members})

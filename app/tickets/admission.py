@@ -225,6 +225,7 @@ class Admission:
         for lane in self._catalog.lanes.values():
             lane.marks.lapse()
         self._ledger.reopen_unverified()
+        self._ring.keeps_marks_again(member)
         for other in others:
             self._ring.unaccounted[member, other] = self._ring.generation
             other.wake.set()

@@ -12,7 +12,7 @@ from app.common.errors import NoTicketDatabase, TicketError
 from app.common.log import event
 from app.tickets.catalog import Catalog
 from app.tickets.request import Ids, TicketRequest, Tickets
-from app.tickets.rights import NotYet
+from app.tickets.rights import WAIT_SECONDS, NotYet
 from app.tickets.ring import Ring
 
 log = logging.getLogger(__name__)
@@ -20,8 +20,6 @@ log = logging.getLogger(__name__)
 TABLE = "_1"
 """The inner sequence that instance numbers are drawn from."""
 RETRY_SECONDS = 0.25
-WAIT_SECONDS = 0.02
-"""How soon a request looks again that has come before the number."""
 FOR_EVER = 2**63 - 1
 
 
@@ -52,6 +50,10 @@ class InstanceNumber:
         if self._instance is None:
             raise NotYet(WAIT_SECONDS, NoTicketDatabase("this server has not drawn its instance number yet"))
         return self._instance
+
+    def renews_soon(self) -> bool:
+        """It never runs out."""
+        return False
 
     @property
     def number(self) -> int | None:

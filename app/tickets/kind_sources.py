@@ -22,7 +22,7 @@ from app.kinds.kind import Kind, RandomKind, TimedKind
 from app.kinds.ticks import Ticks
 from app.tickets.lane_stamps import LaneStamps
 from app.tickets.request import TicketRequest, Tickets
-from app.tickets.rights import NotYet, Right
+from app.tickets.rights import WAIT_SECONDS, Holder, NotYet
 from app.tickets.server_clock import ServerClock
 
 Parameters = Mapping[str, int]
@@ -162,18 +162,19 @@ class RandomSource(MemorySource):
 class CountingSource(MemorySource):
     """Ids that are counted in memory, under a number that nobody else has the right to use at the same time.
 
-    `right`: what this server holds now; it raises what a client is told where it holds nothing.
+    `holder`: of the number.
     """
 
     def __init__(
-        self, kind: TimedKind, parameters: Parameters, timeout: float, clock: ServerClock, right: Callable[[], Right]
+        self, kind: TimedKind, parameters: Parameters, timeout: float, clock: ServerClock, holder: Holder
     ) -> None:
         super().__init__(kind, parameters, timeout)
         self._timed = kind
         self._clock = clock
-        self._right = right
+        self._holder = holder
         self._ticks = Ticks()
-        self._number: int | None = None
+        self._under: tuple[int, int] | None = None
+        """The number that it counts under, and above which moment."""
         self.last_ms = 0
         """The last time that was stamped, in milliseconds since 1970."""
 
@@ -187,20 +188,21 @@ class CountingSource(MemorySource):
     def gives(self) -> bool:
         """See MemorySource.gives."""
         try:
-            return self._right().until_ms > self._clock.now_ms()
+            return self._holder.right().until_ms > self._clock.now_ms()
         except (NotYet, TicketError):
             return False
 
     def _take(self, count: int) -> Sequence[int | str]:
         """Ids of the present moment. None is below an earlier one, whatever the clock and the right do."""
         kind, parameters, ticks = self._timed, self._parameters, self._ticks
-        now, right = self._clock.now_ms(), self._right()
+        now, right = self._clock.now_ms(), self._holder.right()
         first = max(kind.tick_at(parameters, now), 0)
-        if right.number != self._number:
-            # a smaller number in the same moment would be a smaller id; and what was stamped under this number is past
+        if (right.number, right.after_ms) != self._under:
+            # a smaller number in the same moment would be a smaller id; and what was stamped under this number is past:
+            # by others, where it is one that this server had before
             behind = ((ticks.last >> kind.counter_bits) + 1) << kind.counter_bits
             ticks.last = max(behind, kind.tick_at(parameters, right.after_ms + kind.unit_ms)) - 1
-            self._number = right.number
+            self._under = right.number, right.after_ms
         next_ = max(first, ticks.last + 1)
         moment = kind.time_of(parameters, next_)
         if moment > now:
@@ -212,6 +214,7 @@ class CountingSource(MemorySource):
             raise SequenceExhausted("the kind of its ids has come to its end")
         last_ms = kind.time_of(parameters, last) + kind.unit_ms - 1
         if last_ms > right.until_ms:
-            raise NoTicketDatabase("the right to stamp ids has run out, and no ticket database could renew it")
+            over = NoTicketDatabase("the right to stamp ids has run out, and no ticket database could renew it")
+            raise NotYet(WAIT_SECONDS, over) if self._holder.renews_soon() else over
         self.last_ms = max(self.last_ms, last_ms)
         return [kind.encode(parameters, tick, right.number) for tick in ticks.take(count, next_)]

@@ -109,6 +109,11 @@ class Ledger:
         """Whether the settings let this database draw now."""
         return not self._refuse or self._ring.has_witness(member)
 
+    def may_lease(self, member: Member, unasked: str) -> bool:
+        """Whether the settings let a worker number of this database be used now. `unasked`: the other databases that
+        might know of another holder, and could not be asked."""
+        return self.may_draw(member) and not (self._refuse and unasked)
+
     def unprotected(self, member: Member) -> Iterable[str]:
         """Why what this database issues might come twice if it goes back, or has gone back; empty where it cannot."""
         if not member.up:

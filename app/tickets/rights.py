@@ -4,6 +4,9 @@ from typing import Protocol
 
 from app.common.errors import TicketError
 
+WAIT_SECONDS = 0.02
+"""How soon a request looks again that waits for a right."""
+
 
 class Right(Protocol):
     """The right to make ids under a number.
@@ -20,6 +23,16 @@ class Right(Protocol):
 
     @property
     def until_ms(self) -> int: ...
+
+
+class Holder(Protocol):
+    """What keeps the right of this server."""
+
+    def right(self) -> Right:
+        """What it holds now. Raises NotYet where that is nothing."""
+
+    def renews_soon(self) -> bool:
+        """Whether a right that has run out may be renewed within a moment, which is begun."""
 
 
 class NotYet(Exception):

@@ -144,6 +144,11 @@ class Ring:
             self._tell(member)
             member.wake.set()
 
+    def keeps_marks_again(self, member: Member) -> None:
+        """It draws, and keeps marks as well from now on."""
+        member.marks_trouble = None
+        self._tell(member)
+
     @property
     def number(self) -> int:
         """The number of the ring that this server draws in; 0 before it knows it."""

@@ -1,13 +1,14 @@
 """Gives each sequence the source that its kind calls for."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from app.kinds.kind import RandomKind, TimedKind
+from app.kinds.definition import Definition
+from app.kinds.kind import Kind, RandomKind, TimedKind
 from app.tickets.catalog import Entry
 from app.tickets.instance_number import InstanceNumber
 from app.tickets.kind_sources import CounterSource, CountingSource, MemorySource, RandomSource
 from app.tickets.lane_stamps import LaneStamps
-from app.tickets.ring import Ring
+from app.tickets.ring import Member, Ring
 from app.tickets.server_clock import AHEAD_SECONDS, ServerClock
 from app.tickets.worker_lease import Lease, WorkerLease
 
@@ -26,35 +27,40 @@ class Sources:
         self._lease = lease
         self._instance = instance
         self._timeout = timeout
-        self._under_worker: list[CountingSource] = []
+        self._in_memory: dict[Definition, MemorySource] = {}
         self._counting: list[CountingSource] = []
-        self._in_memory: list[MemorySource] = []
+        self._under_worker: list[CountingSource] = []
 
     def equip(self, entry: Entry) -> None:
-        """Give the entry its source; a counter's lanes get what they stamp with."""
+        """Give the entry its source; a counter's lanes get what they stamp with.
+
+        A sequence that is looked up anew, in another ring, goes on with the source that it had: it knows what has been
+        given, and may be asked for more in the same moment.
+        """
         kind, parameters = entry.kind, entry.parameters
-        if isinstance(kind, RandomKind):
-            self._in_memory.append(RandomSource(kind, parameters, self._timeout, self._clock))
-            entry.source = self._in_memory[-1]
-        elif isinstance(kind, TimedKind) and kind.parts == "shard":
+        if isinstance(kind, TimedKind) and kind.parts == "shard":
             stamps = LaneStamps(kind, parameters, self._clock)
             for lane in entry.rotation.lanes:
                 lane.stamps = stamps
                 lane.marks.always_ahead = stamps.ids_ahead
             entry.source = CounterSource(kind, parameters, self._clock, stamps, self._increment)
-        elif isinstance(kind, TimedKind) and kind.parts == "worker":
-            self._lease.need()
-            source = CountingSource(kind, parameters, self._timeout, self._clock, self._lease.right)
+        else:
+            definition = Definition(entry.name, kind.name, parameters)
+            if definition not in self._in_memory:
+                self._in_memory[definition] = self._made(kind, parameters)
+            entry.source = self._in_memory[definition]
+
+    def _made(self, kind: Kind, parameters: Mapping[str, int]) -> MemorySource:
+        if isinstance(kind, RandomKind):
+            return RandomSource(kind, parameters, self._timeout, self._clock)
+        assert isinstance(kind, TimedKind)
+        holder = self._lease if kind.parts == "worker" else self._instance
+        holder.need()
+        source = CountingSource(kind, parameters, self._timeout, self._clock, holder)
+        self._counting.append(source)
+        if holder is self._lease:
             self._under_worker.append(source)
-            self._counting.append(source)
-            self._in_memory.append(source)
-            entry.source = source
-        elif isinstance(kind, TimedKind):
-            self._instance.need()
-            source = CountingSource(kind, parameters, self._timeout, self._clock, self._instance.right)
-            self._counting.append(source)
-            self._in_memory.append(source)
-            entry.source = source
+        return source
 
     def _increment(self) -> int:
         return self._ring.members[0].database.increment
@@ -62,7 +68,7 @@ class Sources:
     @property
     def any_gives(self) -> bool:
         """Whether any sequence can give ids that no database has to be asked for."""
-        return any(source.gives for source in self._in_memory)
+        return any(source.gives for source in self._in_memory.values())
 
     @property
     def worker(self) -> Lease | None:
@@ -94,6 +100,12 @@ class Sources:
             yield f"no worker number for snowflake ids: {self._lease.reason}"
         if self._instance.is_missing:
             yield "no instance number for flake and objectid ids yet: no ticket database could give one"
+
+    def unprotected(self, member: Member) -> Iterable[str]:
+        """Why what is stamped under a number of this database might come twice if it has gone back."""
+        lease = self._lease.lease
+        if lease is not None and lease.member is member and lease.unasked:
+            yield f"{lease.unasked} could not be asked who holds worker number {lease.number}"
 
     @property
     def last_ms(self) -> int:

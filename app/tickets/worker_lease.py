@@ -6,6 +6,9 @@ every other one that is up. The next holder stamps only above every T that any d
 the right to the same time. That alone is what it rests on, never on how much time has passed: a server that was frozen
 for a day may go on up to its T, and nobody else ever stamps there.
 
+A database that has gone back may have forgotten who holds a number. As with marks, every other one is asked then; where
+one of them cannot be, TICKETS_UNVERIFIED decides whether the number is used, and /healthz warns.
+
 Whoever renews does so under its own token. Where another server has taken the number over, the token differs; the
 lease is lost, and what was granted before holds up to its T.
 """
@@ -13,20 +16,23 @@ lease is lost, and what was granted before holds up to its T.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from app.common.errors import (
     NoTicketDatabase,
     RingChanged,
+    TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseUnavailable,
     TicketError,
 )
 from app.common.log import event
+from app.common.sequences import lease_name, number_leased
 from app.databases.protocol import Mark
-from app.tickets.rights import NotYet
+from app.tickets.ledger import Ledger
+from app.tickets.rights import WAIT_SECONDS, NotYet
 from app.tickets.ring import Member, Ring
 from app.tickets.server_clock import ServerClock
 
@@ -42,9 +48,7 @@ RETRY_SECONDS = 0.5
 """How soon it is tried again where it could not be had or renewed."""
 MARGIN_MS = 1_000
 """A number is free so long after its last T: the servers' clocks differ."""
-WAIT_SECONDS = 0.02
-"""How soon a request looks again that has come while a lease is being confirmed."""
-PREFIX = "_worker_"
+FOR_EVER = 2**63 - 1
 
 
 class LeaseLost(TicketError):
@@ -60,6 +64,7 @@ class Lease:
     """The right to stamp times above `after_ms` and at most `until_ms` (milliseconds since 1970) under a number.
 
     `member`: the database that the number belongs to; `ring`: the number of the ring that it was leased in.
+    `incarnation`: of that database, when every other one was asked; `unasked`: the names of those that could not be.
     """
 
     number: int
@@ -68,28 +73,29 @@ class Lease:
     ring: int
     after_ms: int
     until_ms: int
+    incarnation: str = ""
+    unasked: str = ""
 
     def mark(self, until_ms: int, issued_ms: int) -> Mark:
         """The row that says so, up to another T."""
         database = self.member.database
-        return Mark(f"{PREFIX}{self.number}", database.offset, database.increment, until_ms, issued_ms, self.token)
+        return Mark(lease_name(self.number), database.offset, database.increment, until_ms, issued_ms, self.token)
 
 
 class WorkerLease:
-    """Holds one lease at a time, for all sequences of this server, from the moment on that any needs it.
+    """Holds one lease at a time, for all sequences of this server, from the moment on that any needs it."""
 
-    `may_draw`: whether a database may be written to without another one to keep what it knows (TICKETS_UNVERIFIED).
-    """
-
-    def __init__(self, ring: Ring, clock: ServerClock, may_draw: Callable[[Member], bool]) -> None:
+    def __init__(self, ring: Ring, clock: ServerClock, ledger: Ledger) -> None:
         self._ring = ring
         self._clock = clock
-        self._may_draw = may_draw
+        self._ledger = ledger
         self._owner = secrets.token_hex(6)
         self._lease: Lease | None = None
         self._confirmed = False
         self._reason = "this server has no worker number yet"
-        self._last_ms = 0
+        self._came_up = 0
+        """How often a database has come up, or keeps marks again."""
+        self._tried_at = -RETRY_SECONDS
         self._needed = asyncio.Event()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -114,6 +120,14 @@ class WorkerLease:
             raise NotYet(WAIT_SECONDS, NoTicketDatabase("the lease of the worker number is not confirmed yet"))
         return lease
 
+    def renews_soon(self) -> bool:
+        """See rights.Holder. A clock that is put right, or a process that was frozen, finds its lease over."""
+        if not any(member.up for member in self._ring.members):
+            return False
+        if asyncio.get_running_loop().time() - self._tried_at >= RETRY_SECONDS:
+            self._wake.set()
+        return True
+
     @property
     def lease(self) -> Lease | None:
         """The lease that is held, confirmed or not."""
@@ -137,14 +151,14 @@ class WorkerLease:
 
     async def stop(self, last_ms: int) -> None:
         """End, and give the number back: the next holder may stamp above `last_ms`, the last time stamped by this
-        one."""
+        one. Nothing is stamped from now on."""
+        lease, self._lease = self._lease, None
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        lease, self._lease = self._lease, None
         if lease is None:
             return
-        held = lease.mark(lease.until_ms, 0)
+        held = lease.mark(FOR_EVER, 0)  # a renewal that was under way may have gone further than this server knows
         free = Mark(held.sequence, held.offset, held.increment, max(last_ms, lease.after_ms), 0, f"{self._owner}:free")
         for member in self._up():
             try:
@@ -154,7 +168,8 @@ class WorkerLease:
 
     def _database_changed(self, member: Member) -> None:
         """A database that comes up may not know of the lease: it is used again when that one has it, too."""
-        if member.up and self._lease is not None:
+        if member.up:
+            self._came_up += 1
             self._confirmed = False
         self._wake.set()
 
@@ -162,13 +177,16 @@ class WorkerLease:
         await self._needed.wait()
         while True:
             self._wake.clear()
+            self._tried_at = asyncio.get_running_loop().time()
             pause = RETRY_SECONDS
             try:
                 await self._renew_or_lease()
                 pause = RENEW_SECONDS
+                self._reason = ""
             except TicketError as error:
+                level = logging.WARNING if str(error) != self._reason else logging.DEBUG
                 self._reason = str(error)
-                event(log, logging.WARNING, "no worker number could be leased or renewed", reason=error)
+                event(log, level, "no worker number could be leased or renewed", reason=error)
             except Exception:
                 log.exception("the lease of a worker number met an unknown error")
             try:
@@ -180,7 +198,7 @@ class WorkerLease:
     async def _renew_or_lease(self) -> None:
         """Raises TicketError where there is neither."""
         lease = self._lease
-        if lease is not None and lease.member.up and lease.ring == self._ring.number:
+        if lease is not None and lease.member in self._up() and lease.ring == self._ring.number:
             try:
                 await self._renew(lease)
             except LeaseLost as error:
@@ -190,91 +208,113 @@ class WorkerLease:
         await self._lease_another()
 
     async def _renew(self, lease: Lease) -> None:
-        """Have T committed further ahead, on every database that is up. Raises LeaseLost, TicketDatabaseError."""
+        """Have T committed further ahead, on every database that is up. Raises LeaseLost, TicketError."""
+        authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
+        if lease.unasked and self._ring.absent_for(authority, self._up()) != lease.unasked:
+            # the row of another holder may have given way to this one's, whose T is later
+            raise LeaseLost(f"it was leased while {lease.unasked} could not be asked, which may know of another holder")
         until = self._clock.now_ms() + LEASE_MS
         mark = lease.mark(max(until, lease.until_ms), 0)
         written: set[Member] = set()
-        while waiting := [member for member in self._with_authority_first(lease.member) if member not in written]:
+        while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
             member = waiting[0]
             row = (await self._ask(member, member.database.reserve([mark], lease.ring)))[mark.sequence, mark.offset]
             if row.token != lease.token:
                 raise LeaseLost("another server has taken it over")
             written.add(member)
-        self._hold(Lease(lease.number, lease.member, lease.token, lease.ring, lease.after_ms, mark.mark), lease.member)
+        certain = incarnation == lease.incarnation and not lease.unasked
+        unasked = "" if certain else self._ring.absent_for(authority, written)
+        self._hold(replace(lease, until_ms=mark.mark, incarnation=incarnation, unasked=unasked), came_up)
 
     async def _lease_another(self) -> None:
-        """Lease the smallest number that is free, from any database that is up. Raises TicketError."""
+        """Lease the smallest number that is free, from the first database that has one. Raises TicketError."""
         ring, now = self._ring.number, self._clock.now_ms()
         up = self._up()
         known = await self._known(up)
         taken = 0
         for member in up:
-            if not self._may_draw(member):
+            unasked = self._ring.absent_for(member, up)
+            if not self._ledger.may_lease(member, unasked):
                 continue
             increment = member.database.increment
             for number in range(member.database.offset % increment, WORKERS, increment):
-                after = max((mark.mark for mark in known[number]), default=0) if number in known else 0
+                after = max(known.get(number, 0), self._ledger.known_mark(lease_name(number), member))
                 if after + MARGIN_MS >= now:
                     taken += 1
                     continue
                 try:
-                    await self._take(member, number, ring, after, now + LEASE_MS)
+                    await self._take(Lease(number, member, self._token(), ring, after, now + LEASE_MS, "", unasked))
                 except NumberTaken:
                     taken += 1
                 else:
                     return
-        if taken:
+        if taken >= WORKERS:
             raise NoTicketDatabase(f"all worker numbers are leased by other servers: there are {WORKERS:,} at most")
+        if taken:
+            raise NoTicketDatabase("all worker numbers of the ticket databases that are up are leased by other servers")
         raise NoTicketDatabase("no ticket database can lease a worker number now")
 
-    async def _known(self, up: Iterable[Member]) -> Mapping[int, list[Mark]]:
-        """What these databases know of every number, of this ring and of those before."""
-        found: dict[int, list[Mark]] = {}
+    def _token(self) -> str:
+        return f"{self._owner}:{secrets.token_hex(4)}"
+
+    async def _known(self, up: Iterable[Member]) -> Mapping[int, int]:
+        """The largest T of every number that these databases know, of this ring and of those before."""
+        found: dict[int, int] = {}
         for member in up:
             for mark in await self._ask(member, member.database.marks_of_all_rings()):
-                if mark.sequence.startswith(PREFIX):
-                    found.setdefault(int(mark.sequence.removeprefix(PREFIX)), []).append(mark)
+                number = number_leased(mark.sequence)
+                if number is not None:
+                    found[number] = max(mark.mark, found.get(number, 0))
         return found
 
-    async def _take(self, authority: Member, number: int, ring: int, after: int, until: int) -> None:
+    async def _take(self, lease: Lease) -> None:
         """Take the number over, first on the database that it belongs to, which lets one server have it, then on every
-        other. Raises NumberTaken, TicketDatabaseError."""
-        incarnation = authority.incarnation
-        lease = Lease(number, authority, f"{self._owner}:{secrets.token_hex(4)}", ring, after, until)
-        mark = lease.mark(until, 0)
+        other. Raises NumberTaken, TicketError."""
+        authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
+        mark = lease.mark(lease.until_ms, 0)
         written: set[Member] = set()
         while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
             member = waiting[0]
             database = member.database
-            row = (await self._ask(member, database.reserve([mark], ring)))[mark.sequence, mark.offset]
+            row = (await self._ask(member, database.reserve([mark], lease.ring)))[mark.sequence, mark.offset]
             if row.token != lease.token:
-                if row.mark > after:
+                if row.mark > lease.after_ms:
                     raise NumberTaken
-                row = await self._ask(member, database.supersede(row, mark, ring))
+                row = await self._ask(member, database.supersede(row, mark, lease.ring))
                 if row.token != lease.token:
                     raise NumberTaken
             written.add(member)
-        if authority.incarnation != incarnation or self._ring.number != ring:
+        if authority.incarnation != incarnation:
             raise TicketDatabaseUnavailable(f"{authority.name} was restarted or replaced while a number was leased")
-        self._hold(lease, authority)
-        event(log, logging.INFO, "leased a worker number", number=number, database=authority.name)
+        self._hold(replace(lease, incarnation=incarnation), came_up)
+        event(log, logging.INFO, "leased a worker number", number=lease.number, database=authority.name)
 
-    def _hold(self, lease: Lease, authority: Member) -> None:
-        if not authority.up:
+    def _hold(self, lease: Lease, came_up: int) -> None:
+        """Raises TicketDatabaseUnavailable, RingChanged, NoTicketDatabase where it may not be used."""
+        authority = lease.member
+        if authority not in self._up():
             raise TicketDatabaseUnavailable(f"{authority.name} went down while the lease was written")
-        self._lease, self._confirmed = lease, True
+        if lease.ring != self._ring.number:
+            raise RingChanged
+        if not self._ledger.may_lease(authority, lease.unasked):
+            raise NoTicketDatabase("a worker number may not be used while no other ticket database can be asked for it")
+        self._lease, self._confirmed = lease, came_up == self._came_up
 
     def _up(self) -> list[Member]:
-        return [member for member in self._ring.members if member.up]
+        """Those that can keep a lease."""
+        return [member for member in self._ring.members if member.up and member.marks_trouble is None]
 
     def _with_authority_first(self, authority: Member) -> list[Member]:
         return [authority, *(other for other in self._ring.witnesses(authority))]
 
     async def _ask(self, member: Member, question: Coroutine[None, None, T]) -> T:
-        """What the database answers. One that fails is down, as everywhere. Raises TicketDatabaseError."""
+        """What the database answers. One that fails is down, or keeps no marks, as everywhere. Raises
+        TicketDatabaseError."""
         try:
             return await question
         except TicketDatabaseError as error:
             if isinstance(error, TicketDatabaseUnavailable | RingChanged):
                 self._ring.mark_down(member, str(error))
+            elif member.up and not isinstance(error, TicketDatabaseBusy):
+                self._ring.keeps_no_marks(member, str(error))
             raise

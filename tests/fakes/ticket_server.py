@@ -61,7 +61,7 @@ class FakeTicketServer:
             clock=clock,
         )
         self.clock = ServerClock(wall or (lambda: TRUE_TIME + clock()), clock)
-        self.lease = WorkerLease(self.ring, self.clock, self.ledger.may_draw)
+        self.lease = WorkerLease(self.ring, self.clock, self.ledger)
         self.instance = InstanceNumber(self.ring)
         self.sources = Sources(self.ring, self.clock, self.lease, self.instance, request_timeout)
         self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark, self.sources.equip)

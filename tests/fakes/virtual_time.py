@@ -65,12 +65,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on a virtual clock that never waits.
 
     `iterations_left`: after so many further iterations it stops, wherever its tasks are; None: it does not.
+    `suspended`: seconds for which its own clock has stood still, as a virtual machine's does while it is suspended.
     """
 
     def __init__(self, clock: VirtualClock | None = None) -> None:
         selector = _IdleSelector()
         self.clock = clock or VirtualClock()
         self.iterations_left: int | None = None
+        self.suspended = 0.0
         self._received: list[Callable[[], object]] = []
         self._wakes_at = math.inf
         super().__init__(selector)
@@ -78,7 +80,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector.on_select = self._on_select
 
     def time(self) -> float:
-        return self.clock.now
+        return self.clock.now - self.suspended
 
     def receive(self, callback: Callable[[], object]) -> None:
         """Something has come from outside; the loop sees it when it looks the next time, if it lives still."""

@@ -5,10 +5,13 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from app.databases.protocol import Draw
+from app.kinds.definition import Definition
+from app.tickets.instance_number import TABLE as INSTANCES
 from app.tickets.lane import Lane
-from app.tickets.request import AwaitedRequest, Tickets
+from app.tickets.request import AwaitedRequest, Ids, TicketRequest, Tickets
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer
+from tests.model.clocks import RIGHT_SECONDS, Wall
 from tests.model.process import Process, Surroundings
 
 
@@ -18,6 +21,10 @@ class HostSurroundings(Surroundings, Protocol):
     def in_trouble_since(self, host: "Host", server: FakeServer) -> float: ...
 
     def handed_out(self, host: "Host", lane: "WatchedLane", tickets: Tickets) -> None: ...
+
+    def drew_instance(self, host: "Host", lane: "WatchedLane", number: int) -> None: ...
+
+    def stamped(self, host: "Host", definition: Definition, ids: Ids, asked: "Asked") -> None: ...
 
 
 class Drawn(NamedTuple):
@@ -42,6 +49,26 @@ class WatchedLane(Lane):
         return self._number
 
 
+    def ask(self, request: TicketRequest) -> None:
+        """A number for a life of the server is asked for by the server itself: it is watched as all tickets are."""
+        if self.sequence == INSTANCES:
+            request.answer = partial(self._answered, request.answer)  # type: ignore[method-assign]
+        super().ask(request)
+
+    def _answered(self, answer: Callable[[Tickets | None], None], tickets: Tickets | None) -> None:
+        if tickets is not None:
+            self._host.drew_instance(self, tickets)
+        answer(tickets)
+
+
+class Asked(NamedTuple):
+    """When a request came: the true time, what the server's clock said (ms since 1970), and how often it was set."""
+
+    at: float
+    wall_ms: int
+    jumps: int
+
+
 Note = Callable[[WatchedLane, Tickets], None]
 
 
@@ -60,6 +87,27 @@ class WatchedRequest(AwaitedRequest):
             assert isinstance(lane, WatchedLane)
             self._note(lane, tickets)
         super().answer(tickets)
+
+
+class KindRequest(WatchedRequest):
+    """One for ids of another kind, which are noted at the moment when they are made."""
+
+    def __init__(
+        self,
+        note: Callable[["WatchedLane", Tickets], None],
+        made: Callable[[Ids], None],
+        sequence: str,
+        count: int,
+        shard: int | None,
+    ) -> None:
+        super().__init__(note, sequence, count, whole=False)
+        self._made = made
+        if shard is not None:
+            self.address = None, shard
+
+    def give(self, tickets: Ids) -> None:
+        self._made(tickets)
+        super().give(tickets)
 
 
 class Host(Process):
@@ -87,6 +135,8 @@ class Host(Process):
         self.leaving = False
         self._lanes = 0
         self._world = world
+        off = RIGHT_SECONDS * (2 * world.chance.random() - 1)
+        self.wall = Wall(world.clock, off)
         self.start()
 
     def number_of_a_lane(self) -> int:
@@ -102,12 +152,15 @@ class Host(Process):
         self.server = self.loop.run_until_complete(self._make_server())
         self.drawn: dict[tuple[str, FakeServer], list[Drawn]] = {}
         self.highest: dict[tuple[str, FakeServer], tuple[int, bool]] = {}
+        self.last_ticks: dict[str, int] = {}
+        self.last_ms = 0
         self.spawn(self._serve())
 
     async def _make_server(self) -> FakeTicketServer:
         return FakeTicketServer(
             self.clients,
-            clock=self._world.clock,
+            clock=self.loop.time,
+            wall=self.wall,
             refuse_unverified=self.refuses,
             increment=self.increment,
             lane=partial(WatchedLane, self),
@@ -116,6 +169,8 @@ class Host(Process):
     async def _serve(self) -> None:
         """Nobody waits for the databases: a server listens before it has looked at them."""
         self.server.prober.start()
+        self.server.lease.start()
+        self.server.instance.start(self.server.catalog)
 
     def connect(self, server: FakeServer, offset: int, increment: int) -> FakeTicketDatabase:
         """A side of the database that needs new connections now and then, and tells what it drew."""
@@ -196,6 +251,16 @@ class Host(Process):
             warning["database"] == server.name and warning["reason"].startswith("unprotected")
             for warning in self.server.admin.health()["warnings"]
         )
+
+    def drew_instance(self, lane: WatchedLane, tickets: Tickets) -> None:
+        if not self.stopped:
+            self._world.handed_out(self, lane, tickets)
+            self._world.drew_instance(self, lane, tickets[0])
+
+    def stamped(self, definition: Definition, asked: Asked, ids: Ids) -> None:
+        """It has made ids. What a killed one made is nobody's."""
+        if not self.stopped:
+            self._world.stamped(self, definition, ids, asked)
 
     def handed_out(self, lane: WatchedLane, tickets: Tickets) -> None:
         if not self.stopped:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import random
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ class Surroundings(Protocol):
     """What a process needs of the world."""
 
     clock: VirtualClock
+    chance: random.Random
     errors: list[BaseException]
 
     def latency(self, *, slow: bool) -> tuple[float, float]: ...
@@ -41,6 +43,7 @@ class Process:
         self._surroundings = surroundings
         self._wakes_at = 0.0
         self._armed: tuple[int, float] | None = None
+        self._suspended_at: float | None = None
 
     def begin(self, listed: Sequence[FakeServer], increment: int | None) -> None:
         """Start it. `increment`: as it is set, None where it is not: then the number of databases until it knows."""
@@ -53,6 +56,7 @@ class Process:
         self.stopped = False
         self.stands_until = 0.0
         self._armed = None
+        self._suspended_at = None
         self.well_since = self._surroundings.clock.now
 
     def connect(self, server: FakeServer, offset: int, increment: int) -> FakeTicketDatabase:
@@ -111,6 +115,12 @@ class Process:
         self.stands_until = max(self.stands_until, self._surroundings.clock.now + seconds)
         self.well_since = math.inf
 
+    def suspend(self, seconds: float) -> None:
+        """Its virtual machine is suspended: its monotonic clock stands still, too."""
+        if self._suspended_at is None:
+            self._suspended_at = self._surroundings.clock.now
+        self.freeze(seconds)
+
     def freeze_after(self, iterations: int, seconds: float) -> None:
         """The same in the midst of what it does: after so many iterations more."""
         if not self.stopped:
@@ -127,6 +137,9 @@ class Process:
         self._awake()
 
     def _awake(self) -> None:
+        if self._suspended_at is not None and not self.stopped:
+            self.loop.suspended += self._surroundings.clock.now - self._suspended_at
+            self._suspended_at = None
         if self.well_since == math.inf and not self.stopped:
             self.well_since = self._surroundings.clock.now
             self._wakes_at = 0.0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from unittest import mock
 
 from tests.fakes.ticket_database import FakeServer
+from tests.model.clock_steps import ClockSteps
 from tests.model.host import Host
 from tests.model.ring_steps import RingSteps
 from tests.model.world import SEQUENCES, World
@@ -68,6 +69,7 @@ class Schedule:
             spare=changes,
         )
         self._ring_steps = RingSteps(self.world, self._chance, self._did, self._take)
+        self._clock_steps = ClockSteps(self.world, self._chance, self._did, self._host, self._take)
         self._nonces = random.Random(seed)
         steps = {
             self._take: 30,
@@ -98,6 +100,7 @@ class Schedule:
             self._quiet_down: 1,
             self._put_all_right: 3,
         }
+        steps |= self._clock_steps.weights
         if changes:
             steps |= self._ring_steps.weights
         for step in steps:
@@ -391,6 +394,7 @@ class Schedule:
                 host.mend()
                 host.disarm()
                 host.thaw()
+            self._clock_steps.put_right()
             self._did("put all right", then=0.0)
             self._ring_steps.operator.put_right()
             self._steps_since_quiet = 0

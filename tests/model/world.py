@@ -20,25 +20,58 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from app.common.errors import Draining, NoTicketDatabase, OutOfTime, SequenceExhausted, TicketError, UnknownSequence
-from app.common.sequences import Width, ceiling_of
+from app.common.errors import (
+    Draining,
+    NoTicketDatabase,
+    OutOfTime,
+    SequenceExhausted,
+    TicketError,
+    Unavailable,
+    UnknownSequence,
+)
+from app.common.sequences import Width, ceiling_of, counter_table, number_leased
 from app.databases.protocol import RingState
+from app.kinds.definition import Definition
 from app.tickets.chores import LISTING_SECONDS
-from app.tickets.request import Tickets
-from tests.fakes.ticket_database import FakeServer, FakeState, FakeTicketDatabase
+from app.tickets.instance_number import TABLE as INSTANCES
+from app.tickets.request import Ids, Tickets
+from tests.fakes.ticket_database import TRUE_TIME, FakeServer, FakeState, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT
 from tests.fakes.virtual_time import VirtualClock
-from tests.model.host import Host, WatchedLane, WatchedRequest
+from tests.model.clocks import RIGHT_SECONDS
+from tests.model.host import Asked, Host, KindRequest, WatchedLane, WatchedRequest
 from tests.model.process import Process
 from tests.model.record import Record
+from tests.model.stamps import AHEAD_MS, LEASE_MS, READING_MS, Stamps, tick_of, timed
 
 SEQUENCES = {"photos": Width.BIGINT, "accounts": Width.BIGINT, "small": Width.INT}
+_BEGAN_MS = int(TRUE_TIME * 1000)
+KINDS_MADE = {
+    name: Definition(name, kind, parameters)
+    for name, kind, parameters in [
+        ("likes", "instagram", {"epoch": _BEGAN_MS, "shards": 2_000}),
+        ("shorts", "instagram32", {"epoch": _BEGAN_MS, "shards": 4}),
+        ("flakes", "snowflake", {"epoch": _BEGAN_MS}),
+        ("instances", "flake", {}),
+        ("objects", "objectid", {}),
+    ]
+}
+"""The sequences of other kinds than `ticket` that a schedule may have."""
+COUNTERS = {
+    counter_table(name): definition
+    for name, definition in KINDS_MADE.items()
+    if timed(definition).parts == "shard"
+}
 CEILINGS = {name: ceiling_of(width, unsigned=True) for name, width in SEQUENCES.items()}
+CEILINGS |= {table: timed(each).last_tick(each.parameters) for table, each in COUNTERS.items()}
+CEILINGS[INSTANCES] = 2**63 - 1
 PROBED = 2.2
 """Seconds after which every database has been probed, taken in, and its suspended lanes have been tried."""
 LISTED = LISTING_SECONDS + PROBED
 """Seconds after which the tables have been listed too, and made where they were missing."""
 LONGEST_ANSWER = REQUEST_TIMEOUT + 0.1
+STAMPED_AHEAD_MS = 500
+"""As far ahead of the clocks may one server stamp ids that are counted in a database; or so many units of their time."""
 REFUSING = 0.15
 """The share of ticket servers that refuse what no other database can protect."""
 
@@ -79,6 +112,12 @@ class World:
         self.snapshots: dict[FakeServer, list[FakeState]] = {s: [s.snapshot()] for s in self.servers}
         self.returning: FakeServer | None = None
         self.record = Record(self.servers, CEILINGS, lambda: self.ring)
+        self.stamps = Stamps(lambda server: server not in self.ring)
+        self.kinds: dict[str, Definition] = {}
+        """Those that were made, or are being made."""
+        self.ahead_ms = 0.0
+        """How far ahead of the true time the clock of any database has ever been."""
+        self.rewinds = 0
         self.lost_a_table = False
         self.outcomes: Counter[str] = Counter()
         self._trouble: dict[FakeServer | tuple[Host, FakeServer], float] = {}
@@ -195,6 +234,120 @@ class World:
         except AssertionError as error:
             self.errors.append(error)
 
+    # --- ids of other kinds ----------------------------------------------------------------------------------------
+
+    @property
+    def true_ms(self) -> float:
+        return (TRUE_TIME + self.clock.now) * 1000
+
+    def make_kind(self, host: Host, definition: Definition) -> None:
+        self.kinds[definition.sequence] = definition
+        host.spawn(self._make_kind(host, definition))
+
+    async def _make_kind(self, host: Host, definition: Definition) -> None:
+        try:
+            await host.server.admin.make(definition.sequence, definition.kind, definition.parameters)
+        except TicketError as error:
+            self.outcomes[f"{type(error).__name__} at the making of a kind"] += 1
+        else:
+            self.outcomes["kinds made"] += 1
+
+    def request_of_kind(self, host: Host, name: str, count: int, shard: int | None) -> "asyncio.Task[None]":
+        return host.spawn(self._request_of_kind(host, self.kinds[name], count, shard))
+
+    async def _request_of_kind(self, host: Host, definition: Definition, count: int, shard: int | None) -> None:
+        loop = host.loop
+        asked = Asked(self.true_ms, int(host.wall() * 1000), host.wall.jumps)
+        made = partial(host.stamped, definition, asked)
+        request = KindRequest(partial(self.handed_out, host), made, definition.sequence, count, shard)
+        host.server.desk.accept(request)
+        try:
+            ids = await request.future
+        except Draining:
+            assert host.leaving or host.stopped or loop is not host.loop, "it was refused by a server that stays"
+        except (Unavailable, UnknownSequence) as error:
+            self.outcomes[f"{definition.kind}: {type(error).__name__}"] += 1
+        else:
+            if loop is host.loop and not host.stopped:
+                self.outcomes[f"{definition.kind} ids"] += len(ids)
+                host.answers += 1
+                if timed(definition).parts == "shard":
+                    first, last = (tick_of(definition, id_)[0] for id_ in (ids[0], ids[-1]))
+                    ticks = [first] if count == 1 else range(first, last + 1, (last - first) // (count - 1))
+                    self.record.take(host, counter_table(definition.sequence), count, ticks, 0)
+
+    def drew_instance(self, host: Host, lane: WatchedLane, number: int) -> None:
+        """A server has the number of its life."""
+        before = self.record.excepted
+        try:
+            self.record.take(host, lane.sequence, 1, range(number, number + lane.increment, lane.increment), 0)
+        except AssertionError as error:
+            self.errors.append(error)
+        if self.record.excepted > before:
+            self.stamps.repeated.add(number)
+
+    def stamped(self, host: Host, definition: Definition, ids: Ids, asked: Asked) -> None:
+        try:
+            self._stamped(host, definition, ids, asked)
+        except AssertionError as error:
+            self.errors.append(error)
+
+    def _stamped(self, host: Host, definition: Definition, ids: Ids, asked: Asked) -> None:
+        name, kind = definition.sequence, timed(definition)
+        if kind.parts == "shard":
+            last = tick_of(definition, ids[-1])[0]
+        else:
+            lease = host.server.lease.lease if kind.parts == "worker" else None
+            database = None if lease is None else lease.member.database
+            server = database.server if isinstance(database, FakeTicketDatabase) else None
+            warned = server is not None and host.warns_of(server) and not host.refuses
+            last = self.stamps.take(definition, ids, host.name, server, warned)
+            before = host.last_ticks.get(name, -1)
+            assert last - len(ids) >= before, f"{host.name} stamped {last} in {name} after {before}"
+            host.last_ticks[name] = last
+            if lease is not None:
+                limit = self.true_ms + LEASE_MS + self._allowed_ahead_ms
+                assert lease.until_ms <= limit, f"{host.name} holds {lease}, {lease.until_ms - limit} ms too far ahead"
+        first_ms = kind.time_of(definition.parameters, tick_of(definition, ids[0])[0])
+        last_ms = kind.time_of(definition.parameters, last)
+        host.last_ms = max(host.last_ms, last_ms)
+        ahead = last_ms - self.true_ms
+        limit = self._allowed_ahead_ms
+        if kind.parts == "shard":
+            limit += (len(self.hosts) + 1) * max(STAMPED_AHEAD_MS, kind.unit_ms) + 1_500 * self.rewinds
+        assert ahead <= limit, f"{host.name} stamped {name} {ahead:.0f} ms ahead of the true time, {limit:.0f} at most"
+        if host.wall.jumps == asked.jumps:
+            late = asked.wall_ms - kind.unit_ms - first_ms
+            assert late <= 0, f"{host.name} stamped {name} {late} ms before it was asked for"
+
+    @property
+    def _allowed_ahead_ms(self) -> float:
+        return self.ahead_ms + AHEAD_MS + READING_MS
+
+    def set_clock(self, server: FakeServer, off: float) -> None:
+        """So far ahead of the true time goes a database's clock from now on."""
+        server.clock_offset = off
+        self.ahead_ms = max(self.ahead_ms, off * 1000)
+
+    def check_leases(self) -> None:
+        """No lease ends later than a right clock and how far ahead of one a server may be allow."""
+        limit = self.true_ms + LEASE_MS + self._allowed_ahead_ms
+        for server in self.servers:
+            for mark in server.state.marks.values():
+                if number_leased(mark.sequence) is not None:
+                    assert mark.mark <= limit, f"{mark} on {server.name} is {mark.mark - limit:.0f} ms too far ahead"
+
+    def _stands_ahead(self, host: Host, definition: Definition) -> bool:
+        """Whether ids of it lie further in the future than may be waited for, since clocks were wrong."""
+        kind = timed(definition)
+        latest = self.true_ms + 300
+        if kind.parts != "shard":
+            return host.last_ms > latest
+        table = counter_table(definition.sequence)
+        ticks = [s.state.tables[table].counter for s in self.servers if table in s.state.tables]
+        ticks += [mark.mark for s in self.servers for mark in s.state.marks.values() if mark.sequence == table]
+        return kind.time_of(definition.parameters, max(ticks, default=0)) > latest
+
     # --- what happens ----------------------------------------------------------------------------------------------
 
     @property
@@ -212,6 +365,7 @@ class World:
         assert self.may_go_back(server), f"{self.returning} has not been advanced yet"
         self.returning = server
         self.lost_a_table = True
+        self.rewinds += 1
         before, record = server.life, server.state.ring
         how()
         if not self.settings_right:
@@ -260,6 +414,7 @@ class World:
         all_well = len(well) == self.size
         if not well:
             return
+        self.check_leases()
         requested = 2 * self.size
         for host, sequence in itertools.product(ready, ("photos", "accounts")):
             if not all_well and (host.refuses or not set(well) & set(held[sequence])):
@@ -270,6 +425,8 @@ class World:
             self.pass_time_until_answered(ready)
             served = host.answers - before
             assert served == requested, f"{host.name} served {served} of {requested} in {sequence}: {self.report(host)}"
+        for host, definition in itertools.product(ready, self.kinds.values()):
+            self._serves_kind(host, definition, well, all_well=all_well)
         if all_well and ready and len(ready) == len(self.running):
             for host in ready:
                 for _ in range(requested):
@@ -281,6 +438,22 @@ class World:
             self.returning = None
             self.lost_a_table = False
             self.record.all_is_well(self.ring)
+
+    def _serves_kind(self, host: Host, definition: Definition, well: list[FakeServer], *, all_well: bool) -> None:
+        name = definition.sequence
+        known = [server for server in well if name in server.state.kinds]
+        if not host.wall.right or not any(abs(server.clock_offset) <= RIGHT_SECONDS for server in well):
+            return
+        if not known or (not all_well and host.refuses) or self._stands_ahead(host, definition):
+            return
+        before = host.answers
+        self.request_of_kind(host, name, 1, None)
+        self.pass_time_until_answered([host])
+        assert host.answers == before + 1, (
+            f"{host.name} did not serve {name}: {self.outcomes} {self.report(host)} {host.server.lease.lease} "
+            f"{host.server.clock.ahead}"
+        )
+        self.outcomes[f"{definition.kind} served"] += 1
 
     @property
     def settings_right(self) -> bool:
@@ -315,7 +488,7 @@ class World:
 
     def _is_well(self, host: Host) -> None:
         health = host.server.admin.health()
-        warnings = [w for w in health["warnings"] if w["sequence"] != "small"]
+        warnings = [w for w in health["warnings"] if w["sequence"] != "small" and "clock is" not in w["reason"]]
         down = [database for database in health["databases"] if database["status"] != "up"]
         assert not warnings, f"{host.name} warns: {warnings}"
         assert not down, f"{host.name} has not taken in {down}"
