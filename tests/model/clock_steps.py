@@ -209,4 +209,3 @@ class ClockSteps:
         for server in down:
             server.down = False
         self._did("databases back")
-

@@ -48,7 +48,6 @@ class WatchedLane(Lane):
         """Not of its place in memory: sets of lanes have the order that the seed gives."""
         return self._number
 
-
     def ask(self, request: TicketRequest) -> None:
         """A number for a life of the server is asked for by the server itself: it is watched as all tickets are."""
         if self.sequence == INSTANCES:

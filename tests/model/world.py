@@ -58,9 +58,7 @@ KINDS_MADE = {
 }
 """The sequences of other kinds than `ticket` that a schedule may have."""
 COUNTERS = {
-    counter_table(name): definition
-    for name, definition in KINDS_MADE.items()
-    if timed(definition).parts == "shard"
+    counter_table(name): definition for name, definition in KINDS_MADE.items() if timed(definition).parts == "shard"
 }
 CEILINGS = {name: ceiling_of(width, unsigned=True) for name, width in SEQUENCES.items()}
 CEILINGS |= {table: timed(each).last_tick(each.parameters) for table, each in COUNTERS.items()}
@@ -71,7 +69,7 @@ LISTED = LISTING_SECONDS + PROBED
 """Seconds after which the tables have been listed too, and made where they were missing."""
 LONGEST_ANSWER = REQUEST_TIMEOUT + 0.1
 STAMPED_AHEAD_MS = 500
-"""As far ahead of the clocks may one server stamp ids that are counted in a database; or so many units of their time."""
+"""As far ahead of the clocks may a server stamp ids that are counted in a database; or so many units of their time."""
 REFUSING = 0.15
 """The share of ticket servers that refuse what no other database can protect."""
 
@@ -301,7 +299,7 @@ class World:
             database = None if lease is None else lease.member.database
             server = database.server if isinstance(database, FakeTicketDatabase) else None
             warned = server is not None and host.warns_of(server) and not host.refuses
-            last = self.stamps.take(definition, ids, host.name, server, warned)
+            last = self.stamps.take(definition, ids, host.name, server, warned=warned)
             before = host.last_ticks.get(name, -1)
             assert last - len(ids) >= before, f"{host.name} stamped {last} in {name} after {before}"
             host.last_ticks[name] = last

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.kinds.table import KINDS
+from tests.harness.kinds import KINDS
 from tests.harness.ticketd import PATIENT, TicketServer
 
 pytestmark = pytest.mark.any_engine
