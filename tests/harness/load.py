@@ -122,7 +122,7 @@ class Load:
     ) -> None:
         """`mix`: what is asked for; a bare name stands for single tickets. `pause`: seconds that a client waits between
         requests. `hop`: how many requests a client sends to one server before it goes on to the next. `headers`: more
-        header lines, each ended with CRLF. `tls`: what the servers' certificates are verified with, where they speak TLS.
+        header lines, each ended with CRLF. `tls`: for servers that speak TLS, what their certificate is verified with.
         `record` takes every answer in place of `result`, which would hold them all.
         """
         self.result = Result()
