@@ -235,16 +235,16 @@ class Admin:
         lanes = entry.rotation.lanes
         return {
             "sequence": entry.name,
-            "kind": entry.kind.name,
-            "unique": entry.kind.unique,
-            **({} if odds is None else {"odds": odds}),
-            **entry.parameters,
             "bits": int(entry.width) if entry.kind is TICKET else entry.kind.bits,
             "ceiling": ceiling,
             "ceiling_str": None if ceiling is None else str(ceiling),
-            **({} if ends_at is None else {"ends": time_text(ends_at)}),
             "exhausted": bool(lanes) and all(lane.state is LaneState.EXHAUSTED for lane in lanes),
             "databases": databases,
+            "kind": entry.kind.name,
+            "unique": entry.kind.unique,
+            **({} if odds is None else {"odds": odds}),
+            **({} if ends_at is None else {"ends": time_text(ends_at)}),
+            **entry.parameters,
         }
 
     async def make(self, name: str, kind_name: str | None, given: Mapping[str, int]) -> tuple[bool, dict[str, Any]]:
