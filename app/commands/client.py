@@ -51,8 +51,8 @@ class TicketClient:
         self._opener = urllib.request.build_opener(*handlers)
 
     def take(self, sequence: str, count: int) -> Iterator[list[int | str]]:
-        """`count` tickets (strings where they are longer than 63 bits), in lists of up to 1,000, each requested when the
-        one before has been consumed."""
+        """`count` tickets (strings where they are longer than 63 bits), in lists of up to 1,000, each requested when
+        the one before has been consumed."""
         while count > 0:
             size = min(count, LARGEST_COUNT)
             found = self._request(f"/ticket/{quote(sequence, safe='')}?count={size}")
