@@ -220,17 +220,8 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """See TicketDatabase.servers."""
-
-        def read(connection: sqlite3.Connection) -> list[ServerEntry]:
-            since = time.time() - within
-            rows = connection.execute("SELECT * FROM _servers WHERE at >= ?", (since,)).fetchall()
-            rows += connection.execute("SELECT '', ?, '', 0, probed FROM _database WHERE probed >= ?", (OLDER, since))
-            return [
-                ServerEntry(instance, release, tuple(kinds.split(",")) if kinds else (), interval, at)
-                for instance, release, kinds, interval, at in rows
-            ]
-
-        return await self._file.run(read)
+        since = time.time() - within
+        return await self._file.run(lambda connection: servers_in(connection, since))
 
     # --- tables ----------------------------------------------------------------------------------------------------
 
@@ -346,3 +337,13 @@ def _row_of(connection: sqlite3.Connection, sequence: str) -> tuple[int, str] | 
     query = f"SELECT last, created FROM {_sequences_with(sequence)} WHERE name = ?"  # noqa: S608
     row: tuple[int, str] | None = connection.execute(query, (sequence,)).fetchone()
     return row
+
+
+def servers_in(connection: sqlite3.Connection, since: float) -> list[ServerEntry]:
+    """The ticket servers that have probed the file since then."""
+    rows = connection.execute("SELECT * FROM _servers WHERE at >= ?", (since,)).fetchall()
+    rows += connection.execute("SELECT '', ?, '', 0, probed FROM _database WHERE probed >= ?", (OLDER, since))
+    return [
+        ServerEntry(instance, release, tuple(kinds.split(",")) if kinds else (), interval, at)
+        for instance, release, kinds, interval, at in rows
+    ]
