@@ -335,7 +335,7 @@ def test_a_change_of_the_ring_begins_nothing_anew(kind: str) -> None:
                 database.state.ring = record
             took_at = true_ms()
             while server.ring.number != 2 or "likes" not in server.catalog.entries:
-                await asyncio.sleep(0.05)
+                await server.ring.wait_for_change(0.05, expected=True)
             wall.off = (took_at - true_ms()) / 1000 - 0.005
             for _ in range(200):
                 await asyncio.sleep(0.0005)
@@ -391,7 +391,7 @@ def test_it_is_given_back_though_a_renewal_is_under_way(moment: float) -> None:
             other = server.ring.members[1]
             server.ring.mark_down(other, "a test says so")
             while not other.up:  # then it is renewed at once
-                await asyncio.sleep(0.0005)
+                await server.ring.wait_for_change(0.0005, expected=True)
             await asyncio.sleep(moment)
             await site.stop(server)
             await asyncio.sleep(MARGIN_MS / 1000 + 0.1)
@@ -512,7 +512,7 @@ async def test_a_database_that_comes_up_has_the_lease_before_it_is_used_again() 
         server.ring.follow(changed)
         server.ring.mark_down(other, "a test says so")
         while not when_up:
-            await asyncio.sleep(0.001)
+            await server.ring.wait_for_change(0.001, expected=True)
         renewed = await leased(server)
         kept = row(site.servers[1], lease)
         assert kept is not None
