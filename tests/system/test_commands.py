@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from app.kinds.table import KINDS
 from tests.harness.commands import REPOSITORY, clean_environment, command_line, ticketd
+from tests.harness.kinds import KINDS
 from tests.harness.pair import Schema
 from tests.harness.processes import free_port
 from tests.harness.schema import PASSWORD
