@@ -261,7 +261,8 @@ class Admin:
             width = Width(given["bits"]) if "bits" in given else None
             _, made = await self._catalog.create(name, width, given.get("start"), named)
         else:
-            _, made = await self._catalog.create_of_kind(name, kind, given, self._clock.now_ms())
+            now_ms = self._clock.now_ms() if "epoch" in kind.parameters else 0  # a wrong clock would be its beginning
+            _, made = await self._catalog.create_of_kind(name, kind, given, now_ms)
         return made, await self.sequence(name)
 
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
