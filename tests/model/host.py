@@ -48,7 +48,6 @@ class WatchedLane(Lane):
         """Not of its place in memory: sets of lanes have the order that the seed gives."""
         return self._number
 
-
     def ask(self, request: TicketRequest) -> None:
         """A number for a life of the server is asked for by the server itself: it is watched as all tickets are."""
         if self.sequence == INSTANCES:
@@ -152,7 +151,7 @@ class Host(Process):
         self.server = self.loop.run_until_complete(self._make_server())
         self.drawn: dict[tuple[str, FakeServer], list[Drawn]] = {}
         self.highest: dict[tuple[str, FakeServer], tuple[int, bool]] = {}
-        self.last_ticks: dict[str, int] = {}
+        self.last_ids: dict[str, Any] = {}
         self.last_ms = 0
         self.spawn(self._serve())
 

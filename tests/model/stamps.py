@@ -1,8 +1,8 @@
 """Every id of another kind than `ticket`, and whether it may have been given.
 
-What has to hold: no id twice, over all servers and all time, under clocks that jump, drift, stop or disagree; none below
-an earlier one of the same life of a server, where it counts in memory; the time in it at most so far ahead of the true
-time as the worst clock that may stamp, and not before the moment when it was asked for, by the server's own clock.
+What has to hold: no id twice, over all servers and all time, under clocks that jump, drift, stop or disagree; none
+below an earlier one of the same life of a server, where it counts in memory; the time in it at most so far ahead of the
+true time as the worst clock that may stamp, and not before it was asked for, by the server's own clock.
 
 Ids that are counted in the databases are tickets, and `record` judges them as such. One that was stamped under a leased
 number comes twice only where marks do: the database that the number belongs to has gone back, or has left the ring, and
@@ -66,7 +66,9 @@ class Stamps:
         """Instance numbers that may have come twice, as tickets may."""
         self.excepted = 0
 
-    def take(self, definition: Definition, ids: Sequence[object], by: str, server: FakeServer | None, warned: bool) -> int:
+    def take(
+        self, definition: Definition, ids: Sequence[object], by: str, server: FakeServer | None, warned: bool
+    ) -> int:
         """Hold ids that a server has just made against all before them. Returns the last tick."""
         ticks = [tick_of(definition, id_) for id_ in (ids[0], ids[-1])]
         (first, part), (last, last_part) = ticks
