@@ -153,7 +153,7 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
     without_ledgers_floor: Where(36, changes_ring=False, more=LOSS),
     without_ceiling: Where(90),
     without_ledger: Where(0),
-    without_incarnation: Where(27),
+    without_incarnation: Where(47),
     without_unverified: Where(0, changes_ring=False, databases=3, more=NIGHTS),
     without_raising: Where(0, changes_ring=True, more=GROWTH),
 }
