@@ -40,6 +40,14 @@ def _server(path: str, connections: int, *, tickets: int = 1, two: bool = False,
     return run
 
 
+def _kind(kind: str, connections: int) -> Run:
+    def run(stage: Stage, seconds: float) -> Sample:
+        stage.make_of_kind(kind)
+        return wrk.measure([stage.server.port], f"/ticket/bench_{kind}", connections, seconds)
+
+    return run
+
+
 def _latency(connections: int) -> Run:
     return lambda stage, seconds: web_client.measure(stage.server.port, "/ticket/photos", connections, seconds)
 
@@ -122,6 +130,8 @@ CASES: tuple[Case, ...] = (
         _server("/ticket/photos", 64, unlike=True),
         "a header with another number in each",
     ),
+    Case("snowflake-64", SERVER, "snowflake ids, 64 connections", _kind("snowflake", 64), "from memory"),
+    Case("instagram-64", SERVER, "instagram ids, 64 connections", _kind("instagram", 64), "the time is in the ticket"),
     Case("yardstick-fastapi", YARDSTICK, "constant FastAPI route, 64 connections", _yardstick("fastapi")),
     Case("yardstick-asgi", YARDSTICK, "bare ASGI, the ceiling, 64 connections", _yardstick("asgi")),
     Case(

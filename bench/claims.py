@@ -92,6 +92,13 @@ def judge(rows: Rows, readings: list[Reading], million: int) -> list[Claim]:
             "yardstick-fastapi",
             2.0,
         ),
+        _ratio(
+            rows,
+            "snowflake ids, 64 connections, against the same route",
+            "snowflake-64",
+            "yardstick-fastapi",
+            2.5,
+        ),
         _ratio(rows, f"{single} 64 direct connections, Flickr's keys, InnoDB", "server-64", "direct-flickr-64", 3),
         _ratio(rows, f"{single} 64 direct connections, stub as primary key", "server-64", "direct-stub-64", 1.2),
         _added_latency(rows, 0.25),

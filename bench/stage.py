@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
+import httpx
+
 from bench import first_tickets, servers
 from bench.databases import SEQUENCES, Database, engine, sequences
 from bench.instead import PostgreSQL, Redis
@@ -42,6 +44,7 @@ class Stage:
         self._many_sequences = many_sequences
         self._actors: dict[str, tuple[str, _Actor]] = {}
         self._refusals: dict[str, Exception] = {}
+        self._kinds_made: set[str] = set()
         self._every_sequence_used = False
 
     @property
@@ -97,6 +100,13 @@ class Stage:
             for _ in self.databases:
                 first_tickets.measure(server.port, sequences(), 64)
             self._every_sequence_used = True
+
+    def make_of_kind(self, kind: str) -> None:
+        """Once for each kind: make the sequence of this name and kind."""
+        if kind not in self._kinds_made:
+            address = f"http://127.0.0.1:{self.server.port}/sequence/bench_{kind}"
+            httpx.put(address, json={"kind": kind}, timeout=10).raise_for_status()
+            self._kinds_made.add(kind)
 
     @contextmanager
     def fresh_server(self) -> Iterator[WebServer]:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from app.common.errors import SettingsError, TicketError
 DEFAULT_URL = "http://127.0.0.1:8000"
 LARGEST_COUNT = 1_000
 TIMEOUT_SECONDS = 30.0
+_LONG_ID = re.compile(r"[0-9A-Za-z-]{24,36}")
+"""An id of more than 63 bits."""
 
 
 class RequestFailed(TicketError):
@@ -47,13 +50,14 @@ class TicketClient:
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
-    def take(self, sequence: str, count: int) -> Iterator[list[int]]:
-        """`count` tickets, in lists of up to 1,000, each requested when the one before has been consumed."""
+    def take(self, sequence: str, count: int) -> Iterator[list[int | str]]:
+        """`count` tickets (strings where they are longer than 63 bits), in lists of up to 1,000, each requested when
+        the one before has been consumed."""
         while count > 0:
             size = min(count, LARGEST_COUNT)
             found = self._request(f"/ticket/{quote(sequence, safe='')}?count={size}")
             ids = found.get("ids")
-            if not isinstance(ids, list) or len(ids) != size or not all(isinstance(each, int) for each in ids):
+            if not isinstance(ids, list) or len(ids) != size or not all(map(_is_id, ids)):
                 raise RequestFailed(f"{self._url} did not answer with {size} tickets: is it a ticket server?")
             yield ids
             count -= size
@@ -84,6 +88,10 @@ class TicketClient:
         if not isinstance(found, dict):
             raise RequestFailed(f"{self._url} did not answer like a ticket server")
         return found
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int or (isinstance(value, str) and _LONG_ID.fullmatch(value) is not None)
 
 
 def _problem(error: urllib.error.HTTPError) -> str:

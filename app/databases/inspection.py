@@ -6,7 +6,11 @@ An inspection draws nothing and changes nothing. `app.doctor.report` makes its f
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app.databases.protocol import Mark, Position, RingRecord, Table
+from app.databases.protocol import Mark, Position, RingRecord, ServerEntry, Table
+from app.kinds.definition import Definition
+
+SERVERS_SECONDS = 15.0
+"""How far back an inspection looks for ticket servers. They probe every few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,10 @@ class Inspection:
     `not_looked_at`: what its user may not look at. `read_only`: why it cannot be written to. `denied`: for each missing
     privilege the tables that require it. `layout`, `known_layout`: the version of the server's own tables found there,
     and the newest that this program knows. `tables`, `positions`, `unread`: for each sequence its table, where that
-    stands, or why it could not be read. `record`: the ring that it records, None where it records none. `marks`: what
-    it keeps for the other databases.
+    stands, or why it could not be read; tables of inner sequences are among them. `record`: the ring that it records,
+    None where it records none. `marks`: what it keeps for the other databases. `definitions`: what it records of
+    sequences of other kinds than `ticket`. `servers`: which ticket servers have probed it in the last SERVERS_SECONDS.
+    `own_unread`: for each of the server's own tables that could not be read, why.
     """
 
     name: str
@@ -79,6 +85,9 @@ class Inspection:
     marks: tuple[Mark, ...] = ()
     positions: dict[str, Position] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    servers: tuple[ServerEntry, ...] = ()
+    own_unread: dict[str, str] = field(default_factory=dict)
 
     @property
     def seen(self) -> bool:

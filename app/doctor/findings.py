@@ -4,40 +4,16 @@ Each compares one database with the others and yields what would break a guarant
 fix it. None queries a database: the facts are in the inspections.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
-from app.databases.inspection import Inspection
 from app.databases.protocol import RingState
+from app.doctor import kind_findings as of_kinds
+from app.doctor.case import Case, Finding
 from app.tickets.ring_record import UNFINISHED, contradiction
 
 NEARLY_USED_UP = 0.9
 CLOCK_SECONDS = 0.5
 """How far apart two clocks may be."""
-
-
-class Finding(NamedTuple):
-    """`wrong`: what is wrong, in one sentence without its subject. `fix`: how to fix it."""
-
-    wrong: str
-    fix: str
-
-
-class Case(NamedTuple):
-    """One database, all databases, TICKETS_DATABASE_TIMEOUT, and TICKETS_INCREMENT (None: unset)."""
-
-    database: Inspection
-    everyone: Sequence[Inspection]
-    timeout: float
-    increment: int | None = None
-
-    @property
-    def others(self) -> list[Inspection]:
-        return [each for each in self.everyone if each is not self.database]
-
-    @property
-    def earlier(self) -> list[Inspection]:
-        return list(self.everyone[: self.everyone.index(self.database)])
 
 
 def unreachable(case: Case) -> Iterator[Finding]:
@@ -187,7 +163,8 @@ def not_crash_safe(case: Case) -> Iterator[Finding]:
     for name, each in case.database.tables.items():
         if each.fix_engine is not None:
             yield Finding(
-                f"{name}: its engine {each.engine} is not crash-safe: a lost row would be a ticket issued twice",
+                f"{case.called(name)}: its engine {each.engine} is not crash-safe: a lost row would be a "
+                "ticket issued twice",
                 each.fix_engine,
             )
 
@@ -195,7 +172,7 @@ def not_crash_safe(case: Case) -> Iterator[Finding]:
 def keys_that_deadlock(case: Case) -> Iterator[Finding]:
     for name, each in case.database.tables.items():
         if each.fix_keys is not None:
-            yield Finding(f"{name}: its keys deadlock when several servers draw at once", each.fix_keys)
+            yield Finding(f"{case.called(name)}: its keys deadlock when several servers draw at once", each.fix_keys)
 
 
 def missing_sequence(case: Case) -> Iterator[Finding]:
@@ -204,7 +181,7 @@ def missing_sequence(case: Case) -> Iterator[Finding]:
             witness = next(each.name for each in case.others if name in each.tables)
             if name not in case.database.tables and witness == other.name:
                 yield Finding(
-                    f"{name}: has no table for it, but {other.name} has one",
+                    f"{case.called(name)}: has no table for it, but {other.name} has one",
                     "start a ticket server while both are up: it creates the table, above what the other has issued",
                 )
 
@@ -214,8 +191,8 @@ def columns_that_differ(case: Case) -> Iterator[Finding]:
         wider = [o for o in case.others if name in o.tables and o.tables[name].table.ceiling > each.table.ceiling]
         if wider:
             yield Finding(
-                f"{name}: its id is {each.column} here and {wider[0].tables[name].column} on {wider[0].name}; "
-                "the sequence ends where the narrower column ends",
+                f"{case.called(name)}: its id is {each.column} here and {wider[0].tables[name].column} on "
+                f"{wider[0].name}; the sequence ends where the narrower column ends",
                 each.widen or "make the columns equal",
             )
 
@@ -232,13 +209,14 @@ def below_its_mark(case: Case) -> Iterator[Finding]:
         issued, witness = max(known, default=(0, ""))
         if position.next_id <= issued:
             yield Finding(
-                f"{name}: is below its high-water mark: the next id would be {position.next_id}, but {witness} "
-                f"records that {issued} has been issued",
+                f"{case.called(name)}: is below its high-water mark: the next id would be {position.next_id}, "
+                f"but {witness} records that {issued} has been issued",
                 "leave it to the ticket servers, which advance it before they draw; let nothing else draw from it",
             )
         elif position.next_id <= position.largest:
             yield Finding(
-                f"{name}: its counter has gone back to {position.next_id}, but its table holds {position.largest}",
+                f"{case.called(name)}: its counter has gone back to {position.next_id}, but its table holds "
+                f"{position.largest}",
                 "leave it to the ticket servers, which advance it before they draw; let nothing else draw from it",
             )
 
@@ -250,7 +228,7 @@ def nearly_used_up(case: Case) -> Iterator[Finding]:
         if last > NEARLY_USED_UP * each.table.ceiling:
             fix = f"{each.widen}, on every ticket database" if each.widen and each.table.width < 64 else ""
             yield Finding(
-                f"{name}: {int(100 * last / each.table.ceiling)} % of its ids are used up, {last} of "
+                f"{case.called(name)}: {int(100 * last / each.table.ceiling)} % of its ids are used up, {last} of "
                 f"{each.table.ceiling}",
                 fix or "use another sequence for new objects",
             )
@@ -258,7 +236,9 @@ def nearly_used_up(case: Case) -> Iterator[Finding]:
 
 def unreadable(case: Case) -> Iterator[Finding]:
     for name, why in case.database.unread.items():
-        yield Finding(f"{name}: {why}", "check what locks its table (SHOW PROCESSLIST), or restore the table")
+        yield Finding(
+            f"{case.called(name)}: {why}", "check what locks its table (SHOW PROCESSLIST), or restore the table"
+        )
 
 
 FINDINGS_ABOUT_ALL: tuple[Callable[[Case], Iterator[Finding]], ...] = (unreachable,)
@@ -283,6 +263,12 @@ FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     below_its_mark,
     nearly_used_up,
     unreadable,
+    of_kinds.own_tables_unread,
+    of_kinds.definitions_that_differ,
+    of_kinds.definitions_and_tables,
+    of_kinds.definitions_unknown,
+    of_kinds.kind_ends_soon,
+    of_kinds.older_servers,
 )
 """Checked on those whose tables could be read."""
 

@@ -4,12 +4,20 @@ It draws no ticket and changes nothing. The checks are in `findings`.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from app.common.sequences import is_inner_name
 from app.databases import engines
 from app.databases.inspection import Inspection, Inspector, NotLookedAt
-from app.doctor.findings import Case, findings
+from app.doctor.case import Case
+from app.doctor.findings import findings
 from app.settings import Settings
+from app.tickets.definitions import in_words, of_release
+
+LISTED = 20
+"""How many sequences of other kinds are named."""
 
 
 def make_inspectors(settings: Settings) -> list[Inspector]:
@@ -41,7 +49,8 @@ def expect_recorded_increment(inspections: Iterable[Inspection]) -> None:
 def lines(inspections: list[Inspection], settings: Settings) -> Iterator[tuple[bool, str]]:
     """The lines of the report; True with the line of a database that has no finding."""
     for found in inspections:
-        wrong = list(findings(Case(found, inspections, settings.database_timeout, settings.increment)))
+        case = Case(found, inspections, settings.database_timeout, settings.increment, time.time_ns() // 1_000_000)
+        wrong = list(findings(case))
         for finding in wrong:
             yield False, f"{found.name}: {finding.wrong}. To fix it: {finding.fix}"
         if not wrong:
@@ -58,6 +67,8 @@ def notes(inspections: Sequence[Inspection]) -> Iterator[str]:
     for found in inspections:
         if found.unverified:
             yield f"{found.name}: {found.unverified}"
+    yield from _alike({found.name: _sequences_of_kinds(found) for found in inspections})
+    yield from _alike({found.name: _served_by(found) for found in inspections})
     unanswered: dict[NotLookedAt, list[str]] = {}
     for found in inspections:
         if found.not_looked_at is not None:
@@ -69,9 +80,43 @@ def notes(inspections: Sequence[Inspection]) -> Iterator[str]:
         )
 
 
+def _alike(said: Mapping[str, str]) -> Iterator[str]:
+    """One line for all databases of which the same is said; none where nothing is."""
+    names: dict[str, list[str]] = {}
+    for name, text in said.items():
+        names.setdefault(text, []).append(name)
+    for text, those in names.items():
+        if text:
+            yield f"{', '.join(those)}: {text}"
+
+
+def _sequences_of_kinds(found: Inspection) -> str:
+    """The definitions that the database records, in words."""
+    if not found.definitions:
+        return ""
+    named = [f"{name} ({in_words(definition)})" for name, definition in sorted(found.definitions.items())]
+    more = f" and {len(named) - LISTED:,} more" if len(named) > LISTED else ""
+    return f"records sequences of other kinds: {'; '.join(named[:LISTED])}{more}"
+
+
+def _served_by(found: Inspection) -> str:
+    """Which ticket servers have probed it lately, in words."""
+    releases = Counter(of_release(server) for server in found.servers)
+    return (
+        "is served by "
+        + ", ".join(
+            f"{'a ticket server' if count == 1 else f'{count} ticket servers'} {release}"
+            for release, count in sorted(releases.items())
+        )
+        if releases
+        else ""
+    )
+
+
 def _summary(found: Inspection) -> str:
     tls = ", TLS" if found.tls else ""
-    return f"{found.product}, offset {found.offset} of {found.increment}{tls}, {len(found.tables)} sequences"
+    count = sum(not is_inner_name(name) for name in found.tables) + len(found.definitions)
+    return f"{found.product}, offset {found.offset} of {found.increment}{tls}, {count} sequences"
 
 
 def examine(settings: Settings) -> tuple[list[str], bool]:

@@ -4,182 +4,34 @@ FastAPI describes its own routes, with the answers declared here. Tickets and bl
 their part is written by hand.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app.common.sequences import NAME_PATTERN, TICKET_LIMIT
+from app.http.api_models import (
+    ID_PATTERN,
+    Block,
+    Bumped,
+    Decoded,
+    Health,
+    ProblemDetails,
+    Sequence,
+    Sequences,
+    Ticket,
+    Tickets,
+)
 from app.http.problems import MEDIA_TYPE
-from app.kinds.table import KINDS
+from app.kinds.table import DECODE_PARAMETERS, KINDS
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
 """Paths that need no token."""
 
 JSON = "application/json"
 Example = dict[str, Any]
-
-
-# --- requests ------------------------------------------------------------------------------------------------------
-
-
-def _whole_number(value: Any) -> Any:
-    """An id may also be sent as a string, by clients that lose precision above 2^53."""
-    digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 99
-    exact = isinstance(value, float) and value.is_integer() and abs(value) < 2**53  # in JSON 5.0 is a whole number
-    return int(value) if digits or exact else value
-
-
-def _as_number_or_digits(least: int) -> WithJsonSchema:
-    digits = {"type": "string", "pattern": "^[1-9][0-9]{0,98}$" if least else "^[0-9]{1,99}$"}
-    return WithJsonSchema({"anyOf": [{"type": "integer", "minimum": least}, digits]})
-
-
-Start = Annotated[int, Field(ge=1), BeforeValidator(_whole_number), _as_number_or_digits(1)]
-Epoch = Annotated[int, Field(ge=0), BeforeValidator(_whole_number), _as_number_or_digits(0)]
-Above = Annotated[int, Field(ge=0), BeforeValidator(_whole_number), _as_number_or_digits(0)]
-
-
-class NewSequence(BaseModel):
-    """The kind of a new sequence and the kind's parameters; by default plain tickets of 64 bits, starting at 1."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"bits": 64, "start": 1}, {"kind": "instagram", "shards": 2000}]},
-    )
-    kind: Annotated[str | None, Field(description=f"one of {', '.join(KINDS)}", max_length=32)] = None
-    bits: Annotated[Literal[32, 53, 64] | None, Field(description="`ticket`: the width of its ids")] = None
-    start: Annotated[Start | None, Field(description="`ticket`: the first one is at least this")] = None
-    epoch: Annotated[Epoch | None, Field(description="when the ids' time begins, in milliseconds since 1970")] = None
-    shards: Annotated[int | None, Field(description="`instagram`, `instagram32`: how many there are")] = None
-    random_bits: Annotated[int | None, Field(description="`simpleflake`: how many of an id's bits are random")] = None
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        """The parameters that were named, by name."""
-        return self.model_dump(exclude={"kind"}, exclude_none=True)
-
-
-class Bump(BaseModel):
-    """How far to advance a sequence."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"above": 1000000}]})
-    above: Annotated[Above, Field(description="every later ticket is larger than this")]
-    force: Annotated[bool, Field(description="required if this uses up more than 90 % of the sequence")] = False
-
-
-# --- responses --------------------------------------------------------------------------------------------------
-
-Id = Annotated[int, Field(ge=1, le=TICKET_LIMIT)]
-IdText = Annotated[str, Field(pattern="^[1-9][0-9]*$", description="the same as a string")]
-Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
-
-
-class Ticket(BaseModel):
-    """One ticket."""
-
-    sequence: Name
-    id: Id
-    id_str: IdText
-
-
-class Tickets(BaseModel):
-    """Several tickets, increasing."""
-
-    sequence: Name
-    count: Annotated[int, Field(ge=1, le=1000)]
-    ids: list[Id]
-    ids_str: list[IdText]
-
-
-class Block(BaseModel):
-    """A block: the ids `first + i * step` for i from 0 to `size - 1`."""
-
-    sequence: Name
-    first: Id
-    first_str: IdText
-    step: Annotated[int, Field(ge=1)]
-    size: Annotated[int, Field(ge=1)]
-
-
-class SequenceOnDatabase(BaseModel):
-    """The position of a sequence on one ticket database."""
-
-    name: Annotated[str, Field(description="the database's host:port")]
-    offset: Annotated[int, Field(ge=1)]
-    status: Literal["up", "down", "quarantined"]
-    last: Annotated[int | None, Field(description="the last ticket known to be drawn")]
-    last_str: str | None
-    headroom: Annotated[int | None, Field(description="how many tickets are left")]
-    headroom_str: str | None
-
-
-class Sequence(BaseModel):
-    """A sequence."""
-
-    sequence: Name
-    bits: Literal[32, 64]
-    ceiling: Annotated[int, Field(description="no ticket is larger")]
-    ceiling_str: str
-    exhausted: bool
-    databases: list[SequenceOnDatabase]
-
-
-class Sequences(BaseModel):
-    """Sequences, sorted by name: all of them, or one page."""
-
-    sequences: list[Sequence]
-    next: Annotated[Name | None, Field(description="the value of `after` for the next page; null on the last page")]
-    total: Annotated[int, Field(ge=0, description="how many there are on all pages")]
-
-
-class Bumped(BaseModel):
-    """A sequence that has been advanced."""
-
-    sequence: Name
-    above: int
-    above_str: str
-    databases: list[SequenceOnDatabase]
-
-
-class TicketDatabaseHealth(BaseModel):
-    """One ticket database."""
-
-    name: Annotated[str, Field(description="host:port")]
-    offset: Annotated[int, Field(ge=1)]
-    status: Literal["up", "down", "quarantined"]
-    since: Annotated[str, Field(description="when this status began")]
-    latency_ms: float | None
-    last_error: Annotated[str | None, Field(description="the last error; it stays when the database comes back")]
-
-
-class Warned(BaseModel):
-    """Something that requires an operator's attention."""
-
-    sequence: str | None
-    database: str | None
-    reason: str
-
-
-class Health(BaseModel):
-    """The server's health."""
-
-    status: Literal["pass", "warn", "fail"]
-    version: str
-    databases: list[TicketDatabaseHealth]
-    warnings: list[Warned]
-
-
-class ProblemDetails(BaseModel):
-    """An error (RFC 9457)."""
-
-    type: str
-    title: str
-    status: Annotated[int, Field(ge=400, le=599)]
-    detail: str
 
 
 # --- responses by status ---------------------------------------------------------------------------------------------
@@ -189,7 +41,7 @@ _PROBLEMS = {
     403: ("Forbidden", "The token does not permit this.",
           "this token may draw tickets, but not make or bump a sequence"),
     404: ("Not Found", "There is no such sequence.", "there is no sequence photo; PUT /sequence/photo makes it"),
-    409: ("Conflict", "It conflicts with the sequence's present state.", "the sequence photos exists with 64 bits"),
+    409: ("Conflict", "It conflicts with what the sequence is.", "the sequence photos exists with 64 bits"),
     410: ("Gone", "The sequence is exhausted on every ticket database.", "photos is exhausted: every id has been used"),
     413: ("Content Too Large", "The body is too large.", "the body is larger than 65536 bytes"),
     422: ("Unprocessable Content", "The request is malformed; the detail says what is required.",
@@ -250,10 +102,15 @@ _ON_DATABASES = [
     for host, offset, last, left in (("odd", 1, 7, 4611686018427387900), ("even", 2, 10, 4611686018427387898))
 ]  # fmt: skip
 SEQUENCE_EXAMPLE: Example = {
-    "sequence": "photos", "bits": 64, "ceiling": TICKET_LIMIT, "ceiling_str": str(TICKET_LIMIT), "exhausted": False,
+    "sequence": "photos", "kind": "ticket", "unique": "certainly", "bits": 64,
+    "ceiling": TICKET_LIMIT, "ceiling_str": str(TICKET_LIMIT), "exhausted": False,
     "databases": _ON_DATABASES,
 }  # fmt: skip
 BUMPED_EXAMPLE: Example = {"sequence": "photos", "above": 5, "above_str": "5", "databases": _ON_DATABASES}
+DECODED_EXAMPLE: Example = {
+    "sequence": "likes", "kind": "instagram", "id_str": "2217813737473025833", "time": "2020-01-09T21:07:01.721Z",
+    "time_ms": 1578604021721, "shard": 1001, "counter": 809,
+}  # fmt: skip
 LINK = {"Link": _header('the next page, as `</sequence?after=photos>; rel="next"`; absent on the last page')}
 HEALTH_EXAMPLE: Example = {
     "status": "pass",
@@ -276,15 +133,19 @@ SEQUENCE_PARAMETER = {
     "example": "photos",
 }
 
+_ID_PARAMETER = {"description": "an id of it, as the server writes it", "schema": {"type": "string"}, "example": "7"}
 
-def _number_parameter(name: str, largest: int, description: str, *, required: bool, example: int) -> dict[str, Any]:
+
+def _number_parameter(
+    name: str, largest: int, description: str, *, required: bool, example: int | None, least: int = 1
+) -> dict[str, Any]:
     return {
         "name": name,
         "in": "query",
         "required": required,
-        "description": f"{description}; a whole number from 1 to {largest}, in digits",
-        "schema": {"type": "integer", "minimum": 1, "maximum": largest},
-        "example": example,
+        "description": f"{description}; a whole number from {least} to {largest}, in digits",
+        "schema": {"type": "integer", "minimum": least, "maximum": largest},
+        **({} if example is None else {"example": example}),
     }
 
 
@@ -310,6 +171,23 @@ def list_parameters(largest_page: int, search_pattern: str) -> list[dict[str, An
     ]
 
 
+def decode_parameters() -> list[dict[str, Any]]:
+    """The parameters of GET /decode."""
+    found: list[dict[str, Any]] = [
+        {"name": "kind", "in": "query", "required": True, "description": "the kind of the id",
+         "schema": {"type": "string", "enum": list(KINDS)}, "example": DECODED_EXAMPLE["kind"]},
+        {"name": "id", "in": "query", "required": True, "description": "the id, as a string",
+         "schema": {"type": "string", "minLength": 1}, "example": DECODED_EXAMPLE["id_str"]},
+    ]  # fmt: skip
+    for name in DECODE_PARAMETERS:
+        kinds = [kind for kind in KINDS.values() if name in kind.read_with]
+        largest = max(kind.read_with[name].largest for kind in kinds)
+        least = min(kind.read_with[name].smallest for kind in kinds)
+        of = ", ".join(f"`{kind.name}`" for kind in kinds)
+        found.append(_number_parameter(name, largest, f"of {of}", required=False, example=None, least=least))
+    return found
+
+
 def page_parameters(largest_number: int) -> list[dict[str, Any]]:
     """The parameters of the status page."""
     return [
@@ -317,26 +195,37 @@ def page_parameters(largest_number: int) -> list[dict[str, Any]]:
         _number_parameter(
             "page", largest_number, "the page to show; the last one if there are fewer", required=False, example=1
         ),
+        _text_parameter("of", "a sequence, for the box that says what an id of it says", "photos"),
+        _text_parameter("id", "the id", "7"),
     ]
 
 
 # --- tickets and blocks --------------------------------------------------------------------------------------------
 
 _NO_STORE = {"Cache-Control": _header("`no-store`: a cached ticket would be a duplicate")}
+_KEY = "`instagram`, `instagram32`: the id is of the shard `key` modulo the number of shards"
+_SHARD = "the same: the id is of this shard; by default of shard 0, and not both"
 _DRAWS = "No ticket is ever issued twice; there may be gaps. `HEAD` draws nothing and is answered with 405."
 
 
 def _ticket_operation(method: str, largest: int) -> dict[str, Any]:
     single = {"sequence": "photos", "id": 7, "id_str": "7"}
     several = {"sequence": "photos", "count": 3, "ids": [7, 9, 11], "ids_str": ["7", "9", "11"]}
+    uuid = "019a0c4e-7f6b-7c3a-9d52-0f6e1b7a4c88"
+    longer = {"sequence": "sessions", "id": uuid, "id_str": uuid}
     return {
         "tags": ["tickets"],
         "summary": "Take a ticket, or several",
-        "description": f"One ticket, or an increasing list of `count` tickets. {_DRAWS}",
+        "description": "One ticket, or a list of `count` tickets: increasing, unless the sequence's kind is in no "
+        f"order. An id of more than 63 bits is a string. {_DRAWS}",
         "operationId": f"{method}_ticket",
         "parameters": [
             SEQUENCE_PARAMETER,
             _number_parameter("count", largest, "how many; by default a single ticket", required=False, example=3),
+            *(
+                _number_parameter(name, TICKET_LIMIT, text, required=False, example=None, least=0)
+                for name, text in (("key", _KEY), ("shard", _SHARD))
+            ),
         ],
         "responses": {
             "200": {
@@ -345,9 +234,16 @@ def _ticket_operation(method: str, largest: int) -> dict[str, Any]:
                 "content": {
                     JSON: {
                         "schema": {"anyOf": [_reference(Ticket), _reference(Tickets)]},
-                        "examples": {"one": {"value": single}, "several": {"value": several}},
+                        "examples": {
+                            "one": {"value": single},
+                            "several": {"value": several},
+                            "one of kind uuid7": {"value": longer},
+                        },
                     },
-                    "text/plain": {"schema": {"type": "string", "pattern": r"^([1-9][0-9]*\n)+$"}, "example": "7\n"},
+                    "text/plain": {
+                        "schema": {"type": "string", "pattern": rf"^(({ID_PATTERN})\n)+$"},
+                        "example": "7\n",
+                    },
                 },
             },
             **_by_text(problems(401, 404, 410, 422, 503)),
@@ -360,7 +256,8 @@ def _block_operation(method: str, largest: int) -> dict[str, Any]:
     return {
         "tags": ["tickets"],
         "summary": "Take a block of tickets",
-        "description": "The ids `first + i * step` for i from 0 to `size - 1`. A block is issued whole or not at all, "
+        "description": "The ids `first + i * step` for i from 0 to `size - 1`, of sequences of kind `ticket` "
+        "alone. A block is issued whole or not at all, "
         f"and costs the same whatever its size. {_DRAWS}",
         "operationId": f"{method}_block",
         "parameters": [
@@ -369,7 +266,7 @@ def _block_operation(method: str, largest: int) -> dict[str, Any]:
         ],
         "responses": {
             "200": {**answers(Block, "The block.", block), "headers": _NO_STORE},
-            **_by_text(problems(401, 404, 410, 422, 503)),
+            **_by_text(problems(401, 404, 409, 410, 422, 503)),
         },
     }
 
@@ -382,12 +279,13 @@ def _by_text(found: dict[int | str, dict[str, Any]]) -> dict[str, dict[str, Any]
 
 _TAGS = [
     {"name": "tickets", "description": "Drawing tickets."},
-    {"name": "sequences", "description": "One per kind of object; each is a table in the ticket databases."},
+    {"name": "sequences", "description": "One per kind of object, each of a kind of its own, and what their ids say."},
     {"name": "operation", "description": "For load balancers, monitoring and people."},
 ]
 _ABOUT = (
     "Unique ids from two or more ticket databases. Every id is given as a number and as a string, for clients that "
-    "lose precision above 2^53; in a request an id may be either. Errors are `application/problem+json` (RFC 9457)."
+    "lose precision above 2^53 (as a string alone above 63 bits); in a request an id may be either. "
+    "Errors are `application/problem+json` (RFC 9457)."
 )
 
 
@@ -403,7 +301,9 @@ def describe(
         "/block/{sequence}": blocks,
         **document["paths"],
     }
-    answered: list[type[BaseModel]] = [Ticket, Tickets, Block, Sequence, Sequences, Bumped, Health, ProblemDetails]
+    answered: list[type[BaseModel]] = [
+        Ticket, Tickets, Block, Sequence, Sequences, Bumped, Decoded, Health, ProblemDetails,
+    ]  # fmt: skip
     _, schemas = models_json_schema(
         [(model, "serialization") for model in answered], ref_template="#/components/schemas/{model}"
     )
@@ -420,4 +320,8 @@ def describe(
             for parameter in operation.get("parameters", ()):
                 if parameter["name"] == "sequence":
                     parameter.update(SEQUENCE_PARAMETER)
+                if parameter["name"] == "id" and parameter["in"] == "path":
+                    parameter.update(_ID_PARAMETER)
+    elsewhere = document["paths"]["/decode"]["get"]["responses"]["200"]["content"][JSON]
+    elsewhere["example"] = {**DECODED_EXAMPLE, "sequence": None}  # FastAPI leaves null out
     return document

@@ -87,14 +87,19 @@ class _Operation:
         }
 
     @property
+    def body_examples(self) -> list[str]:
+        """Of bodies that it takes; the first is what the shell's lines send."""
+        return [json.dumps(each) for each in self.body["examples"]] if self.body else []
+
+    @property
     def body_example(self) -> str | None:
-        return json.dumps(self.body["examples"][0]) if self.body else None
+        return self.body_examples[0] if self.body else None
 
     def curl_lines(self, base_url: str) -> list[str]:
-        """With what has to be given, then with everything, then for text."""
-        examples = {each["name"]: str(each.get("example", each["name"])) for each in self.parameters}
+        """With what has to be given, then with everything that has an example, then for text."""
+        examples = {each["name"]: str(each["example"]) for each in self.parameters if "example" in each}
         url = base_url + re.sub(r"\{(\w+)\}", lambda found: examples[found[1]], self.path)
-        in_query = [each for each in self.parameters if each["in"] == "query"]
+        in_query = [each for each in self.parameters if each["in"] == "query" and "example" in each]
         everything = _query({each["name"]: examples[each["name"]] for each in in_query})
         needed = _query({each["name"]: examples[each["name"]] for each in in_query if each.get("required")})
         options = [] if self.method == "get" else ["-X", self.method.upper()]

@@ -19,14 +19,17 @@ from app.common.version import VERSION
 from app.http import api_description as described
 from app.http import sequence_list
 from app.http.access import CROSS_SITE, Access, is_cross_site, names_this_machine, short_name
-from app.http.api_description import OPEN_PATHS, Bump, NewSequence, problems
+from app.http.api_description import OPEN_PATHS, problems
+from app.http.api_models import Bump, Bumped, Health, NewSequence, Sequence, Sequences
+from app.http.decode_routes import add_decode_routes
 from app.http.denials import Denials
 from app.http.docs_page import render as render_docs
 from app.http.pages import Page
 from app.http.problems import Problem, method_not_allowed, problem_of, send_problem
-from app.http.sequence_list import LARGEST_PAGE, SEARCH_PATTERN, text_in
+from app.http.query import number_in, text_in
+from app.http.sequence_list import LARGEST_PAGE, SEARCH_PATTERN
 from app.http.status_page import LARGEST_NUMBER, StatusPage
-from app.http.ticket_endpoint import LARGEST_COUNT, number_in, prefers_text
+from app.http.ticket_endpoint import LARGEST_COUNT, prefers_text
 from app.operations.admin import Admin
 from app.operations.metrics import GAUGES
 from app.tickets.front_desk import FrontDesk
@@ -53,6 +56,7 @@ def make_api(
     )
     _add_operation(api, admin)
     _add_sequences(api, admin)
+    add_decode_routes(api, admin.decoding)
     _add_pages(api, access, status_page, desk)
     _add_error_handlers(api)
     return Gate(api, access, denials, listens_locally=listens_locally)
@@ -60,7 +64,7 @@ def make_api(
 
 def _add_sequences(api: FastAPI, admin: Admin) -> None:
     tags: Any = {"tags": ["sequences"], "response_model": None}
-    one = described.answers(described.Sequence, "The sequence.", described.SEQUENCE_EXAMPLE)
+    one = described.answers(Sequence, "The sequence.", described.SEQUENCE_EXAMPLE)
 
     @api.head("/sequence", include_in_schema=False)
     @api.get(
@@ -70,7 +74,7 @@ def _add_sequences(api: FastAPI, admin: Admin) -> None:
         "the `Link` header holds its address. `total` counts all sequences that match.",
         responses={
             200: described.answers(
-                described.Sequences,
+                Sequences,
                 "The sequences, sorted by name.",
                 {"sequences": [described.SEQUENCE_EXAMPLE], "next": "photos", "total": 2},
                 headers=described.LINK,
@@ -97,7 +101,8 @@ def _add_sequences(api: FastAPI, admin: Admin) -> None:
         "/sequence/{sequence}",
         summary="Create a sequence",
         description="Creates it on the ticket databases that are up, and on the others when they come up. A sequence "
-        "that exists with these bits is left unchanged; `start` is not compared.",
+        "that exists with these parameters is left unchanged; what is left out is not compared, nor is `start`. Of a "
+        "kind's parameters only its own may be given. Kind and parameters never change afterwards.",
         responses={
             200: {**one, "description": "It exists already."},
             201: {**one, "description": "It has been created."},
@@ -117,11 +122,11 @@ def _add_sequences(api: FastAPI, admin: Admin) -> None:
 
     @api.post(
         "/sequence/{sequence}/bump",
-        summary="Advance a sequence",
+        summary="Advance a sequence of kind ticket",
         description="Every ticket drawn after the answer is larger than `above`, on every ticket database. A number "
         "below the present position changes nothing.",
         responses={
-            200: described.answers(described.Bumped, "The sequence is above the number.", described.BUMPED_EXAMPLE),
+            200: described.answers(Bumped, "The sequence is above the number.", described.BUMPED_EXAMPLE),
             **problems(401, 403, 404, 409, 413, 422, 503),
         },
         **tags,
@@ -165,7 +170,7 @@ def _add_operation(api: FastAPI, admin: Admin) -> None:
             return JSONResponse({"status": "ready"}, headers=FRESH)
         return _answer(Problem(503, admin.why_not_ready))
 
-    health = described.answers(described.Health, "The server can issue tickets.", described.HEALTH_EXAMPLE)
+    health = described.answers(Health, "The server can issue tickets.", described.HEALTH_EXAMPLE)
 
     @api.head("/healthz", include_in_schema=False)
     @api.get(
@@ -209,7 +214,8 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, desk: Fron
     async def status(request: Request) -> Response:
         query = request.scope["query_string"]
         search, number = text_in(query, "search"), number_in(query, "page", LARGEST_NUMBER)
-        return _page(await status_page.render(search or "", number or 1))
+        of, id_text = text_in(query, "of"), text_in(query, "id")
+        return _page(await status_page.render(search or "", number or 1, of or "", id_text or ""))
 
     @api.head("/docs", include_in_schema=False)
     @api.get("/docs", summary="This description, as a page", responses={200: page, **problems(401)}, **tags,

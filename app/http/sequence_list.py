@@ -4,14 +4,14 @@ import json
 import re
 from bisect import bisect_right
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from app.common.errors import InvalidRequest
 from app.common.sequences import is_name
 from app.common.slices import in_slices
-from app.http.ticket_endpoint import number_in
+from app.http.query import number_in, text_in
 from app.operations.admin import Admin
 
 LARGEST_PAGE = 1_000
@@ -42,18 +42,6 @@ def parameters_of(query: bytes) -> Query:
     if search is not None and not _SEARCH.fullmatch(search):
         raise InvalidRequest("search has to be part of a name: up to 64 letters, digits and underscores")
     return Query(limit, after or "", search or "")
-
-
-def text_in(query: bytes, name: str) -> str | None:
-    """The parameter's value; None if it is not given. Raises InvalidRequest."""
-    try:
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=32)
-    except ValueError:
-        raise InvalidRequest("the query cannot be read") from None
-    given = [value for key, value in pairs if key == name]
-    if len(given) > 1:
-        raise InvalidRequest(f"{name} has to be given once")
-    return given[0] if given else None
 
 
 async def answer(admin: Admin, query: bytes) -> Response:

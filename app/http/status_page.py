@@ -13,11 +13,13 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
+from app.common.errors import TicketError
 from app.common.slices import in_slices
 from app.common.version import VERSION
 from app.http.formats import MINUTES, YEAR, Sparkline, clock, span
 from app.http.pages import Page, asset, page, render
-from app.operations.admin import Admin
+from app.kinds.table import KINDS
+from app.operations.admin import ENDS_SOON_MS, Admin
 from app.operations.metrics import Metrics
 from app.operations.rates import Rate, Rates
 
@@ -27,6 +29,8 @@ ROWS_AT_ONCE = 5
 """How many rows are rendered in one turn of the event loop: about a millisecond."""
 LARGEST_NUMBER = 999_999
 """Of a page."""
+PARAMETERS = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.parameters if name != "bits"))
+"""Of kinds, that a sequence has beside its bits."""
 _SCRIPT = asset("status.js")
 
 
@@ -40,9 +44,11 @@ class StatusPage:
         self._server = f"{socket.gethostname()}:{port}"
         self._started = time.time()
 
-    async def render(self, search: str = "", number: int = 1) -> Page:
-        """Page `number`, as of now, of the sequences whose names contain `search`."""
+    async def render(self, search: str = "", number: int = 1, of: str = "", id_text: str = "") -> Page:
+        """Page `number`, as of now, of the sequences whose names contain `search`. Where a sequence `of` and an id are
+        given, what that says."""
         now = time.time()
+        said, unread = await self._read(of.strip(), id_text.strip())
         await self._admin.refresh_warnings()
         health = self._admin.health()
         names = self._in_order(search)
@@ -72,7 +78,22 @@ class StatusPage:
             search=search,
             rows=await self._rows(names[(number - 1) * SHOWN : number * SHOWN], now),
             pager=_pager(len(names), search, number),
+            worker=self._admin.worker,
+            instance_number=self._admin.instance_number,
+            of=of,
+            id_text=id_text,
+            said=said,
+            unread=unread,
         )
+
+    async def _read(self, of: str, id_text: str) -> tuple[dict[str, Any], str]:
+        """What the id says, empty where it is not asked for or cannot be read; and why it cannot."""
+        if not of or not id_text:
+            return {}, ""
+        try:
+            return await self._admin.decoding.of_sequence(of, id_text), ""
+        except TicketError as error:
+            return {}, str(error)
 
     def _in_order(self, search: str) -> list[str]:
         """Sorted by name. If one page cannot show them all, those in use come first, the fastest at the top."""
@@ -95,7 +116,7 @@ class StatusPage:
         outcomes: dict[str, int] = {}
         for (_, outcome), count in self._metrics.requests.items():
             outcomes[outcome] = outcomes.get(outcome, 0) + count
-        failed = sum(outcomes.get(each, 0) for each in ("unavailable", "timeout", "error"))
+        failed = sum(outcomes.get(each, 0) for each in ("unavailable", "timeout", "clock", "error"))
         return {"answered": outcomes.get("ok", 0), "failed": failed, "in_flight": self._metrics.in_flight}
 
     async def _rows(self, names: Sequence[str], now: float) -> Markup:
@@ -162,10 +183,13 @@ class _End:
 
 @dataclass(frozen=True)
 class _Row:
-    """One sequence. `lasts`: the last ticket of each database, empty where none is known."""
+    """One sequence. `lasts`: the last ticket of each database, empty where none is known. `about`: what is said of its
+    kind, and `parameters` the kind's. One that is not of kind `ticket` has no drift, no headroom and no rate at which
+    it ends: its end is that of the time in its ids."""
 
     name: str
-    bits: int
+    about: str
+    parameters: str
     rate: float
     line: Sparkline
     lasts: list[tuple[str, int | None]]
@@ -177,25 +201,35 @@ class _Row:
     @classmethod
     def of(cls, each: dict[str, Any], rate: Rate, now: float) -> "_Row":
         """The row of a sequence as `Admin.described` tells it."""
-        databases = each["databases"]
+        databases = each["databases"] if each["kind"] == "ticket" else []
         known = [on["last"] for on in databases if on["last"] is not None]
         left = [on["headroom"] for on in databases if on["headroom"] is not None]
         return cls(
             each["sequence"],
-            each["bits"],
+            f"{each['bits']} bits" if each["kind"] == "ticket" else each["kind"],
+            ", ".join(f"{name.replace('_', ' ')} {each[name]}" for name in PARAMETERS if name in each),
             rate.now,
             Sparkline.of(rate.history),
             [(on["name"], on["last"]) for on in databases] if known else [],
             max(known) - min(known) if len(known) > 1 else None,
             each["exhausted"],
             _headroom(each, max(known, default=0), sum(left)) if left else None,
-            _end(sum(left), rate, now) if left else None,
+            _end(sum(left), rate, now) if left else _end_of_time(each.get("ends"), now),
         )
 
 
 def _headroom(each: dict[str, Any], last: int, left: int) -> _Headroom:
     exact = ", ".join(f"{on['headroom'] or 0:,} on {on['name']}" for on in each["databases"])
     return _Headroom(left, max(0.0, 1 - last / each["ceiling"]), exact)
+
+
+def _end_of_time(ends: str | None, now: float) -> _End | None:
+    """The end of a kind with a time in its ids."""
+    if ends is None:
+        return None
+    day = datetime.datetime.fromisoformat(ends)
+    seconds = day.timestamp() - now
+    return _End(span(seconds), day, soon=seconds < ENDS_SOON_MS / 1000)
 
 
 def _end(left: int, rate: Rate, now: float) -> _End | None:

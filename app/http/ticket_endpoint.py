@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
-from urllib.parse import parse_qsl
 
 from app.common.errors import InvalidRequest, TicketError
 from app.http.access import CROSS_SITE, Access, is_cross_site
 from app.http.denials import Denials
 from app.http.problems import Problem, method_not_allowed, problem_of
+from app.http.query import number_in
 from app.http.request_head import ClientRequest, Place, RequestHead
 from app.http.responses import ok, problem_response
 from app.http.ticket_protocol import TicketProtocol
@@ -26,8 +26,6 @@ METHODS = "GET", "POST"
 _METHODS = frozenset(method.encode() for method in METHODS)
 LARGEST_COUNT = 1_000
 LARGEST_KEY = 2**63 - 1
-LONGEST_NUMBER = 19
-"""Digits in a query."""
 ACCEPT_BYTES = 1_024
 """What stands beyond them in an Accept header is not looked at: reading 15 kB takes 10 ms."""
 
@@ -248,22 +246,6 @@ def _address_in(query: bytes) -> tuple[int | None, int | None] | None:
     """The key and the shard, or None where neither is given. Raises InvalidRequest."""
     key, shard = number_in(query, "key", LARGEST_KEY, least=0), number_in(query, "shard", LARGEST_KEY, least=0)
     return None if key is None and shard is None else (key, shard)
-
-
-def number_in(query: bytes, name: str, largest: int, *, least: int = 1) -> int | None:
-    """The query's `name`, or None where it is not given. Raises InvalidRequest."""
-    try:
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=32)
-    except ValueError:
-        raise InvalidRequest("the query cannot be read") from None
-    given = [value for key, value in pairs if key == name]
-    if not given:
-        return None
-    text = given[0]
-    plain = len(given) == 1 and len(text) <= LONGEST_NUMBER and text.isascii() and text.isdigit()
-    if not plain or (text[0] == "0" and text != "0") or not least <= int(text) <= largest:
-        raise InvalidRequest(f"{name} has to be a whole number from {least} to {largest}, in digits, given once")
-    return int(text)
 
 
 @lru_cache(maxsize=256)

@@ -23,6 +23,7 @@ from app.common.slices import SLICE, in_slices
 from app.common.version import VERSION
 from app.kinds.notation import LATEST_MS, time_text
 from app.kinds.table import kind_named
+from app.operations.decoding import Decoding
 from app.operations.metrics import Exposition, Metrics, counter, gauge
 from app.operations.sequence_warnings import SequenceWarnings
 from app.operations.series import OTHER, OwnSeries
@@ -58,6 +59,7 @@ class Admin:
         self._ledger = ledger
         self._sources = sources
         self._clock = clock
+        self.decoding = Decoding(ring, catalog, clock)
         self._exposition = Exposition(metrics, self._state_metrics)
         self._series = OwnSeries()
         self._refreshed: list[dict[str, Any]] = []
@@ -164,6 +166,18 @@ class Admin:
         """How many tickets this server has issued, of all present sequences."""
         return sum(entry.issued for entry in self._catalog.entries.values())
 
+    @property
+    def worker(self) -> dict[str, Any] | None:
+        """The worker number in snowflake ids, None where this server has none, and for how many seconds it holds yet;
+        None where no sequence needs one."""
+        seconds, lease = self._sources.worker_seconds, self._sources.worker
+        return None if seconds is None else {"number": None if lease is None else lease.number, "seconds": seconds}
+
+    @property
+    def instance_number(self) -> int | None:
+        """The number in flake and objectid ids of this life of the server; None before it is drawn."""
+        return self._sources.instance_number
+
     def names(self, search: str = "") -> list[str]:
         """The sorted names that contain `search`, ignoring case."""
         part = search.lower()
@@ -221,16 +235,16 @@ class Admin:
         lanes = entry.rotation.lanes
         return {
             "sequence": entry.name,
-            "kind": entry.kind.name,
-            "unique": entry.kind.unique,
-            **({} if odds is None else {"odds": odds}),
-            **entry.parameters,
             "bits": int(entry.width) if entry.kind is TICKET else entry.kind.bits,
             "ceiling": ceiling,
             "ceiling_str": None if ceiling is None else str(ceiling),
-            **({} if ends_at is None else {"ends": time_text(ends_at)}),
             "exhausted": bool(lanes) and all(lane.state is LaneState.EXHAUSTED for lane in lanes),
             "databases": databases,
+            "kind": entry.kind.name,
+            "unique": entry.kind.unique,
+            **({} if odds is None else {"odds": odds}),
+            **({} if ends_at is None else {"ends": time_text(ends_at)}),
+            **entry.parameters,
         }
 
     async def make(self, name: str, kind_name: str | None, given: Mapping[str, int]) -> tuple[bool, dict[str, Any]]:
@@ -308,6 +322,11 @@ class Admin:
         yield gauge("tickets_connections", ["database"], {(m.name,): m.database.connections for m in members})
         yield counter("tickets_failovers", ["database"], {(m.name,): m.failovers for m in members})
         yield counter("tickets_quarantines", ["database"], {(m.name,): m.quarantines for m in members})
+        lease, seconds = self._sources.worker, self._sources.worker_seconds
+        worker = {} if lease is None else {(lease.member.name,): lease.number}
+        yield gauge("tickets_worker", ["database"], worker)
+        yield gauge("tickets_worker_lease_seconds", [], {} if seconds is None else {(): seconds})
+        yield gauge("tickets_clock_ahead_seconds", [], {(): self._clock.ahead})
         async for family in self._sequence_metrics():
             yield family
 
@@ -321,11 +340,15 @@ class Admin:
         drift: dict[tuple[str, ...], float] = {}
         headroom: dict[tuple[str, ...], float] = {}
         ratio: dict[tuple[str, ...], float] = {}
+        ends: dict[tuple[str, ...], float] = {}
         async for part in in_slices(entries):
             for entry in part:
+                label = entry.name if entry.name in own else OTHER
+                ends_at = entry.kind.ends_at(entry.parameters)
+                if ends_at is not None:
+                    ends[label,] = min(ends.get((label,), math.inf), ends_at / 1000)
                 if entry.kind is not TICKET:
                     continue  # its counter is no number that anybody has seen
-                label = entry.name if entry.name in own else OTHER
                 on = [lane for lane in entry.rotation.lanes if lane.member in entry.tables]
                 lasts = [self._last(entry, lane) for lane in on]
                 drift[label,] = max(drift.get((label,), 0), max(lasts, default=0) - min(lasts, default=0))
@@ -340,6 +363,7 @@ class Admin:
         yield gauge("tickets_drift", ["sequence"], drift)
         yield gauge("tickets_headroom", ["sequence", "database"], headroom)
         yield gauge("tickets_headroom_ratio", ["sequence", "database"], ratio)
+        yield gauge("tickets_sequence_end_timestamp_seconds", ["sequence"], ends)
         yield gauge("tickets_sequences", [], {(): len(issued)})
         yield gauge("tickets_sequences_folded", [], {(): len(issued) - len(own)})
 

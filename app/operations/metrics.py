@@ -53,6 +53,13 @@ GAUGES = {
     "tickets_drift": f"How far apart the databases' last tickets of a sequence are, in ids; {OTHER}: the largest.",
     "tickets_headroom": f"Ids left, by sequence and database; {OTHER}: the smallest number.",
     "tickets_headroom_ratio": f"Share of the ids left, by sequence and database; {OTHER}: the smallest.",
+    "tickets_sequence_end_timestamp_seconds": "When the time in a sequence's ids ends, in seconds since 1970, for "
+    f"kinds with a time; {OTHER}: the first end.",
+    "tickets_worker": "The worker number in this server's snowflake ids, by the database that leases it.",
+    "tickets_worker_lease_seconds": "Seconds for which it may go on stamping snowflake ids; 0: no more. Absent "
+    "where no sequence needs a worker number.",
+    "tickets_clock_ahead_seconds": "How far this server's clock is ahead of every ticket database's; below 0: behind "
+    "the latest. Above 1 s no id with a time is stamped.",
     "tickets_ready": "1 while this server can issue tickets and is not draining.",
     "tickets_build_info": "Always 1; the version is in the label.",
 }

@@ -108,7 +108,7 @@ class Definitions:
             older = next((server for server in servers if kind not in server.kinds), None)
             if older is not None:
                 raise NoTicketDatabase(
-                    f"a ticket server {_release(older)} serves {member.name}; it does not know {kind}"
+                    f"a ticket server {of_release(older)} serves {member.name}; it does not know {kind}"
                 )
 
 
@@ -123,5 +123,6 @@ def same(given: Mapping[str, int], recorded: Mapping[str, int]) -> bool:
     return all(recorded.get(name) == value for name, value in given.items())
 
 
-def _release(server: ServerEntry) -> str:
+def of_release(server: ServerEntry) -> str:
+    """Of which release the server is, for a sentence."""
     return "of an older release" if server.release == "older" else f"of release {server.release}"

@@ -17,10 +17,13 @@ log = logging.getLogger(__name__)
 
 OUTCOMES: dict[type[errors.TicketError], str] = {
     errors.InvalidRequest: "invalid",
+    errors.NotForThisKind: "invalid",
     errors.UnknownSequence: "unknown",
     errors.SequenceExhausted: "exhausted",
     errors.OutOfTime: "timeout",
     errors.Draining: "draining",
+    errors.ClockAhead: "clock",
+    errors.ClockWentBack: "clock",
     errors.NoTicketDatabase: "unavailable",
     errors.UnknownError: "error",
 }

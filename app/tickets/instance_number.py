@@ -56,6 +56,11 @@ class InstanceNumber:
         return False
 
     @property
+    def number(self) -> int | None:
+        """The number; None before it is drawn."""
+        return None if self._instance is None else self._instance.number
+
+    @property
     def is_missing(self) -> bool:
         """Whether a sequence needs it and it has not been drawn."""
         return self._needed.is_set() and self._instance is None

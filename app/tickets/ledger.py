@@ -243,6 +243,11 @@ class Ledger:
         token = lane.marks.token or new_token(f"{lane.member.incarnation}.{table.created}", verified=False)
         proposed = Mark(lane.sequence, database.offset, database.increment, above, above, token)
         rows = await self._witnesses.on_others(lane.member, proposed, ring)
+        if any(
+            other not in rows for other in self._ring.members if other is not lane.member and not other.marks_trouble
+        ):
+            # one of them has just gone down: where this one goes back to before, nobody would know of the number
+            raise TicketDatabaseBusy("could not have the number kept on every other database")
         if at_end:  # nothing is drawn under the token: whose it is does not matter
             for other in {row.token for row in rows.values()} - {token}:
                 rows |= await self._witnesses.on_others(lane.member, replace(proposed, token=other), ring)

@@ -7,7 +7,7 @@ from app.common.errors import MarkRefused, TicketDatabaseError
 from app.databases.protocol import Mark
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
-from app.tickets.marks_token import new_token
+from app.tickets.marks_token import epoch_of, is_verified, new_token
 from app.tickets.ring import Member, Ring
 from app.tickets.witnesses import Witnesses, take_larger
 
@@ -63,7 +63,9 @@ class MarkExchange:
                 self._witnesses.failed(other, error)
                 continue
             take_larger(best, (mark for mark in marks if mark.offset != member.database.offset))
-        changed = {key: mark for key, mark in best.items() if found.get(key) != mark}
+        changed = {
+            key: mark for key, mark in best.items() if found.get(key) != mark and not _hides(mark, found.get(key))
+        }
         await self._bring(member, found, changed)
 
     async def _bring(self, member: Member, found: Mapping[Key, Mark], changed: Mapping[Key, Mark]) -> None:
@@ -153,6 +155,15 @@ class MarkExchange:
             lane.close()
         else:
             lane.marks.read_at = max(lane.marks.read_at, read_at)
+
+
+def _hides(mark: Mark, found: Mark | None) -> bool:
+    """Whether this row, in the place of the one that was found, would hide that the lane has to be advanced.
+
+    Who draws under an unverified token began without what this database knows of the epoch before, so its position may
+    lie below; a lane sees that by the older row, and replaces it when it has been advanced.
+    """
+    return found is not None and not is_verified(mark.token) and epoch_of(found.token) != epoch_of(mark.token)
 
 
 def _issued_by(lane: Lane, row: Mark | None) -> Mark:

@@ -10,7 +10,7 @@ from app.tickets.kind_sources import CounterSource, CountingSource, MemorySource
 from app.tickets.lane_stamps import LaneStamps
 from app.tickets.ring import Member, Ring
 from app.tickets.server_clock import AHEAD_SECONDS, ServerClock
-from app.tickets.worker_lease import WorkerLease
+from app.tickets.worker_lease import Lease, WorkerLease
 
 BEHIND_MS = 1_000
 """A clock that is further behind the ids that were given is warned of."""
@@ -69,6 +69,25 @@ class Sources:
     def any_gives(self) -> bool:
         """Whether any sequence can give ids that no database has to be asked for."""
         return any(source.gives for source in self._in_memory.values())
+
+    @property
+    def worker(self) -> Lease | None:
+        """The lease of this server's worker number; None where it has none."""
+        return self._lease.lease
+
+    @property
+    def worker_seconds(self) -> float | None:
+        """How long this server may go on stamping ids under its worker number, by its own clock; 0 where it may not,
+        None where no sequence needs one."""
+        if not self._lease.is_needed:
+            return None
+        lease = self._lease.lease
+        return 0.0 if lease is None else max(0.0, (lease.until_ms - self._clock.wall_ms()) / 1000)
+
+    @property
+    def instance_number(self) -> int | None:
+        """The number of this life of the server; None before it is drawn."""
+        return self._instance.number
 
     def warnings(self) -> Iterable[str]:
         """What keeps some of the sequences from giving ids, or soon will, in sentences."""

@@ -134,6 +134,11 @@ class WorkerLease:
         return self._lease
 
     @property
+    def is_needed(self) -> bool:
+        """Whether a sequence stamps ids under a worker number."""
+        return self._needed.is_set()
+
+    @property
     def reason(self) -> str | None:
         """Why there is none although one is needed; None where all is well."""
         return self._reason if self._needed.is_set() and self._lease is None else None

@@ -29,6 +29,10 @@ NEVER_SQL = [
     "tickets.photos",
     "_probe",
     "_high_water",
+    "_inner_high_water",
+    "_servers",
+    "_1",
+    "_12345678901234567890",
     "1photos",
     "photös",
     "фото",
@@ -184,7 +188,10 @@ def test_a_name_that_differs_by_case_alone_conflicts(ticket_server: TicketServer
 def test_a_sequence_shows_where_each_database_stands(ticket_server: TicketServer, sequence: str) -> None:
     tickets = [ticket_server.ticket(sequence) for _ in range(6)]
     body = description(ticket_server, sequence)
-    assert list(body) == ["sequence", "bits", "ceiling", "ceiling_str", "exhausted", "databases"]
+    assert list(body) == [
+        "sequence", "bits", "ceiling", "ceiling_str", "exhausted", "databases", "kind", "unique",
+    ]  # fmt: skip
+    assert (body["kind"], body["unique"]) == ("ticket", "certainly")
     assert [each["offset"] for each in body["databases"]] == [1, 2]
     for database in body["databases"]:
         assert database.keys() == {"name", "offset", "status", "last", "last_str", "headroom", "headroom_str"}

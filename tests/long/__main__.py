@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tests.long.plan import REPOSITORY, carry_out, many_sequences, model, soak, torture, variants
+from tests.long.plan import REPOSITORY, carry_out, clocks, many_sequences, model, soak, torture, variants
 
 
 def main() -> int:
@@ -33,6 +33,7 @@ def main() -> int:
         *(variants(program) for program in options.mysqld),
         *(torture(options.seconds, program) for program in options.mysqld),
         torture(options.seconds / 2, options.mysqld[0], databases=3),
+        clocks(30, options.mysqld[0]),
         many_sequences(options.sequences),
         soak(options.seconds),
     ]

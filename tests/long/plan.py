@@ -16,7 +16,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 AT_A_TIME = 1_000
 """Schedules for one process: the test of the model has a deadline of its own."""
 FIGURES = re.compile(
-    r"^(on \S+ [^\s:]+|([0-9]+ s, |livez|failed requests|longest wait|memory|violations).*)", re.MULTILINE
+    r"^(on \S+ [^\s:]+|([0-9,]+ snowflake|[0-9]+ s, |livez|failed requests|longest wait|memory|violations).*)",
+    re.MULTILINE,
 )
 
 
@@ -85,6 +86,12 @@ def torture(seconds: float, program: str | None, databases: int = 2) -> Part:
 def many_sequences(count: int) -> Part:
     """A start with so many sequences in use."""
     return Part(f"a start with {count:,} sequences", [sys.executable, "-m", "tests.long.many_sequences", f"{count}"])
+
+
+def clocks(seconds: float, program: str | None) -> Part:
+    """Kinds of sequence under wrong clocks, on this database server or the one that the tests find."""
+    chosen = {"TICKETS_TEST_MYSQLD": program} if program else {}
+    return Part("kinds under wrong clocks", [sys.executable, "-m", "tests.long.clocks", f"{seconds:g}"], [chosen])
 
 
 def soak(seconds: float) -> Part:

@@ -67,7 +67,7 @@ class Stamps:
         self.excepted = 0
 
     def take(
-        self, definition: Definition, ids: Sequence[object], by: str, server: FakeServer | None, warned: bool
+        self, definition: Definition, ids: Sequence[object], by: str, server: FakeServer | None, *, warned: bool
     ) -> int:
         """Hold ids that a server has just made against all before them. Returns the last tick."""
         ticks = [tick_of(definition, id_) for id_ in (ids[0], ids[-1])]

@@ -299,7 +299,7 @@ class World:
             database = None if lease is None else lease.member.database
             server = database.server if isinstance(database, FakeTicketDatabase) else None
             warned = server is not None and host.warns_of(server) and not host.refuses
-            last = self.stamps.take(definition, ids, host.name, server, warned)
+            last = self.stamps.take(definition, ids, host.name, server, warned=warned)
             before = host.last_ids.get(name)
             assert before is None or ids[0] > before, f"{host.name} stamped {ids[0]} in {name} after {before}"
             host.last_ids[name] = ids[-1]
@@ -394,12 +394,13 @@ class World:
         """Let every request end and every background loop go round; then whoever can serve has to.
 
         The faults that there are stay; nobody is stopped in the midst of it. While the ring is not what the operator
-        wants it to be, nobody has to serve.
+        wants it to be, nobody has to serve; nor on a database alone that has never been in it.
         """
         for host in self.running:
             host.disarm()
         patience = LISTED if self.lost_a_table else PROBED
-        held = {name: [server for server in self.ring if name in server.state.tables] for name in SEQUENCES}
+        members = [server for server in self.ring if server.state.ring is not None]
+        held = {name: [server for server in members if name in server.state.tables] for name in SEQUENCES}
         self.pass_time(patience)
         long_ago = self.clock.now - patience + 0.001
         ready = [host for host in self.running if host.well_since <= long_ago]

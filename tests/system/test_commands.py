@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from app.kinds.table import KINDS
 from tests.harness.commands import REPOSITORY, clean_environment, command_line, ticketd
 from tests.harness.pair import Schema
 from tests.harness.processes import free_port
@@ -220,6 +221,28 @@ def test_a_server_that_hangs_up(tmp_path: Path) -> None:
     assert (ran.status, ran.output) == (1, "")
     assert ran.errors.startswith("ticketd: no answer from ")
     assert ran.errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tickets_of_every_kind_are_taken(server: TicketServer, new_name: Callable[[], str], kind: str) -> None:
+    name = new_name()
+    assert server.put(f"/sequence/{name}", json={"kind": kind}).status == 201
+    ran = ticketd("take", name, "-n", 5, "--url", server.url)
+    assert (ran.status, ran.errors, len(set(ran.lines))) == (0, "", 5)
+    for line in ran.lines:
+        assert server.get(f"/decode/{name}/{line}").status == 200
+    if kind != "ticket":
+        ran = ticketd("bump", name, "--above", 1000, "--url", server.url)
+        assert (ran.status, ran.output) == (1, "")
+        assert ran.errors == f"ticketd: 409: {name} is of kind {kind}, which cannot be advanced above a number\n"
+
+
+def test_more_than_there_are_for_one_moment_are_refused(server: TicketServer, new_name: Callable[[], str]) -> None:
+    name = new_name()
+    server.put(f"/sequence/{name}", json={"kind": "instagram32"})
+    ran = ticketd("take", name, "-n", 1000, "--url", server.url)
+    assert (ran.status, ran.output) == (1, "")
+    assert ran.errors.startswith("ticketd: 503: 1000 ids at once are more than ")
 
 
 # --- bump ----------------------------------------------------------------------------------------------------------

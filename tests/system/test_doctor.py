@@ -63,6 +63,7 @@ def test_a_pair_that_is_right_is_ok_and_is_left_as_it_was(schema: Schema, engine
     with server_over(schema.urls) as server:
         server.wait_ready()
         assert server.get("/ticket/photos?count=10").status == 200
+        server.terminate()
     before = [(log_position(each), each.execute("SHOW TABLES", database=schema.name)) for each in schema.pair]
     ran = doctor(schema.urls)
     assert wrong(ran) == []

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -24,6 +25,8 @@ DECLARED = {
     "tickets_build_info": "gauge", "tickets_issue_seconds": "histogram", "tickets_statement_seconds": "histogram",
     "tickets_statement_tickets": "histogram", "tickets_sequences": "gauge", "tickets_sequences_folded": "gauge",
     "tickets_client_connections": "gauge", "tickets_client_connections_refused": "counter", "tickets_denied": "counter",
+    "tickets_worker": "gauge", "tickets_worker_lease_seconds": "gauge", "tickets_clock_ahead_seconds": "gauge",
+    "tickets_sequence_end_timestamp_seconds": "gauge",
 }  # fmt: skip
 LABELS = {"sequence", "database", "offset", "endpoint", "outcome", "cause", "rule", "version", "le", "what"}
 _SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
@@ -149,6 +152,32 @@ def test_what_is_done_is_counted(ticket_server: TicketServer, new_name: Callable
     assert after.value("tickets_ready") == 1
     assert after.value("tickets_database_up") == 2
     assert after.value("tickets_in_flight") == 0
+
+
+def test_kinds_of_sequences_are_counted_and_their_worker_and_end_are_shown(
+    ticket_server: TicketServer, new_name: Callable[[], str]
+) -> None:
+    snowflakes, likes, sessions = new_name(), new_name(), new_name()
+    epoch = int(time.time() * 1000) - 1000
+    bodies: dict[str, dict[str, object]] = {
+        snowflakes: {"kind": "snowflake", "epoch": epoch}, likes: {"kind": "instagram"}, sessions: {"kind": "uuid7"},
+    }  # fmt: skip
+    for name, body in bodies.items():
+        assert ticket_server.put(f"/sequence/{name}", json=body).status == 201
+        ticket_server.get(f"/ticket/{name}?count=7")
+        assert ticket_server.get(f"/ticket/{name}").status == 200
+    worker = ticket_server.get(f"/decode/{snowflakes}/{ticket_server.ticket(snowflakes)}").json()
+    assert ticket_server.get(f"/block/{sessions}?size=5").status == 409
+    scrape = Scrape(ticket_server)
+    for name in (likes, sessions):
+        assert scrape.value("tickets_issued_total", sequence=name) == 8
+    assert scrape.value("tickets_worker") == 32 * worker["datacenter"] + worker["worker"]
+    assert 90 < scrape.value("tickets_worker_lease_seconds") <= 121
+    assert abs(scrape.value("tickets_clock_ahead_seconds")) < 1
+    end = scrape.value("tickets_sequence_end_timestamp_seconds", sequence=snowflakes)
+    assert end == (epoch + 2**41) / 1000
+    assert not [each for each in scrape.samples if each.name == "tickets_headroom" and each.labels["sequence"] == likes]
+    assert scrape.value("tickets_requests_total", endpoint="block", outcome="invalid") >= 1
 
 
 def test_what_does_not_exist_is_never_a_label(ticket_server: TicketServer) -> None:

@@ -75,11 +75,13 @@ def test_it_shows_a_database_going_down_and_coming_back_without_a_reload(
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (768, 1024), (360, 740)])
-@pytest.mark.parametrize("path", ["/", "/docs"])
+@pytest.mark.parametrize("path", ["/", "/?of=flakes&id=00000198000000000000000000010000", "/docs"])
 def test_nothing_sticks_out_on_any_screen(
     browser: Browser, server: TicketServer, path: str, width: int, height: int
 ) -> None:
     server.put(f"/sequence/{'long_' * 12}name")
+    server.put(f"/sequence/{'s' * 64}", json={"kind": "snowflake"})
+    server.put("/sequence/flakes", json={"kind": "flake"})
     server.ticket("photos")
     browser.look(width, height)
     browser.open(f"{server.url}{path}")
@@ -146,6 +148,50 @@ def test_what_is_tried_in_the_docs_is_answered(browser: Browser, server: TicketS
     browser.open(f"{server.url}/docs")
     browser.value("document.querySelector('form[data-path=\"/ticket/{sequence}\"] button').click()")
     wait_text(browser, "pre.shown", '(?s)GET /ticket/photos.*200.*"id"')
+    assert browser.complaints == []
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_the_box_says_what_an_id_says(browser: Browser, server: TicketServer, scripts: bool) -> None:
+    server.put("/sequence/likes", json={"kind": "instagram"})
+    browser.look(1200, 800, scripts=scripts)
+    browser.complaints.clear()
+    try:
+        if scripts:
+            browser.open(f"{server.url}/")
+            browser.value("document.querySelector('#decode [name=of]').value = 'likes'")
+            browser.value("document.querySelector('#decode [name=id]').value = '2217813737473025833'")
+            browser.value("document.querySelector('#decode button').click()")
+            wait_text(browser, "#decode", "2020-01-09T21:07:01.721Z")
+            browser.value("window.mark = 'the same page'")
+            server.put("/sequence/made_meanwhile")
+            wait_text(browser, "#sequences", "made_meanwhile")
+            assert browser.value("window.mark") == "the same page"
+            assert browser.value("document.querySelector('#decode [name=id]').value") == "2217813737473025833"
+        else:
+            browser.open(f"{server.url}/?of=likes&id=2217813737473025833")
+        text = browser.text("#decode")
+        for expected in ("instagram", "2020-01-09T21:07:01.721Z", "1001", "809"):
+            assert expected in text
+        browser.open(f"{server.url}/?of=likes&id=7e3")
+        assert "whole number from 1 to" in browser.text("#decode [role=alert]")
+        assert browser.complaints == []
+    finally:
+        browser.look(1000, 800)
+
+
+def test_kinds_and_numbers_are_shown(browser: Browser, server: TicketServer) -> None:
+    for name, kind in (("likes", "instagram"), ("messages", "snowflake"), ("events", "flake"), ("sessions", "uuid7")):
+        server.put(f"/sequence/{name}", json={"kind": kind})
+        assert server.get(f"/ticket/{name}").status == 200
+    browser.look(1200, 800)
+    browser.complaints.clear()
+    browser.open(f"{server.url}/")
+    for name, words in (("likes", "instagram.*2046-06-27"), ("messages", "snowflake.*2080-07-10"),
+                        ("events", "flake"), ("sessions", "uuid7"), ("photos", "64 bits")):  # fmt: skip
+        assert re.search(f"(?s)^{name} {words}", browser.text(f'[data-sequence="{name}"]'))
+    assert re.search(r"(?s)^worker number\s+\d+ leased for \d", browser.text("#worker"))
+    assert re.search(r"(?s)^instance number\s+\d+$", browser.text("#instance"))
     assert browser.complaints == []
 
 

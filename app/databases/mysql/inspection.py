@@ -14,14 +14,17 @@ from app.common.errors import (
 )
 from app.common.sequences import Width
 from app.common.slices import sliced
-from app.databases.inspection import InspectedTable, Inspection, NotLookedAt
+from app.databases.inspection import SERVERS_SECONDS, InspectedTable, Inspection, NotLookedAt
 from app.databases.mysql import statements as sql
-from app.databases.mysql.bounds import MOST_KEYS, MOST_MARKS, MOST_TABLES, listing
+from app.databases.mysql.bounds import MOST_KEYS, MOST_MARKS, MOST_SERVERS, MOST_TABLES, listing
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.definitions import definitions_of
 from app.databases.mysql.driver import NoAgreement, NoTLS, PasswordKept, Rows, code_of
+from app.databases.mysql.errors import MISSING_TABLE
 from app.databases.mysql.marks import marks_of
 from app.databases.mysql.ring_record import record_of
 from app.databases.mysql.rows import clock_of, layout_of
+from app.databases.mysql.servers import servers_of
 from app.databases.mysql.tables import CRASH_SAFE_ENGINES, names_of, position_of, table_of
 from app.databases.mysql.url import DatabaseURL, SslMode
 from app.databases.protocol import Position
@@ -32,6 +35,7 @@ CONNECT_SECONDS = 5.0
 """How long connecting may take, at least."""
 
 DENIED = frozenset({1044, 1142, 1143})
+_UNREAD = {MISSING_TABLE: "is missing", **dict.fromkeys(DENIED, "may not be read by its user")}
 CLOCK_READINGS = 3
 SYNTAX_ERROR = 1064
 READ_ONLY = {
@@ -184,14 +188,32 @@ class MySQLInspector:
     async def _look_at_own_tables(self) -> None:
         if not self._may_read("its own tables"):
             return
+        found, connection = self.inspection, self._connection
         try:
-            self.inspection.layout = await self._connection.ask(sql.LAYOUT, layout_of)
-            if self.inspection.layout >= sql.RING_LAYOUT:
-                self.inspection.record = await self._connection.ask(sql.RING, record_of)
-            marks = sql.ALL_MARKS if self.inspection.layout >= sql.INNER_LAYOUT else sql.marks_in(sql.MARKS_TABLE)
-            self.inspection.marks = tuple(await self._connection.ask(marks, marks_of, listing(MOST_MARKS)))
+            found.layout = await connection.ask(sql.LAYOUT, layout_of)
+            if found.layout >= sql.RING_LAYOUT:
+                found.record = await connection.ask(sql.RING, record_of)
+            if found.layout < sql.INNER_LAYOUT:
+                found.marks = tuple(await connection.ask(sql.marks_in(sql.MARKS_TABLE), marks_of, listing(MOST_MARKS)))
+            else:
+                await self._look_at_later_tables()
         except SequenceMissing:
             return  # they are made by the first server that comes
+
+    async def _look_at_later_tables(self) -> None:
+        """Those of version 3, each of which is looked at although another one cannot be."""
+        found, connection = self.inspection, self._connection
+        for table in sql.LATER_TABLES:
+            code = await connection.attempt(f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608 - a constant
+            if code:
+                found.own_unread[table] = _UNREAD.get(code, f"cannot be read (error {code})")
+        inner = sql.INNER_MARKS_TABLE not in found.own_unread
+        marks = sql.ALL_MARKS if inner else sql.marks_in(sql.MARKS_TABLE)
+        found.marks = tuple(await connection.ask(marks, marks_of, listing(MOST_MARKS)))
+        if sql.KINDS_TABLE not in found.own_unread:
+            found.definitions = await connection.ask(sql.DEFINITIONS, definitions_of, listing(MOST_TABLES))
+        if sql.SERVERS_TABLE not in found.own_unread:
+            found.servers = tuple(await connection.ask(sql.servers(SERVERS_SECONDS), servers_of, listing(MOST_SERVERS)))
 
     async def _look_at_tables(self) -> None:
         connection = self._connection

@@ -26,6 +26,9 @@ RING_LAYOUT, INNER_LAYOUT = 2, 3
 on they include the ring record, and from version 3 on what is kept of inner sequences, and the servers."""
 
 MARKS_TABLE, INNER_MARKS_TABLE = "_high_water", "_inner_high_water"
+KINDS_TABLE, SERVERS_TABLE = "_kinds", "_servers"
+LATER_TABLES = KINDS_TABLE, SERVERS_TABLE, INNER_MARKS_TABLE
+"""Those of version 3."""
 
 
 def marks_table_of(sequence: str) -> str:

@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from app.common.errors import (
     ColumnExhausted,
-    RingChanged,
     SequenceMissing,
     TicketDatabaseError,
     TicketDatabaseUnavailable,
@@ -29,24 +28,20 @@ from app.databases.protocol import (
     ClockReading,
     Draw,
     Drawn,
-    Mark,
     Position,
     ProbeResult,
     RingRecord,
-    RingState,
     ServerEntry,
     Table,
     TicketDatabase,
 )
 from app.databases.sqlite.connection import FileConnection
+from app.databases.sqlite.marks import SQLiteLedger, record_in, refuse_another_ring
 from app.kinds.definition import Definition
 
 T = TypeVar("T")
 
-_RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
 _SEQUENCES = "SELECT name, bits, last, created FROM _sequences UNION ALL SELECT * FROM _inner_sequences"
-_MARK = "sequence, offset_of, increment_of, mark, issued, token"
-_MARKS = f"SELECT {_MARK} FROM _high_water UNION ALL SELECT {_MARK} FROM _inner_high_water"  # noqa: S608 - constants
 _KINDS = "SELECT sequence, kind, parameters FROM _kinds"
 _PROBED = "SELECT instance, at FROM _servers WHERE instance <> ? UNION ALL SELECT '', probed FROM _database"
 """When each ticket server but one has probed; those of releases that do not announce themselves in the last row."""
@@ -66,7 +61,7 @@ class _Wanted:
     least: int
 
 
-class SQLiteDatabase(TicketDatabase):
+class SQLiteDatabase(SQLiteLedger, TicketDatabase):
     """One file of the embedded pair. Several server processes may use it at once."""
 
     def __init__(self, path: Path, offset: int, increment: int, timeout: float) -> None:
@@ -202,7 +197,7 @@ class SQLiteDatabase(TicketDatabase):
 
     async def check_ring(self, number: int) -> None:
         """See TicketDatabase.check_ring."""
-        await self._file.run(lambda c: self._refuse_another_ring(c, number))
+        await self._file.run(lambda c: refuse_another_ring(c, number))
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use: another process that has the file open, or a probe of it."""
@@ -225,17 +220,8 @@ class SQLiteDatabase(TicketDatabase):
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """See TicketDatabase.servers."""
-
-        def read(connection: sqlite3.Connection) -> list[ServerEntry]:
-            since = time.time() - within
-            rows = connection.execute("SELECT * FROM _servers WHERE at >= ?", (since,)).fetchall()
-            rows += connection.execute("SELECT '', ?, '', 0, probed FROM _database WHERE probed >= ?", (OLDER, since))
-            return [
-                ServerEntry(instance, release, tuple(kinds.split(",")) if kinds else (), interval, at)
-                for instance, release, kinds, interval, at in rows
-            ]
-
-        return await self._file.run(read)
+        since = time.time() - within
+        return await self._file.run(lambda connection: servers_in(connection, since))
 
     # --- tables ----------------------------------------------------------------------------------------------------
 
@@ -327,72 +313,6 @@ class SQLiteDatabase(TicketDatabase):
 
         return await self._file.run(write)
 
-    # --- the ledger ------------------------------------------------------------------------------------------------
-
-    async def marks(self, changed_within: float | None = None) -> list[Mark]:
-        """See TicketDatabase.marks. Reading all of them costs no more than choosing."""
-        increment = self.increment
-        return [mark for mark in await self.marks_of_all_rings() if mark.increment == increment]
-
-    async def marks_of_all_rings(self) -> list[Mark]:
-        """See TicketDatabase.marks_of_all_rings."""
-        return await self._file.run(lambda c: [Mark(*row) for row in c.execute(_MARKS)])
-
-    def _refuse_another_ring(self, connection: sqlite3.Connection, ring: int) -> None:
-        record = record_in(connection)
-        if record is None or record.number != ring:
-            raise RingChanged
-
-    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
-        """See TicketDatabase.reserve."""
-        requested = list(marks)
-
-        def write(connection: sqlite3.Connection) -> dict[tuple[str, int], Mark]:
-            self._refuse_another_ring(connection, ring)
-            for m in requested:
-                connection.execute(
-                    f"INSERT INTO {_marks_with(m.sequence)} VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "  # noqa: S608
-                    "mark = MAX(mark, excluded.mark), issued = MAX(issued, excluded.issued) "
-                    "WHERE token = excluded.token",
-                    (m.sequence, m.offset, m.increment, m.mark, m.issued, m.token),
-                )
-            return {(m.sequence, m.offset): self._mark(connection, m) for m in requested}
-
-        return await self._file.run(write)
-
-    async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
-        """See TicketDatabase.supersede."""
-
-        def write(connection: sqlite3.Connection) -> Mark:
-            self._supersede(connection, [(old, new)], ring)
-            return self._mark(connection, old)
-
-        return await self._file.run(write)
-
-    async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
-        """See TicketDatabase.supersede_all."""
-        requested = list(replacements)
-        await self._file.run(lambda c: self._supersede(c, requested, ring))
-
-    def _supersede(self, connection: sqlite3.Connection, replacements: list[tuple[Mark, Mark]], ring: int) -> None:
-        self._refuse_another_ring(connection, ring)
-        for old, new in replacements:
-            connection.execute(
-                f"UPDATE {_marks_with(old.sequence)} SET token = ?, mark = ?, issued = MAX(issued, ?) "  # noqa: S608
-                "WHERE sequence = ? AND offset_of = ? AND increment_of = ? AND token = ? AND mark <= ?",
-                (new.token, new.mark, new.issued, old.sequence, old.offset, old.increment, old.token, old.mark),
-            )
-
-    def _mark(self, connection: sqlite3.Connection, key: Mark) -> Mark:
-        row = connection.execute(
-            f"SELECT {_MARK} FROM {_marks_with(key.sequence)} "  # noqa: S608
-            "WHERE sequence = ? AND offset_of = ? AND increment_of = ?",
-            (key.sequence, key.offset, key.increment),
-        ).fetchone()
-        if row is None:
-            raise TicketDatabaseUnavailable("lost a row of its ledger")
-        return Mark(*row)
-
     def forget_connections(self) -> None:
         """See TicketDatabase.forget_connections. The file is checked against its path before every use anyway."""
 
@@ -412,11 +332,6 @@ def _sequences_with(name: str) -> str:
     return "_inner_sequences" if name.startswith("_") else "_sequences"
 
 
-def _marks_with(name: str) -> str:
-    """The table that marks of this name lie in."""
-    return "_inner_high_water" if name.startswith("_") else "_high_water"
-
-
 def _row_of(connection: sqlite3.Connection, sequence: str) -> tuple[int, str] | None:
     """The sequence's position, and when it was made; None where it is missing."""
     query = f"SELECT last, created FROM {_sequences_with(sequence)} WHERE name = ?"  # noqa: S608
@@ -424,11 +339,11 @@ def _row_of(connection: sqlite3.Connection, sequence: str) -> tuple[int, str] | 
     return row
 
 
-def record_in(connection: sqlite3.Connection) -> RingRecord | None:
-    """The ring that this file records; None where it records none."""
-    row = connection.execute(_RING).fetchone()
-    if row is None:
-        return None
-    number, increment, since, offsets, own, state = row
-    used = tuple(int(offset) for offset in offsets.split(",") if offset)
-    return RingRecord(number, increment, since, used, own, RingState(state))
+def servers_in(connection: sqlite3.Connection, since: float) -> list[ServerEntry]:
+    """The ticket servers that have probed the file since then."""
+    rows = connection.execute("SELECT * FROM _servers WHERE at >= ?", (since,)).fetchall()
+    rows += connection.execute("SELECT '', ?, '', 0, probed FROM _database WHERE probed >= ?", (OLDER, since))
+    return [
+        ServerEntry(instance, release, tuple(kinds.split(",")) if kinds else (), interval, at)
+        for instance, release, kinds, interval, at in rows
+    ]

@@ -3,15 +3,18 @@
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from app.common.sequences import Width, ceiling_of
-from app.databases.inspection import InspectedTable, Inspection
+from app.databases.inspection import SERVERS_SECONDS, InspectedTable, Inspection
 from app.databases.protocol import Mark, Position, Table
 from app.databases.sqlite.connection import LAYOUT_VERSION
-from app.databases.sqlite.database import record_in
+from app.databases.sqlite.database import servers_in
+from app.databases.sqlite.marks import record_in
+from app.kinds.definition import Definition
 
 SEQUENCES_TABLES = ("_sequences", "_inner_sequences")
 MARKS_TABLES = ("_high_water", "_inner_high_water")
@@ -75,6 +78,9 @@ class SQLiteInspector:
             width = Width(bits)
             table = Table(name, width, ceiling_of(width, unsigned=True), 1, created, repeats_ceiling=False)
             found.tables[name] = InspectedTable(table, f"{bits} bits", "SQLite")
+        found.definitions = {row[0]: Definition.from_text(*row) for row in _rows(connection, "_kinds")}
+        since = time.time() - SERVERS_SECONDS
+        found.servers = tuple(servers_in(connection, since)) if _has(connection, "_servers") else ()
 
     async def read_positions(self) -> None:
         """See Inspector.read_positions."""
@@ -94,7 +100,7 @@ def _has(connection: sqlite3.Connection, table: str) -> bool:
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
-    """The rows of a table; none of an inner one that the release which opened the file last did not know."""
-    if table.startswith("_inner") and not _has(connection, table):
+    """The rows of a table; none of one that the release which opened the file last did not know."""
+    if (table.startswith("_inner") or table == "_kinds") and not _has(connection, table):
         return []
     return connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - a constant

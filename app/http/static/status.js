@@ -1,10 +1,17 @@
 "use strict";
 // Fetches this page again every two seconds and puts the new parts in place of the old ones.
-const parts = ["head", "live", "sequences", "as-of"]; // not the search box, into which somebody may be typing
+const parts = ["head", "live", "sequences", "as-of"]; // not the boxes, into which somebody may be typing
+
+// Without the id that was asked about: its answer stays as it is.
+function address() {
+  const query = new URLSearchParams(location.search);
+  for (const name of ["of", "id"]) query.delete(name);
+  return location.pathname + (query.size ? `?${query}` : "");
+}
 
 async function refresh() {
   try {
-    const answer = await fetch(location.pathname + location.search, { cache: "no-store", signal: AbortSignal.timeout(5000) });
+    const answer = await fetch(address(), { cache: "no-store", signal: AbortSignal.timeout(5000) });
     if (!answer.ok) throw new Error(answer.status);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const id of parts) document.getElementById(id).replaceWith(fresh.getElementById(id));

@@ -84,6 +84,11 @@ class Storage(abc.ABC):
             await asyncio.gather(*(client.close() for client in self._clients))
             self._clients.clear()
 
+    @property
+    def deadlocks(self) -> list[str]:
+        """Those that statements were tried again after."""
+        return [why for why in self.retried if "deadlock" in why]
+
     async def client(
         self, offset: int = 1, *, increment: int = INCREMENT, probe: bool = True, entry: ServerEntry | None = None
     ) -> TicketDatabase:

@@ -246,10 +246,10 @@ async def race(storage: Storage, counts: Sequence[int]) -> None:
 @on_each_engine
 async def test_clients_with_other_leasts_get_nothing_twice(storage: Storage) -> None:
     await race(storage, [1, 2, 1, 64, 1, 3, 1] * 6)
-    assert storage.retried == []
+    assert storage.deadlocks == []
 
 
 @on_each_engine
 async def test_nor_do_they_where_blocks_are_among_the_draws(storage: Storage) -> None:
     await race(storage, [1, 65, 2, 1000, 1, 300, 1] * 3)
-    assert storage.retried == []
+    assert storage.deadlocks == []

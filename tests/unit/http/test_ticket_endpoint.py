@@ -19,8 +19,9 @@ from app.common.errors import (
     UnknownError,
     UnknownSequence,
 )
+from app.http.query import number_in
 from app.http.responses import Dated
-from app.http.ticket_endpoint import ACCEPT_BYTES, number_in, prefers_text
+from app.http.ticket_endpoint import ACCEPT_BYTES, prefers_text
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.asgi import Answer
 from tests.unit.http.http_bench import BLOCK, PHOTOS, TEXT, Bench, ids, request

@@ -84,7 +84,9 @@ def test_bson_reads_our_object_ids() -> None:
         assert theirs.binary[4:] == bytes.fromhex("bcf86cd799") + (4427793).to_bytes(3)
 
 
-@pytest.mark.parametrize("theirs", [bson.ObjectId("507f1f77bcf86cd799439011"), bson.ObjectId()])
+@pytest.mark.parametrize(
+    "theirs", [bson.ObjectId("507f1f77bcf86cd799439011"), bson.ObjectId()], ids=["known", "of now"]
+)
 def test_we_read_the_object_ids_of_bson(theirs: bson.ObjectId) -> None:
     told = said("objectid", theirs)
     assert told["id_str"] == str(theirs)
@@ -140,7 +142,9 @@ def test_python_ulid_reads_ours() -> None:
 
 
 @pytest.mark.parametrize(
-    "theirs", [ulid.ULID.from_str("01ARYZ6S41TSV4RRFFQ69G5FAV"), ulid.ULID(), ulid.ULID.from_timestamp(0)], ids=str
+    "theirs",
+    [ulid.ULID.from_str("01ARYZ6S41TSV4RRFFQ69G5FAV"), ulid.ULID(), ulid.ULID.from_timestamp(0)],
+    ids=["known", "of now", "of 1970"],
 )
 def test_we_read_those_of_python_ulid(theirs: ulid.ULID) -> None:
     told = said("ulid", theirs)

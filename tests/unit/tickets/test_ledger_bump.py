@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.common.errors import NoTicketDatabase, SequenceExhausted
+from app.common.errors import NoTicketDatabase, SequenceExhausted, TicketDatabaseBusy
 from app.common.sequences import Width
 from app.tickets.lane_state import LaneState
 from tests.fakes.ticket_database import FakeTicketDatabase
@@ -53,6 +53,18 @@ async def test_a_database_that_has_just_come_up_is_bumped_before_its_tables_are_
         assert second not in server.catalog.entries["photos"].tables
         await server.admin.bump("photos", 100_000, force=False)
         assert min(await take(server, 4)) > 100_000
+
+
+@virtual_time
+async def test_a_number_that_a_database_has_not_kept_was_not_bumped_above() -> None:
+    """One went down after the bump had looked: where the other comes back older, nobody would know of the number."""
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await take(server, 4)
+        await probed()
+        server.ring.mark_down(server.ring.members[0], "has just gone down")
+        with pytest.raises(TicketDatabaseBusy, match="kept on every other database"):
+            await server.ledger.advance(server.lane("photos", 2), 100_000)
 
 
 @virtual_time

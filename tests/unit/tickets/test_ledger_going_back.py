@@ -329,6 +329,29 @@ async def test_admission_fills_both_directions() -> None:
 
 
 @virtual_time
+async def test_what_the_only_witness_knows_counts_when_it_is_back_though_larger_marks_were_kept_without_it() -> None:
+    """The second one's first life was witnessed by the first alone, its second life by the third alone."""
+    async with Site(3) as site:
+        first, second, third = site.servers
+        copy = second.snapshot()
+        third.down = True
+        server = await site.ticket_server()
+        first_life = of(2, await take(server, 40), 3)
+        first.down = True  # before it is told how many of them were issued
+        await site.stop(server)
+        third.down = False
+        second.restore(copy)
+        server = await site.ticket_server()
+        lists = [await server.desk.take("photos", 10) for _ in range(2)]
+        second_life = of(2, [ticket for tickets in lists for ticket in tickets], 3)
+        assert max(second_life) < max(first_life)  # nobody who answered knew
+        assert mark_about(site, 2, on=3).mark > mark_about(site, 2, on=1).mark
+        first.down = False
+        await probed()
+        assert min(of(2, await take(server, 6), 3)) > max(first_life)
+
+
+@virtual_time
 async def test_the_larger_mark_wins() -> None:
     async with Site(3) as site:
         row = Mark("photos", 1, 3, 5_000, 4_000, "an-old-life:1")

@@ -1,0 +1,209 @@
+"""The status page and the metrics of a server with sequences of every kind."""
+
+import asyncio
+import html
+import re
+import time
+from urllib.parse import quote
+
+import pytest
+
+from app.common.errors import ClockAhead, ClockWentBack
+from app.kinds.table import KINDS
+from tests.fakes.ticket_server import FakeTicketServer, Site
+from tests.fakes.virtual_time import virtual_time
+from tests.unit.http.front import Front, front, now_ms
+
+DAY_MS = 86_400_000
+
+
+class Wall:
+    """A server's clock. `off`: seconds that it is ahead of the true time."""
+
+    off = 0.0
+
+    def __call__(self) -> float:
+        return now_ms() / 1000 + self.off
+
+
+async def text(it: Front, target: str = "/") -> str:
+    """The page's text, without its tags."""
+    body = (await it.get(target)).body.decode()
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", body.partition("<body>")[2].partition("<script>")[0])).split())
+
+
+async def row(it: Front, name: str) -> str:
+    """The row of one sequence."""
+    body = (await it.get("/")).body.decode()
+    (found,) = re.findall(f'(?s)<tr data-sequence="{name}">(.*?)</tr>', body)
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", found)).split())
+
+
+async def samples(it: Front) -> dict[str, float]:
+    lines = (await it.get("/metrics")).body.decode().splitlines()
+    return {key: float(value) for key, _, value in (each.rpartition(" ") for each in lines if each[0] != "#")}
+
+
+@pytest.mark.parametrize("kind", [name for name in KINDS if name != "ticket"])
+def test_a_row_says_the_kind_and_when_its_time_ends(kind: str) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        async with front() as it:
+            await it.make("likes", kind)
+            await it.id_of("likes")
+            shown = await row(it, "likes")
+            assert shown.startswith(f"likes {kind} ")
+            assert "bits" not in shown
+            assert "%" not in shown
+            ends = (await it.get("/sequence/likes")).json().get("ends")
+            assert (ends[:10] in shown) if ends else re.search(r"\b\d{4}-\d\d-\d\d\b", shown) is None
+
+    scenario()
+
+
+@virtual_time
+async def test_a_row_of_plain_tickets_is_as_ever() -> None:
+    async with front() as it:
+        await it.make("small", "ticket", bits=32)
+        await it.id_of("small")
+        assert re.match(r"small 32 bits 0 /s .* > 99.99 %", await row(it, "small"))
+
+
+@pytest.mark.parametrize(("days", "soon"), [(91, False), (89, True)])
+def test_an_end_within_ninety_days_stands_out(days: int, soon: bool) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        async with front() as it:
+            end = int(time.time() * 1000) + days * DAY_MS  # the page goes by the real time
+            await it.make("likes", "instagram", epoch=end - (1 << 40))
+            assert ('class="soon"' in (await it.get("/")).body.decode()) is soon
+
+    scenario()
+
+
+@virtual_time
+async def test_the_worker_number_and_the_instance_number_are_shown_once_there_are_any() -> None:
+    async with front() as it:
+        assert "worker number" not in await text(it)
+        assert "instance number" not in await text(it)
+        await it.make("likes", "snowflake")
+        await it.make("flakes", "flake")
+        said = (await it.get(f"/decode/likes/{await it.id_of('likes')}")).json()
+        worker = 32 * said["datacenter"] + said["worker"]
+        instance = int((await it.get(f"/decode/flakes/{await it.id_of('flakes')}")).json()["worker"], 16)
+        shown = await text(it)
+        assert re.search(rf"worker number {worker} leased for (2 min|1 min \d+ s)", shown)
+        assert f"instance number {instance}" in shown
+        assert (await samples(it))[f'tickets_worker{{database="fake{2 - worker % 2}:3306"}}'] == worker
+        assert 100 < (await samples(it))["tickets_worker_lease_seconds"] <= 121
+
+
+@virtual_time
+async def test_a_server_without_a_worker_number_says_so() -> None:
+    async with Site(2) as site:
+        it = Front(await site.ticket_server())
+        await it.make("likes", "snowflake")
+        await it.id_of("likes")
+        assert not [key for key in await samples(Front(await site.ticket_server())) if key == "tickets_worker"]
+        for database in site.servers:
+            database.down = True
+        await asyncio.sleep(60)
+        assert 30 < (await samples(it))["tickets_worker_lease_seconds"] < 70
+        await asyncio.sleep(80)
+        assert (await samples(it))["tickets_worker_lease_seconds"] == 0
+        assert "leased for 0 s" in await text(it)
+
+
+# -- clocks
+
+
+async def refused_for(server: FakeTicketServer, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await server.desk.take("likes")
+
+
+@virtual_time
+async def test_requests_refused_for_a_wrong_clock_have_an_outcome_of_their_own() -> None:
+    async with Site(2) as site:
+        wall = Wall()
+        it = Front(await site.ticket_server(wall=wall))
+        await it.make("likes", "snowflake")
+        await it.id_of("likes")
+        wall.off = 3600
+        await refused_for(it.server, ClockAhead)
+        await asyncio.sleep(2)
+        found = await samples(it)
+        assert 3599 < found["tickets_clock_ahead_seconds"] < 3601
+        wall.off = -3600
+        await refused_for(it.server, ClockWentBack)
+        await asyncio.sleep(2)
+        found = await samples(it)
+        assert found['tickets_requests_total{endpoint="ticket",outcome="clock"}'] == 2
+        assert -3601 < found["tickets_clock_ahead_seconds"] < -3599
+        assert re.search(r"failed 2\b", await text(it))
+
+
+@virtual_time
+async def test_a_request_that_a_kind_cannot_serve_is_its_clients_fault() -> None:
+    async with front() as it:
+        await it.make("likes", "uuid4")
+        await refused_for_block(it.server)
+        assert (await samples(it))['tickets_requests_total{endpoint="block",outcome="invalid"}'] == 1
+
+
+async def refused_for_block(server: FakeTicketServer) -> None:
+    with pytest.raises(Exception, match="has no blocks"):
+        await server.desk.take("likes", 10, whole=True)
+
+
+# -- the box
+
+
+@virtual_time
+async def test_the_box_says_what_an_id_says() -> None:
+    async with front() as it:
+        await it.make("likes", "instagram")
+        page = (await it.get("/")).body.decode()
+        assert '<form class="search" action="/#decode">' in page
+        assert "decoded" not in page.partition("<body>")[2]
+        shown = await text(it, "/?of=likes&id=2217813737473025833")
+        for part in ("sequence likes", "kind instagram", "time 2020-01-09T21:07:01.721Z", "shard 1001", "counter 809"):
+            assert part in shown
+        page = (await it.get("/?of=likes&id=2217813737473025833&search=lik&page=1")).body.decode()
+        assert 'value="2217813737473025833"' in page
+        assert '<input type="hidden" name="search" value="lik">' in page
+
+
+@pytest.mark.parametrize(
+    ("of", "id_", "why"),
+    [
+        ("likes", "0", "whole number from 1 to"),
+        ("nothing", "7", "there is no sequence nothing"),
+        ("<b>", "7", "1 to 64 letters"),
+        ("likes", "<script>alert(1)</script>", "whole number from 1 to"),
+        ("likes", '"><b>', "whole number from 1 to"),
+    ],
+)
+def test_the_box_says_why_an_id_cannot_be_read(of: str, id_: str, why: str) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        async with front() as it:
+            await it.make("likes", "instagram")
+            page = (await it.get(f"/?of={quote(of)}&id={quote(id_)}")).body.decode()
+            assert '<p class="bad" role="alert">' in page
+            assert why in html.unescape(page)
+            plain = (await it.get("/?of=likes&id=x")).body.decode()
+            assert page.count("<b>") == plain.count("<b>")
+            assert "<script>alert" not in page
+
+    scenario()
+
+
+@virtual_time
+async def test_half_of_what_the_box_asks_for_is_nothing() -> None:
+    async with front() as it:
+        for target in ("/?of=photos", "/?id=7", "/?of=&id=7", "/?of=photos&id=%20"):
+            assert 'role="alert">t' not in (await it.get(target)).body.decode()
+        await it.get("/?of=photos&id=7&id=8", 422)
+        assert (await it.get("/?of=%20photos%20&id=%207", method="HEAD")).body
+        assert "offset 1" in await text(it, "/?of=%20photos%20&id=%207")
