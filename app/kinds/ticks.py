@@ -14,6 +14,10 @@ class Ticks:
         self.last = -1
         """The largest tick given; -1 before the first."""
 
+    def next_moment(self, counter_bits: int) -> int:
+        """The first tick of the moment after that of the last one given."""
+        return (self.last >> counter_bits) + 1 << counter_bits
+
     def take(self, count: int, first: int) -> range:
         """The next `count` ticks: consecutive, above all before them, and none below `first`."""
         start = max(first, self.last + 1)

@@ -80,6 +80,8 @@ class InstanceNumber:
         while self._instance is None:
             entry = await catalog.inner(TABLE)
             for lane in self._ring.take_turn(entry.rotation):
+                if not (lane.can_be_asked and lane.member.up):  # since the turn began
+                    continue
                 request = _OneTicket(TABLE)
                 lane.ask(request)
                 number = await request.drawn

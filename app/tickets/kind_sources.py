@@ -200,7 +200,7 @@ class CountingSource(MemorySource):
         if (right.number, right.after_ms) != self._under:
             # a smaller number in the same moment would be a smaller id; and what was stamped under this number is past:
             # by others, where it is one that this server had before
-            behind = ((ticks.last >> kind.counter_bits) + 1) << kind.counter_bits
+            behind = ticks.next_moment(kind.counter_bits)
             ticks.last = max(behind, kind.tick_at(parameters, right.after_ms + kind.unit_ms)) - 1
             self._under = right.number, right.after_ms
         next_ = max(first, ticks.last + 1)

@@ -152,7 +152,7 @@ class WorkerLease:
     async def stop(self, last_ms: int) -> None:
         """End, and give the number back: the next holder may stamp above `last_ms`, the last time stamped by this
         one. Nothing is stamped from now on."""
-        lease, self._lease = self._lease, None
+        lease, self._lease, self._reason = self._lease, None, "this server is stopping"
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

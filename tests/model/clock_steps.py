@@ -1,7 +1,7 @@
 """Clocks that go wrong, ids of other kinds, and absences longer than a lease, as steps of a schedule."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.model.clocks import DRIFTS, JUMPS, RIGHT_SECONDS
 from tests.model.host import Host
@@ -14,6 +14,8 @@ ABSENCES = (20.0, 119.0, 122.0, 200.0, 3_600.0, 86_400.0)
 OUTAGES = (20.0, 60.0, 60.0, 130.0)
 DATABASE_JUMPS = (-86_400.0, -3_600.0, -5.0, -1.5, -0.4, 0.4, 0.9, 1.5, 5.0)
 """Seconds: no further ahead, since ids that were stamped so far ahead are then waited for, and rightly so."""
+KINDS_AT_ONCE = (0, 0, 1, 1, 2)
+"""How many sequences of other kinds than `ticket` a schedule has."""
 RIGHT_CLOCKS = 0.35
 """The share of schedules in which all clocks are right."""
 
@@ -22,14 +24,23 @@ class ClockSteps:
     """Steps that set clocks wrong and right, take ids of other kinds, and suspend, freeze and cut off for long."""
 
     def __init__(
-        self, world: World, chance: random.Random, did: Did, a_host: Callable[[], Host], take: Callable[[], None]
+        self,
+        world: World,
+        chance: random.Random,
+        did: Did,
+        a_host: Callable[[], Host],
+        take: Callable[[], None],
+        *,
+        names: Sequence[str] | None,
+        right: bool | None,
     ) -> None:
         self._world = world
         self._chance = chance
         self._did = did
         self._host = a_host
         self._take = take
-        self.names = chance.sample(sorted(KINDS_MADE), chance.choice([0, 1, 2, 2, 3]))
+        some = chance.sample(sorted(KINDS_MADE), chance.choice(KINDS_AT_ONCE))
+        self.names = some if names is None else [*names]
         self.weights: dict[Callable[[], None], int] = {self._suspend: 2}
         for name in self.names:
             if chance.random() < 0.7:
@@ -42,7 +53,7 @@ class ClockSteps:
                 self._absence: 3,
                 self._outage: 1,
             }
-        if chance.random() > RIGHT_CLOCKS:
+        if chance.random() > RIGHT_CLOCKS if right is None else not right:
             self.weights |= {
                 self._jump: 5,
                 self._drift: 2,

@@ -151,7 +151,7 @@ class Host(Process):
         self.server = self.loop.run_until_complete(self._make_server())
         self.drawn: dict[tuple[str, FakeServer], list[Drawn]] = {}
         self.highest: dict[tuple[str, FakeServer], tuple[int, bool]] = {}
-        self.last_ticks: dict[str, int] = {}
+        self.last_ids: dict[str, Any] = {}
         self.last_ms = 0
         self.spawn(self._serve())
 

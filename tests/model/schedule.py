@@ -3,7 +3,7 @@
 import random
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from unittest import mock
 
 from tests.fakes.ticket_database import FakeServer
@@ -42,7 +42,10 @@ QUIET_AFTER = 25
 
 
 class Schedule:
-    """Steps in a world, chosen at random. `more`: other weights for some of them. `log` is what was done."""
+    """Steps in a world, chosen at random. `more`: other weights for some of them. `log` is what was done.
+
+    `kinds`: the names of its sequences of other kinds than `ticket`; `right_clocks`: whether all clocks are right.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,8 @@ class Schedule:
         *,
         changes_ring: bool | None = None,
         more: Mapping[str, int] | None = None,
+        kinds: Sequence[str] | None = None,
+        right_clocks: bool | None = None,
     ) -> None:
         self._chance = random.Random(seed)
         self._done = done
@@ -69,7 +74,9 @@ class Schedule:
             spare=changes,
         )
         self._ring_steps = RingSteps(self.world, self._chance, self._did, self._take)
-        self._clock_steps = ClockSteps(self.world, self._chance, self._did, self._host, self._take)
+        self._clock_steps = ClockSteps(
+            self.world, self._chance, self._did, self._host, self._take, names=kinds, right=right_clocks
+        )
         self._nonces = random.Random(seed)
         steps = {
             self._take: 30,

@@ -2,7 +2,7 @@
 
 What has to hold: no id twice, over all servers and all time, under clocks that jump, drift, stop or disagree; none
 below an earlier one of the same life of a server, where it counts in memory; the time in it at most so far ahead of the
-true time as the worst clock that may stamp, and not before the moment when it was asked for, by the server's own clock.
+true time as the worst clock that may stamp, and not before it was asked for, by the server's own clock.
 
 Ids that are counted in the databases are tickets, and `record` judges them as such. One that was stamped under a leased
 number comes twice only where marks do: the database that the number belongs to has gone back, or has left the ring, and

@@ -69,7 +69,7 @@ LISTED = LISTING_SECONDS + PROBED
 """Seconds after which the tables have been listed too, and made where they were missing."""
 LONGEST_ANSWER = REQUEST_TIMEOUT + 0.1
 STAMPED_AHEAD_MS = 500
-"""As far ahead of the clocks may a server stamp ids that are counted in a database; or so many units of their time."""
+"""As far ahead of the clocks may one server stamp ids that are counted in a database, or by a unit of their time."""
 REFUSING = 0.15
 """The share of ticket servers that refuse what no other database can protect."""
 
@@ -300,9 +300,9 @@ class World:
             server = database.server if isinstance(database, FakeTicketDatabase) else None
             warned = server is not None and host.warns_of(server) and not host.refuses
             last = self.stamps.take(definition, ids, host.name, server, warned=warned)
-            before = host.last_ticks.get(name, -1)
-            assert last - len(ids) >= before, f"{host.name} stamped {last} in {name} after {before}"
-            host.last_ticks[name] = last
+            before = host.last_ids.get(name)
+            assert before is None or ids[0] > before, f"{host.name} stamped {ids[0]} in {name} after {before}"
+            host.last_ids[name] = ids[-1]
             if lease is not None:
                 limit = self.true_ms + LEASE_MS + self._allowed_ahead_ms
                 assert lease.until_ms <= limit, f"{host.name} holds {lease}, {lease.until_ms - limit} ms too far ahead"
@@ -410,6 +410,7 @@ class World:
             return
         well = [server for server in self.ring if self.reachable(server) and self.well_since[server] <= long_ago]
         all_well = len(well) == self.size
+        well = well if all_well else self._recorded(well)
         if not well:
             return
         self.check_leases()
@@ -436,6 +437,11 @@ class World:
             self.returning = None
             self.lost_a_table = False
             self.record.all_is_well(self.ring)
+
+    def _recorded(self, servers: list[FakeServer]) -> list[FakeServer]:
+        """Those that record the ring. One that is new in it is taken in when the others can be asked."""
+        numbers = {server: server.state.ring.number if server.state.ring else 0 for server in self.ring}
+        return [server for server in servers if numbers[server] == max(numbers.values())]
 
     def _serves_kind(self, host: Host, definition: Definition, well: list[FakeServer], *, all_well: bool) -> None:
         name = definition.sequence
