@@ -269,6 +269,8 @@ class Lane:
         """Check the ids, and that the lane is still what it was when the statement was sent."""
         self.guard.check(drawn, sent.highest)
         self.guard.advance(drawn.last)
+        if self.stamps is not None:
+            self.stamps.check(drawn.last)
         if self.marks.token != sent.token or self._state is CLOSED:
             raise MarkRefused("was closed while it drew")
 

@@ -45,6 +45,15 @@ class LaneStamps:
         where this process's clock is wrong."""
         return self._last() - max(highest, self._first() - 1)
 
+    def check(self, last: int) -> None:
+        """Raise StampedAhead where a tick that has come back lies further ahead than may be drawn now.
+
+        Another server has advanced the counter since this one saw it: after the database had gone back, by a second or
+        more. What was drawn there is dropped.
+        """
+        if last > self._last():
+            raise StampedAhead
+
     def least(self, highest: int, ids: int) -> int:
         """The least tick to draw now; 0 where the counter stands at it or above.
 
