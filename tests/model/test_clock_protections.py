@@ -1,26 +1,23 @@
 """Each protection of the ids of other kinds is needed: without it, the model finds an id that must not be given.
 
 What the schedules do not come upon by themselves is shown where one server after the other is led there, in
-`tests/unit/tickets/test_worker_lease.py`: that T is committed on the number's own database and on the others, that
-the next holder stamps above it, that a database which comes up has it before it is used again, and that a renewal names
-its ring.
+`tests/unit/tickets/test_worker_lease.py`: that T is committed on the number's own database and on the others, that the
+next holder stamps above it, that a renewal is refused where another holds the number, that a database which comes up
+has the lease before it is used again, and that a renewal names its ring.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
 
-from app.common.sequences import number_leased
-from app.databases.protocol import Mark
 from app.kinds.ticks import Ticks
 from app.tickets import worker_lease
 from app.tickets.instance_number import Instance, InstanceNumber
 from app.tickets.lane_stamps import LaneStamps
 from app.tickets.server_clock import ServerClock
-from tests.fakes.ticket_database import FakeTicketDatabase
 from tests.model.schedule import STEPS, Schedule
 
 SCHEDULES = 120
@@ -36,24 +33,6 @@ def without_time(patch: pytest.MonkeyPatch) -> None:
 def without_comparing_clocks(patch: pytest.MonkeyPatch) -> None:
     """A server believes its own clock."""
     patch.setattr(ServerClock, "now_ms", ServerClock.wall_ms)
-
-
-def without_token(patch: pytest.MonkeyPatch) -> None:
-    """A lease is renewed whoever holds the number now."""
-    reserve, held = FakeTicketDatabase.reserve, set[str]()
-
-    async def reserved(self: FakeTicketDatabase, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
-        requested = list(marks)
-        rows = dict(await reserve(self, requested, ring))
-        for mark in requested:
-            key = mark.sequence, mark.offset
-            if number_leased(mark.sequence) is not None and rows[key].token == mark.token:
-                held.add(mark.token)
-            elif mark.token in held:
-                rows[key] = mark
-        return rows
-
-    patch.setattr(FakeTicketDatabase, "reserve", reserved)
 
 
 def without_end(patch: pytest.MonkeyPatch) -> None:
@@ -94,7 +73,6 @@ AWAY = MappingProxyType({"absence": 30, "leave": 8, "make_kind": 1})
 NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
     without_time: Where(0, ["likes"]),
     without_comparing_clocks: Where(3, ["likes", "flakes"], right_clocks=False),
-    without_token: Where(30, ["flakes"], more=AWAY),
     without_end: Where(0, ["flakes"], more=AWAY),
     without_last_tick: Where(1, ["flakes", "objects"]),
     without_next_moment: Where(19, ["flakes"], right_clocks=False),
