@@ -1,17 +1,20 @@
 """Three ticket servers behind a real HAProxy with deploy/haproxy/haproxy.cfg, as processes.
 
-`compose` has them in containers. Both have the same faults, so that one scenario serves both.
+`compose` has them in containers. What happens to the servers is the same for both.
 """
 
+import contextlib
 import os
+import secrets
 import shutil
-from collections.abc import Sequence
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import httpx
 
-from tests.harness.load import Address, Load
+from tests.harness.load import Address, Load, Want
 from tests.harness.pair import MySQLPair
 from tests.harness.processes import ChildProcess, free_port, new_directory, remove_directory, wait_until
 from tests.harness.ticketd import TicketServer
@@ -19,18 +22,17 @@ from tests.harness.ticketd import TicketServer
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGURATION = REPOSITORY / "deploy/haproxy/haproxy.cfg"
 SERVERS = range(3)
+CLIENTS = 40
 
 
 class Front(Protocol):
-    """What the scenario does to the servers and databases behind one address."""
+    """What happens to the servers behind one address."""
 
     address: Address
 
     def restart_server(self, number: int) -> None: ...
     def kill_server(self, number: int) -> None: ...
     def start_server(self, number: int) -> None: ...
-    def stop_database(self, number: int) -> None: ...
-    def start_database(self, number: int) -> None: ...
     def health(self, number: int) -> str:
         """The status of this server's `/healthz`, or nothing where it does not answer."""
 
@@ -40,26 +42,37 @@ def wait_until_all_pass(front: Front, timeout: float = 120) -> None:
     wait_until(lambda: all(front.health(number) == "pass" for number in SERVERS), timeout, "/healthz to pass", 0.2)
 
 
-def survive_a_bad_day(front: Front) -> None:
-    """A rolling restart, a killed server and a stop of each database, at a steady 200 requests a second."""
-    with Load([front.address], clients=40, pause=0.2, timeout=20) as load:
+def steady(front: Front, *, headers: str = "", tls: ssl.SSLContext | None = None) -> Load:
+    """The clients of a bad day: forty, who together make about 200 requests a second."""
+    mix = (Want("photos", weight=8), Want("photos", "block", 10), Want("accounts", "count", 3))
+    return Load([front.address], clients=CLIENTS, mix=mix, pause=0.2, timeout=20, headers=headers, tls=tls)
+
+
+@contextlib.contextmanager
+def nobody_notices(load: Load) -> Iterator[Load]:
+    """Whatever is done within: no request fails, and no ticket comes twice."""
+    with load:
         load.run_for(1)
-        for number in SERVERS:
-            front.restart_server(number)
-            wait_until_all_pass(front)
-        front.kill_server(1)
-        load.run_for(2)
-        front.start_server(1)
-        wait_until_all_pass(front)
-        for number in (0, 1):
-            front.stop_database(number)
-            load.run_for(2)
-            front.start_database(number)
-            wait_until_all_pass(front)
+        yield load
         load.run_for(1)
     assert not load.result.failures(), (load.result, load.result.failures()[:5])
     assert not load.result.duplicates()
     assert load.result.tickets() > 1000
+
+
+def restart_servers(front: Front, numbers: Iterable[int] = SERVERS) -> None:
+    """One after the other, as a release is rolled out."""
+    for number in numbers:
+        front.restart_server(number)
+        wait_until_all_pass(front)
+
+
+def kill_a_server(front: Front, load: Load, seconds: float) -> None:
+    """One dies, and is back after so long."""
+    front.kill_server(1)
+    load.run_for(seconds)
+    front.start_server(1)
+    wait_until_all_pass(front)
 
 
 class HAProxy:
@@ -138,46 +151,74 @@ class HAProxy:
             return False
 
 
-class ProcessFront:
-    """Three servers and HAProxy as processes, on a pair of databases of the test's own."""
+def trusting(certificates: Path) -> ssl.SSLContext:
+    """As strict as the newest Python is by default, which the image runs on."""
+    context = ssl.create_default_context(cafile=str(certificates / "ca/ca.pem"))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
 
-    def __init__(self, pair: MySQLPair) -> None:
-        self._pair = pair
-        settings = {"TICKETS_DRAIN_SECONDS": 3}
-        self._servers = [TicketServer(pair.urls, settings=settings) for _ in SERVERS]
-        self._haproxy = HAProxy([server.name for server in self._servers])
-        self.address = self._haproxy.address
+
+class ProcessFront:
+    """Three servers and HAProxy as processes, on a pair of databases of the test's own.
+
+    Clients speak TLS to HAProxy, whatever they ask for needs a token, and both kinds of tokens are in files.
+    """
+
+    def __init__(self, pair: MySQLPair, certificates: Path, folder: Path) -> None:
+        """`certificates`: with one for `front`. `folder`: where the files of the tokens are made."""
+        self.tokens, self.admin_tokens = folder / "tokens", folder / "admin_tokens"
+        for path in (self.tokens, self.admin_tokens):
+            path.write_text(f"{secrets.token_hex(16)}\n", encoding="utf-8")
+        settings = {
+            "TICKETS_DRAIN_SECONDS": 3,
+            "TICKETS_TOKENS_FILE": self.tokens,
+            "TICKETS_ADMIN_TOKENS_FILE": self.admin_tokens,
+        }
+        self.servers = [TicketServer(pair.urls, settings=settings) for _ in SERVERS]
+        names = [server.name for server in self.servers]
+        self._haproxy = HAProxy(names, certificate=certificates / "front/bundle.pem", plain="redirect")
+        self.address: Address = ("127.0.0.1", self._haproxy.tls_port)
+        self.trust = trusting(certificates)
+        self.targets = {
+            "tickets": names,
+            "tickets-ready": names,
+            "haproxy": [f"127.0.0.1:{self._haproxy.statistics_port}"],
+        }
 
     def __enter__(self) -> "ProcessFront":
-        for server in self._servers:
-            server.start()
-        self._haproxy.__enter__()
-        wait_until_all_pass(self)
-        self._haproxy.wait_states("UP", "UP", "UP")
+        try:
+            for server in self.servers:
+                server.start()
+            self._haproxy.__enter__()
+            wait_until_all_pass(self)
+            self._haproxy.wait_states("UP", "UP", "UP")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._haproxy.__exit__()
-        for server in self._servers:
+        for server in self.servers:
             server.close()
 
     def restart_server(self, number: int) -> None:
-        self._servers[number].restart()
+        self.servers[number].restart()
 
     def kill_server(self, number: int) -> None:
-        self._servers[number].kill()
+        self.servers[number].kill()
 
     def start_server(self, number: int) -> None:
-        self._servers[number].start()
-
-    def stop_database(self, number: int) -> None:
-        self._pair[number].stop()
-
-    def start_database(self, number: int) -> None:
-        self._pair[number].start()
+        self.servers[number].start()
 
     def health(self, number: int) -> str:
         try:
-            return str(self._servers[number].get("/healthz", timeout=2).json()["status"])
+            return str(self.servers[number].get("/healthz", timeout=2).json()["status"])
         except httpx.TransportError:
             return ""
+
+    def make_sequence(self, name: str, token: str) -> int:
+        """Ask for a new sequence as a client does; the answer's status."""
+        url = f"https://127.0.0.1:{self._haproxy.tls_port}/sequence/{name}"
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.put(url, headers=headers, verify=self.trust, trust_env=False, timeout=20).status_code

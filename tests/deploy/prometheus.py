@@ -26,17 +26,20 @@ class Prometheus:
     Its rules are a copy of ours whose `for:` are short; the expressions are ours.
     """
 
-    def __init__(self, targets: Mapping[str, Sequence[str]], token: str) -> None:
-        """`targets`: host:port by job; `token`: what /metrics of the ticket servers is asked with."""
+    def __init__(self, targets: Mapping[str, Sequence[str]], token: str, minute: float | None = None) -> None:
+        """`targets`: host:port by job; `token`: what /metrics of the ticket servers is asked with.
+
+        `minute`: the seconds that stand for each minute of a `for:`. Without it each is as short as PATIENCE.
+        """
         self._base = new_directory("tickets-prometheus-")
         self._target_count = sum(map(len, targets.values()))
         self._began = 0.0
         self.log = self._base / "log"
         self.port = free_port()
         self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10, trust_env=False, verify=False)
-        (self._base / "token").write_text(token, encoding="utf-8")
+        self.change_token(token)
         self._write("prometheus.yml", self._configuration(targets))
-        self._write("rules.yml", faster((DEPLOYED / "rules.yml").read_text(encoding="utf-8")))
+        self._write("rules.yml", faster((DEPLOYED / "rules.yml").read_text(encoding="utf-8"), minute))
 
     def __enter__(self) -> "Prometheus":
         program = shutil.which("prometheus")
@@ -64,6 +67,10 @@ class Prometheus:
         self._client.close()
         remove_directory(self._base)
 
+    def change_token(self, token: str) -> None:
+        """Have it scrape with this token from now on: it reads the file at each scrape."""
+        (self._base / "token").write_text(token, encoding="utf-8")
+
     def query(self, expression: str) -> list[dict[str, str]]:
         """The labels of each series of an instant query."""
         answer = self._client.get("/api/v1/query", params={"query": expression}).json()
@@ -86,9 +93,12 @@ class Prometheus:
 
     def has_fired(self) -> set[str]:
         """The names of the alerts that have fired since all was well first, for however short a time."""
+        return {each["alertname"] for each in self.all_that_fired()}
+
+    def all_that_fired(self) -> list[dict[str, str]]:
+        """The labels of the alerts that have fired since all was well first."""
         seconds = int(time.monotonic() - self._began)
-        fired = self.query(f'max_over_time(ALERTS{{alertstate="firing"}}[{seconds}s])')
-        return {each["alertname"] for each in fired}
+        return self.query(f'max_over_time(ALERTS{{alertstate="firing"}}[{seconds}s])')
 
     def wait_firing(self, *alerts: str, timeout: float = 60, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Wait until exactly these fire; `meanwhile` is called each time before it is looked."""
@@ -127,7 +137,14 @@ class Prometheus:
         (self._base / name).write_text(json.dumps(value), encoding="utf-8")  # which is YAML
 
 
-def faster(rules: str) -> dict[str, Any]:
-    """These rules with a short `for:` wherever there is one."""
-    read: dict[str, Any] = yaml.safe_load(re.sub(r"(?m)^( +for:) \S+$", rf"\1 {PATIENCE}", rules))
+def faster(rules: str, minute: float | None = None) -> dict[str, Any]:
+    """These rules with a short `for:` wherever there is one: PATIENCE, or `minute` seconds for each of its minutes."""
+
+    def shorter(found: re.Match[str]) -> str:
+        if minute is None:
+            return f"{found[1]}{PATIENCE}"
+        seconds = int(found[2]) * {"s": 1, "m": 60}[found[3]]
+        return f"{found[1]}{round(seconds * minute / 60 * 1000)}ms"
+
+    read: dict[str, Any] = yaml.safe_load(re.sub(r"(?m)^( +for: )(\d+)([sm])$", shorter, rules))
     return read

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.front import HAProxy
-from tests.deploy.prometheus import DEPLOYED, Prometheus, faster
+from tests.deploy.prometheus import DEPLOYED, PATIENCE, Prometheus, faster
 from tests.harness.processes import free_port
 from tests.harness.ticketd import TicketServer
 
@@ -72,9 +72,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def test_the_expressions_are_ours() -> None:
     rules = (DEPLOYED / "rules.yml").read_text(encoding="utf-8")
     assert len(re.findall(r"(?m)^ +for:", rules)) > 10
-    copied = [rule["expr"].split() for group in faster(rules)["groups"] for rule in group["rules"]]
-    for expression in copied:
-        assert " ".join(expression) in " ".join(rules.split())
+    for minute, short in ((None, {PATIENCE}), (6.0, {"3000ms", "6000ms", "12000ms", "30000ms"})):
+        copied = [rule for group in faster(rules, minute)["groups"] for rule in group["rules"]]
+        for rule in copied:
+            assert " ".join(rule["expr"].split()) in " ".join(rules.split())
+        assert short <= {rule["for"] for rule in copied if "for" in rule}
+        assert all(re.fullmatch(rf"{PATIENCE}|\d+ms", rule["for"]) for rule in copied if "for" in rule)
 
 
 def test_clients_whose_token_is_not_known_any_more(tmp_path: Path) -> None:

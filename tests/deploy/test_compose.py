@@ -1,6 +1,6 @@
 """docker-compose.yml, from the first start to the end, with the commands that deploy/README.md gives.
 
-Absent, not skipped, where no Docker engine with the images is: test_front.py has the same faults without containers.
+Absent, not skipped, where no Docker engine with the images is: test_bad_day.py has such faults without containers.
 """
 
 import json
@@ -11,7 +11,14 @@ import pytest
 from app.common.version import VERSION
 from tests.deploy import readme
 from tests.deploy.compose import IMAGES, ComposeFront, possible
-from tests.deploy.front import SERVERS, survive_a_bad_day, wait_until_all_pass
+from tests.deploy.front import (
+    SERVERS,
+    kill_a_server,
+    nobody_notices,
+    restart_servers,
+    steady,
+    wait_until_all_pass,
+)
 from tests.harness.load import Load
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
@@ -48,7 +55,14 @@ def exchanged(script: str) -> str:
 if possible():
 
     def test_nobody_notices_a_bad_day_of_docker_compose(front: ComposeFront) -> None:
-        survive_a_bad_day(front)
+        with nobody_notices(steady(front)) as load:
+            restart_servers(front)
+            kill_a_server(front, load, 2)
+            for number in (0, 1):
+                front.stop_database(number)
+                load.run_for(2)
+                front.start_database(number)
+                wait_until_all_pass(front)
 
     def test_nobody_notices_that_the_password_is_changed_and_changed_again(front: ComposeFront) -> None:
         with Load([front.address], clients=20, pause=0.1, timeout=20) as load:

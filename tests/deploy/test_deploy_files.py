@@ -20,6 +20,7 @@ from tests.harness.schema import LEAST_PRIVILEGES
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEPLOY = REPOSITORY / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
+PROMETHEUS_RULE = KUBERNETES / "service-monitor/prometheus-rule.yaml"
 
 
 def run(*command: str | Path, package: str = "", environment: dict[str, str] | None = None) -> str:
@@ -207,6 +208,45 @@ def test_every_resource_is_listed() -> None:
     for kustomization in KUBERNETES.rglob("kustomization.yaml"):
         there = {path for path in kustomization.parent.glob("*.yaml") if path != kustomization}
         assert set(listed(kustomization)) == there
+
+
+def prometheus_rule() -> dict[str, Any]:
+    (document,) = documents(PROMETHEUS_RULE)
+    return document
+
+
+def test_the_prometheus_operator_is_given_the_rules_that_are_tested() -> None:
+    document = prometheus_rule()
+    assert (document["apiVersion"], document["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    tested = documents(DEPLOY / "prometheus/rules.yml")[0]
+    assert document["spec"] == tested, f"how to write it anew: the comment at the top of {PROMETHEUS_RULE}"
+
+
+def test_the_prometheus_operator_can_read_its_rules(tmp_path: Path) -> None:
+    """No schema of its kinds is at hand: promtool knows the rules, and around them there are few fields."""
+    document = prometheus_rule()
+    assert document.keys() == {"apiVersion", "kind", "metadata", "spec"}
+    assert document["spec"].keys() == {"groups"}
+    extracted = tmp_path / "groups.yml"
+    extracted.write_text(yaml.safe_dump(document["spec"]), encoding="utf-8")
+    said = run("promtool", "check", "rules", "--lint-fatal", extracted, package="prometheus")
+    assert f"{len(rules())} rules found" in said
+    for rule in (rule for group in document["spec"]["groups"] for rule in group["rules"]):
+        texts = {**rule.get("labels", {}), **rule.get("annotations", {}), "expr": rule["expr"]}
+        assert all(isinstance(text, str) for text in texts.values()), rule  # the cluster refuses a number here
+
+
+def test_the_comment_in_the_prometheus_rule_says_how_it_is_written_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "kubernetes/service-monitor"
+    shutil.copytree(PROMETHEUS_RULE.parent, folder)
+    changed = (DEPLOY / "prometheus/rules.yml").read_text(encoding="utf-8").replace("for: 1m", "for: 7m")
+    (tmp_path / "prometheus").mkdir()
+    (tmp_path / "prometheus/rules.yml").write_text(changed, encoding="utf-8")
+    script = "".join(re.findall(r"^#   (.*\n)", PROMETHEUS_RULE.read_text(encoding="utf-8"), re.MULTILINE))
+    readme.run(script, folder)
+    written = documents(folder / PROMETHEUS_RULE.name)[0]
+    assert written["spec"] == yaml.safe_load(changed) != prometheus_rule()["spec"]
+    assert written["metadata"] == prometheus_rule()["metadata"]
 
 
 def test_a_pod_is_given_the_time_it_takes_to_drain() -> None:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.front import SERVERS, HAProxy, ProcessFront, survive_a_bad_day
+from tests.deploy.front import SERVERS, HAProxy
 from tests.harness.load import Load
-from tests.harness.pair import MySQLPair
 from tests.harness.processes import free_port
 from tests.harness.ticketd import TicketServer
 
@@ -44,12 +43,6 @@ def haproxy(servers: list[TicketServer], shared_haproxy: HAProxy) -> Iterator[HA
             server.thaw()
         else:
             server.start()
-
-
-@pytest.mark.timeout(300)
-def test_nobody_notices_a_bad_day(own_pair: MySQLPair) -> None:
-    with ProcessFront(own_pair) as front:
-        survive_a_bad_day(front)
 
 
 def test_a_draining_server_is_out_before_it_stops(servers: list[TicketServer], haproxy: HAProxy) -> None:

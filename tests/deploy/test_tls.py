@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.deploy.front import HAProxy
+from tests.deploy.front import HAProxy, trusting
 from tests.deploy.readme import REPOSITORY
 from tests.harness.ticketd import TicketServer
 
@@ -22,13 +22,6 @@ def server() -> Iterator[TicketServer]:
     with TicketServer() as started:
         started.wait_ready()
         yield started
-
-
-def trusting(certificates: Path) -> ssl.SSLContext:
-    """As strict as the newest Python is by default, which the image runs on."""
-    context = ssl.create_default_context(cafile=str(certificates / "ca/ca.pem"))
-    context.verify_flags |= ssl.VERIFY_X509_STRICT
-    return context
 
 
 def test_the_front_speaks_tls_with_a_certificate_that_clients_can_verify(

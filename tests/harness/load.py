@@ -13,10 +13,11 @@ run in an event loop in a thread of its own: the test goes on killing databases 
 import asyncio
 import json
 import random
+import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -115,12 +116,14 @@ class Load:
         pause: float = 0,
         hop: int = 1,
         headers: str = "",
+        tls: ssl.SSLContext | None = None,
         seed: int = 1,
         record: Callable[[Answer], None] | None = None,
     ) -> None:
         """`mix`: what is asked for; a bare name stands for single tickets. `pause`: seconds that a client waits between
         requests. `hop`: how many requests a client sends to one server before it goes on to the next. `headers`: more
-        header lines, each ended with CRLF. `record` takes every answer in place of `result`, which would hold them all.
+        header lines, each ended with CRLF. `tls`: for servers that speak TLS, what their certificate is verified with.
+        `record` takes every answer in place of `result`, which would hold them all.
         """
         self.result = Result()
         self._servers = list(servers)
@@ -129,9 +132,9 @@ class Load:
         self._timeout = timeout
         self._pause = pause
         self._hop = hop
-        self._requests = {
-            want: f"GET {want.path} HTTP/1.1\r\nHost: tickets\r\n{headers}\r\n".encode() for want in self._mix
-        }
+        self._requests: dict[int, dict[Want, bytes]] = {}
+        self.change_headers(headers)
+        self._tls = tls
         self._seed = seed
         self._record = record or self.result.answers.append
         self._stopping = threading.Event()
@@ -153,6 +156,12 @@ class Load:
         if self._failure is not None:
             raise self._failure
         return self.result
+
+    def change_headers(self, headers: str, clients: Iterable[int] | None = None) -> None:
+        """Have these clients, by their numbers from 0, or all of them send these header lines from their next request
+        on."""
+        requests = {want: f"GET {want.path} HTTP/1.1\r\nHost: tickets\r\n{headers}\r\n".encode() for want in self._mix}
+        self._requests |= dict.fromkeys(range(self._clients) if clients is None else clients, requests)
 
     def run_for(self, seconds: float) -> None:
         """Let it run for so long."""
@@ -194,8 +203,8 @@ class Load:
                 server = self._servers[turn // self._hop % len(self._servers)]
                 turn += 1
                 want = self._mix[0] if len(self._mix) == 1 else chance.choices(self._mix, weights)[0]
-                connection = connections.setdefault(server, _Connection(server))
-                answer = await self._ask(connection, want)
+                connection = connections.setdefault(server, _Connection(server, self._tls))
+                answer = await self._ask(connection, want, self._requests[number][want])
                 self._record(answer)
                 if answer.status == 0:
                     connections.pop(server).close()
@@ -206,12 +215,12 @@ class Load:
             for connection in connections.values():
                 connection.close()
 
-    async def _ask(self, connection: "_Connection", want: Want) -> Answer:
+    async def _ask(self, connection: "_Connection", want: Want, request: bytes) -> Answer:
         asked_at = time.monotonic()
         status, body, error = 0, b"", ""
         try:
             async with asyncio.timeout(self._timeout):
-                status, body = await connection.exchange(self._requests[want])
+                status, body = await connection.exchange(request)
         except (OSError, EOFError, TimeoutError, ValueError) as problem:
             error = repr(problem)
         arrived_at = time.monotonic()
@@ -229,14 +238,15 @@ class Load:
 class _Connection:
     """One connection of one client, opened when first used."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, tls: ssl.SSLContext | None) -> None:
         self.name = f"{address[0]}:{address[1]}"
         self._address = address
+        self._tls = tls
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def exchange(self, request: bytes) -> tuple[int, bytes]:
         if self._streams is None:
-            self._streams = await asyncio.open_connection(*self._address)
+            self._streams = await asyncio.open_connection(*self._address, ssl=self._tls)
         reader, writer = self._streams
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
