@@ -3,7 +3,8 @@
 What the schedules do not come upon by themselves is shown where one server after the other is led there, in
 `tests/unit/tickets/test_worker_lease.py`: that T is committed on the number's own database and on the others, that the
 next holder stamps above it, that a renewal is refused where another holds the number, that a database which comes up
-has the lease before it is used again, and that a renewal names its ring.
+has the lease before it is used again, and that a renewal names its ring. That marks of such counters are not far ahead
+keeps a database that went back in use; `test_kind_sequences.py` shows it.
 """
 
 from collections import Counter
@@ -55,11 +56,6 @@ def without_instance_ticket(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InstanceNumber, "right", lambda _: Instance(7))
 
 
-def without_short_marks(patch: pytest.MonkeyPatch) -> None:
-    """The mark of a counter that holds the time is as far ahead as any other sequence's."""
-    patch.setattr(LaneStamps, "ids_ahead", 0)
-
-
 class Where(NamedTuple):
     """Where the search begins, and what its schedules are."""
 
@@ -77,7 +73,6 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
     without_last_tick: Where(1, ["flakes", "objects"]),
     without_next_moment: Where(19, ["flakes"], right_clocks=False),
     without_instance_ticket: Where(1, ["instances", "objects"]),
-    without_short_marks: Where(11, ["shorts"]),
 }
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,15 @@ def test_sigint_does_not_drain() -> None:
         assert "Traceback" not in server.log_text()
 
 
+@pytest.fixture
+def sighup_is_not_ignored() -> Iterator[None]:
+    """Whoever runs the tests may ignore it, as `nohup` does, and what is started here would inherit that."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("sighup_is_not_ignored")
 def test_without_files_to_read_again_sighup_ends_it_as_a_terminal_that_closes_expects() -> None:
     with TicketServer(settings={"TICKETS_TOKENS": "a token from the environment"}) as server:
         server.wait_alive()
