@@ -246,7 +246,8 @@ class Ledger:
         if any(
             other not in rows for other in self._ring.members if other is not lane.member and not other.marks_trouble
         ):
-            # one of them has just gone down: where this one goes back to before, nobody would know of the number
+            # one of them has just gone down: where this one goes back to before, nobody would know of the number; one
+            # that is up and keeps no marks is told by the counter when it can, and warned of until then
             raise TicketDatabaseBusy("could not have the number kept on every other database")
         if at_end:  # nothing is drawn under the token: whose it is does not matter
             for other in {row.token for row in rows.values()} - {token}:

@@ -68,6 +68,27 @@ async def test_a_number_that_a_database_has_not_kept_was_not_bumped_above() -> N
 
 
 @virtual_time
+async def test_a_database_that_draws_and_keeps_no_marks_does_not_stand_in_the_way_of_a_bump() -> None:
+    """It is told the number as soon as it can keep it; until then the health page warns."""
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await take(server, 4)
+        site.servers[1].ledger_fails = True
+        await probed()
+        assert server.ring.members[1].up
+        assert any(each["reason"].startswith("unprotected") for each in server.admin.health()["warnings"])
+        copy = site.servers[0].snapshot()
+        await server.admin.bump("photos", 100_000, force=False)
+        assert min(await take(server, 4)) > 100_000
+        site.servers[1].ledger_fails = False
+        await asyncio.sleep(4)
+        assert not server.admin.health()["warnings"]
+        site.servers[0].restore(copy)
+        await asyncio.sleep(3)
+        assert min(await take(server, 4)) > 100_000
+
+
+@virtual_time
 async def test_a_smaller_number_changes_nothing() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()

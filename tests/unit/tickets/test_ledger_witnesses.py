@@ -8,10 +8,11 @@ import pytest
 from app.common.errors import TicketDatabaseBusy
 from app.databases.protocol import Mark, Position, Table
 from app.tickets.lane import Lane
+from app.tickets.marks_token import epoch_of, is_verified
 from tests.fakes.asked import ask
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.tickets.ledgers import take
+from tests.unit.tickets.ledgers import mark_about, probed, take
 
 
 def reserving_anew(server: FakeTicketServer) -> Lane:
@@ -161,3 +162,36 @@ async def test_a_lane_that_was_advanced_anew_while_another_database_came_up_asks
         assert not set(before) & set(await take(server, 9))
         await asyncio.sleep(3)
         assert not server.admin.health()["warnings"]
+
+
+@virtual_time
+async def test_marks_of_the_same_unverified_epoch_replace_the_smaller_ones_of_a_database_that_comes_back() -> None:
+    """The first database's life was witnessed by the second alone, then by the third alone: each time unverified. The
+    second is back before the third is lost, and vouches for the first from then on."""
+    async with Site(3) as site:
+        first, second, third = site.servers
+        server = await site.ticket_server()
+        third.down = True
+        first.restart()
+        await probed()
+        before = await take(server, 20)
+        copy = first.snapshot()
+        second.down, third.down = True, False
+        await probed()
+        before += await take(server, 10)
+        for _ in range(6):
+            before += await server.desk.take("photos", 1_000)
+        first.down = True
+        await site.stop(server)
+        second.down = False
+        one, other = mark_about(site, 1, on=2), mark_about(site, 1, on=3)
+        assert epoch_of(one.token) == epoch_of(other.token)
+        assert not is_verified(one.token) and not is_verified(other.token)
+        server = await site.ticket_server()
+        assert mark_about(site, 1, on=2).mark >= other.mark
+        await site.stop(server)
+        third.replace_by_empty()
+        first.restore(copy)
+        first.down = False
+        server = await site.ticket_server()
+        assert not set(before) & set(await take(server, 30))
