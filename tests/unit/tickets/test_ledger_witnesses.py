@@ -186,7 +186,8 @@ async def test_marks_of_the_same_unverified_epoch_replace_the_smaller_ones_of_a_
         second.down = False
         one, other = mark_about(site, 1, on=2), mark_about(site, 1, on=3)
         assert epoch_of(one.token) == epoch_of(other.token)
-        assert not is_verified(one.token) and not is_verified(other.token)
+        assert not is_verified(one.token)
+        assert not is_verified(other.token)
         server = await site.ticket_server()
         assert mark_about(site, 1, on=2).mark >= other.mark
         await site.stop(server)
