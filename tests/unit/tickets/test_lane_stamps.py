@@ -1,0 +1,62 @@
+"""The times in a counter's tickets, where the counter is not where this server left it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.common.errors import TicketError
+from app.tickets.lane import Lane
+from app.tickets.lane_stamps import AHEAD_MS
+from app.tickets.request import AwaitedRequest
+from tests.fakes.ticket_database import TRUE_TIME
+from tests.fakes.ticket_server import FakeTicketServer, Site
+from tests.fakes.virtual_time import virtual_time
+
+EPOCH = int(TRUE_TIME * 1000) - 1_000_000_000
+PER_MS = 1024
+
+
+def true_ms() -> float:
+    return (TRUE_TIME + asyncio.get_running_loop().time()) * 1000
+
+
+async def take(server: FakeTicketServer, count: int = 1) -> list[Any]:
+    request = AwaitedRequest("likes", count, whole=False)
+    server.desk.accept(request)
+    return list(await request.future)
+
+
+def stamped(server: FakeTicketServer, id_: object) -> int:
+    """The time in it, in milliseconds since 1970."""
+    entry = server.catalog.entries["likes"]
+    return int(entry.kind.decode(entry.parameters, str(id_))["time_ms"])
+
+
+def lanes(server: FakeTicketServer) -> tuple[Lane, ...]:
+    return server.catalog.entries["likes"].rotation.lanes
+
+
+@pytest.mark.parametrize("ahead_ms", [AHEAD_MS + 400, 2_000])
+def test_what_comes_back_too_far_ahead_is_dropped_and_waited_for(ahead_ms: int) -> None:
+    """Another server has advanced the counter since this one saw it."""
+
+    @virtual_time
+    async def scenario() -> None:
+        async with Site(2) as site:
+            server = await site.ticket_server(request_timeout=0.3)
+            await server.admin.make("likes", "instagram", {"epoch": EPOCH})
+            await take(server, 4)
+            (table,) = {lane.sequence for lane in lanes(server)}
+            now = int(true_ms())
+            for database in site.servers:
+                database.table(table).advance((now + ahead_ms - EPOCH) * PER_MS)
+            with pytest.raises(TicketError):
+                await take(server)
+            assert all(lane.is_open for lane in lanes(server))
+            await asyncio.sleep((now + ahead_ms - true_ms()) / 1000)
+            for _ in range(4):
+                (id_,) = await take(server)
+                assert now + ahead_ms <= stamped(server, id_) <= true_ms() + AHEAD_MS
+
+    scenario()
