@@ -119,7 +119,7 @@ class Chores:
                     event(log, logging.WARNING, "could not keep marks", database=witness.name, reason=error)
                     return
         for pair, since in due.items():
-            if self._ring.unaccounted.get(pair) == since:  # else one of them came up once more, maybe as an empty one
+            if self._ring.unaccounted.get(pair) == since:  # else one of them came up once more, or keeps marks again
                 del self._ring.unaccounted[pair]
 
     def _suspended(self, member: Member) -> list[Lane]:

@@ -95,7 +95,7 @@ class Ring:
         self.record: RingRecord | None = None
         self.unaccounted: dict[tuple[Member, Member], int] = {}
         """Pairs of which the first may not keep marks for every sequence of the second yet, by the generation that saw
-        one of them come up."""
+        one of them come up, or keep marks again."""
         self.generation = 0
         self._changed = asyncio.Event()
         self._followers: list[Callable[[Member], None]] = []
@@ -145,8 +145,9 @@ class Ring:
             member.wake.set()
 
     def keeps_marks_again(self, member: Member) -> None:
-        """It draws, and keeps marks as well from now on."""
+        """It draws, and keeps marks as well from now on. What was found of the others before does not count for it."""
         member.marks_trouble = None
+        self.generation += 1
         self._tell(member)
 
     @property
