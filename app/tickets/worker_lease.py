@@ -44,6 +44,9 @@ WORKERS = 1_024
 LEASE_MS = 120_000
 """How far ahead of now a lease lasts."""
 RENEW_SECONDS = 20.0
+PATIENCE_MS = LEASE_MS // 2
+"""With more than this left of a lease whose database is away, no other number is leased: it may be back soon, and a
+number that is left is nobody's until its lease has ended."""
 RETRY_SECONDS = 0.5
 """How soon it is tried again where it could not be had or renewed."""
 MARGIN_MS = 1_000
@@ -156,15 +159,8 @@ class WorkerLease:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if lease is None:
-            return
-        held = lease.mark(FOR_EVER, 0)  # a renewal that was under way may have gone further than this server knows
-        free = Mark(held.sequence, held.offset, held.increment, max(last_ms, lease.after_ms), 0, f"{self._owner}:free")
-        for member in self._up():
-            try:
-                await member.database.supersede(held, free, lease.ring)
-            except TicketDatabaseError as error:
-                event(log, logging.DEBUG, "could not give the worker number back", database=member.name, reason=error)
+        if lease is not None:
+            await self._give_back(lease, max(last_ms, lease.after_ms), self._up())
 
     def _database_changed(self, member: Member) -> None:
         """A database that comes up may not know of the lease: it is used again when that one has it, too."""
@@ -198,12 +194,15 @@ class WorkerLease:
     async def _renew_or_lease(self) -> None:
         """Raises TicketError where there is neither."""
         lease = self._lease
-        if lease is not None and lease.member in self._up() and lease.ring == self._ring.number:
-            try:
-                await self._renew(lease)
-            except LeaseLost as error:
-                event(log, logging.WARNING, "lost the worker number", number=lease.number, reason=error)
-            else:
+        if lease is not None and lease.ring == self._ring.number:
+            if lease.member in self._up():
+                try:
+                    await self._renew(lease)
+                except LeaseLost as error:
+                    event(log, logging.WARNING, "lost the worker number", number=lease.number, reason=error)
+                else:
+                    return
+            elif self._confirmed and lease.until_ms - self._clock.now_ms() > PATIENCE_MS:
                 return
         await self._lease_another()
 
@@ -269,10 +268,19 @@ class WorkerLease:
 
     async def _take(self, lease: Lease) -> None:
         """Take the number over, first on the database that it belongs to, which lets one server have it, then on every
-        other. Raises NumberTaken, TicketError."""
+        other. Raises NumberTaken, TicketError; then it is given back, so that trying again uses up no other number."""
+        written: set[Member] = set()
+        try:
+            await self._write_and_hold(lease, written)
+        except TicketError:
+            await self._give_back(lease, lease.after_ms, written)
+            raise
+        event(log, logging.INFO, "leased a worker number", number=lease.number, database=lease.member.name)
+
+    async def _write_and_hold(self, lease: Lease, written: set[Member]) -> None:
+        """The same without giving it back; `written`: which databases have it, as they get it."""
         authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
         mark = lease.mark(lease.until_ms, 0)
-        written: set[Member] = set()
         while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
             member = waiting[0]
             database = member.database
@@ -287,7 +295,16 @@ class WorkerLease:
         if authority.incarnation != incarnation:
             raise TicketDatabaseUnavailable(f"{authority.name} was restarted or replaced while a number was leased")
         self._hold(replace(lease, incarnation=incarnation), came_up)
-        event(log, logging.INFO, "leased a worker number", number=lease.number, database=authority.name)
+
+    async def _give_back(self, lease: Lease, last_ms: int, members: Iterable[Member]) -> None:
+        """Have these databases let the next holder stamp above `last_ms`. One that fails keeps the lease to its end."""
+        held = lease.mark(FOR_EVER, 0)  # a renewal that was under way may have gone further than this server knows
+        free = Mark(held.sequence, held.offset, held.increment, last_ms, 0, f"{self._owner}:free")
+        for member in members:
+            try:
+                await member.database.supersede(held, free, lease.ring)
+            except TicketDatabaseError as error:
+                event(log, logging.DEBUG, "could not give the worker number back", database=member.name, reason=error)
 
     def _hold(self, lease: Lease, came_up: int) -> None:
         """Raises TicketDatabaseUnavailable, RingChanged, NoTicketDatabase where it may not be used."""
