@@ -358,7 +358,11 @@ class Lane:
             self._ring.lanes_changed()
 
     async def open(self) -> None:
-        """Open it with the ledger, unless that has been done meanwhile. Raises TicketDatabaseError."""
+        """Open it with the ledger, unless that has been done meanwhile. Raises TicketDatabaseError.
+
+        What closes it while it opens is no reason to begin again: the ledger looks itself, last of all, whether what it
+        has read still counts.
+        """
         async with self._opening:  # two at a time would take the marks from each other, and advance it twice
             if self._state is OPEN:
                 return

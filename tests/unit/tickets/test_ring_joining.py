@@ -40,6 +40,38 @@ async def test_a_database_that_lost_its_record_comes_back_into_a_ring_that_has_g
 
 
 @virtual_time
+async def test_one_from_before_another_increment_is_raised_whatever_marks_the_others_keep() -> None:
+    """Its numbers were other databases' then. Somebody has emptied the ledgers that would say so."""
+    async with Site(3) as site:
+        has_grown(site.servers)
+        for server in site.servers:
+            server.state.marks.clear()
+        older = site.servers[1].state
+        older.ring = RingRecord(1, 4, 1, (1, 2, 3), own=2)
+        older.tables["photos"].counter, older.tables["photos"].largest = 500, 499
+        ticket_server = await site.ticket_server()
+        assert statuses(ticket_server) == [Status.UP] * 3, ticket_server.ring.members
+        assert min(await take(ticket_server, 6)) > 1_000
+
+
+@virtual_time
+async def test_one_from_before_the_growth_stays_out_where_no_marks_can_be_read() -> None:
+    async with Site(3) as site:
+        has_grown(site.servers)
+        older = site.servers[1].state
+        older.ring = RingRecord(1, 2, 1, (1, 2), own=2)
+        older.tables["photos"].counter, older.tables["photos"].largest = 500, 499
+        site.servers[0].ledger_fails = True
+        site.servers[2].down = True
+        ticket_server = await site.ticket_server()
+        assert not ticket_server.ring.members[1].up
+        site.servers[0].ledger_fails = False
+        await asyncio.sleep(3)
+        assert statuses(ticket_server) == [Status.UP, Status.UP, Status.DOWN]
+        assert min(await take(ticket_server, 6)) > 1_000
+
+
+@virtual_time
 async def test_one_that_kept_marks_of_another_increment_alone_stays_out() -> None:
     async with Site(3) as site:
         has_grown(site.servers)
