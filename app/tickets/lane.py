@@ -192,6 +192,8 @@ class Lane:
         """Whether the statement can be sent as it is."""
         try:
             self._ledger.check(self)
+            if self.stamps is not None and self.stamps.begins_long_moment(self.guard.highest):
+                return False
         except TicketDatabaseError:
             return False
         return self._state is OPEN and (total == 1 or self.guard.headroom() >= LAST_TICKETS)
@@ -205,10 +207,20 @@ class Lane:
             raise ColumnExhausted("holds no further id for it")
         if self._state is not OPEN:
             await self.open()
+        if self.stamps is not None and self.stamps.begins_long_moment(self.guard.highest):
+            await self._see_that_it_has_not_gone_back()
         if total > 1 and self.guard.headroom() < LAST_TICKETS:
             await self._make_sure_of(total)
         if self._state is not OPEN:
             raise TicketDatabaseBusy("lost touch with it while its position was read")
+
+    async def _see_that_it_has_not_gone_back(self) -> None:
+        """Raise SequenceWentBack where the table stands below what is known issued."""
+        assert self.table is not None
+        highest, next_id = self.guard.highest, (await self.member.database.position(self.table)).next_id
+        if next_id <= highest:
+            raise SequenceWentBack(f"stands at {next_id} after {highest} had been issued")
+        self.guard.advance(next_id - 1)
 
     async def _make_sure_of(self, count: int) -> None:
         """Raise ColumnExhausted unless so many tickets in one statement end before the column does, whatever others

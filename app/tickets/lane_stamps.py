@@ -16,6 +16,8 @@ AHEAD_MS = 500
 requests wait. It is at least the unit of the kind's time."""
 MARK_MS = 1000
 """How far ahead of its tickets the lane's mark is kept. As far ahead it stands after its database has gone back."""
+LONG_MS = 1000
+"""A moment that is longer than others may have stamped in it before this server has heard of any of it."""
 
 
 class StampedAhead(TicketDatabaseBusy):
@@ -53,6 +55,14 @@ class LaneStamps:
         """
         if last > self._last():
             raise StampedAhead
+
+    def begins_long_moment(self, highest: int) -> bool:
+        """Whether the next draw is the first that this server knows of in a moment that is long.
+
+        Then the counter's position has to be read first: advanced to the beginning of the moment, a table that was
+        truncated gives what others have stamped in it. Raises TicketDatabaseBusy as `room` does.
+        """
+        return self._kind.unit_ms >= LONG_MS and self._first() > highest
 
     def least(self, highest: int, ids: int) -> int:
         """The least tick to draw now; 0 where the counter stands at it or above.

@@ -41,6 +41,9 @@ What holds, and what does not:
 - A table remade, or loaded from a dump, under a running server: its epoch differs too. A table truncated keeps its
   epoch; it is seen by standing below what is known issued, which is written with every probe, so what a truncation
   under running servers can hide is what was issued since the last one.
+- Where tickets hold the time (`lane_stamps`), the next draw advances a truncated counter to the present. In a long
+  moment the position is read before the first draw; in a short one, what a truncation can hide until the tables are
+  listed is what another server has stamped ahead of this one's clock since the last probe.
 - A sequence bumped: mark and issued are raised to the number on the other databases before the bump is answered, so a
   database restored from before the bump is moved above it.
 - A step that straddles the ceiling ends there; steps shrink as the ceiling comes near, so that a move above the mark

@@ -1,10 +1,15 @@
 """The clock that ids are stamped by, compared with the databases'."""
 
+import asyncio
+
 import pytest
 
 from app.common.errors import ClockAhead, ClockUnknown
 from app.databases.protocol import ClockReading
 from app.tickets.server_clock import AHEAD_SECONDS, FRESH_SECONDS, SHARP_SECONDS, ServerClock
+from tests.fakes.ticket_database import TRUE_TIME
+from tests.fakes.ticket_server import PROBE_INTERVAL, Site
+from tests.fakes.virtual_time import VirtualLoop, virtual_time
 
 TRUE = 1_700_000_000.0
 
@@ -87,3 +92,28 @@ def test_a_suspended_machine_stamps_nothing_until_the_next_probe() -> None:
         clocks.clock.now_ms()
     clocks.clock.note("odd", clocks.reading(off=clocks.off))
     clocks.clock.now_ms()
+
+
+@pytest.mark.parametrize("kind", ["instagram", "snowflake", "flake", "uuid7"])
+def test_a_server_whose_machine_was_suspended_stamps_again_after_one_probe(kind: str) -> None:
+    """Until then it refuses at once what holds the time, and gives plain tickets."""
+
+    @virtual_time
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        async with Site(2) as site:
+            server = await site.ticket_server(wall=lambda: TRUE_TIME + loop.clock.now)
+            await server.admin.make("likes", kind, {})
+            before = await server.desk.take("likes", 1)
+            await asyncio.sleep(0.5 * PROBE_INTERVAL)
+            loop.clock.now += 30
+            loop.suspended += 30
+            with pytest.raises(ClockAhead):
+                await server.desk.take("likes", 1)
+            await server.desk.take("photos", 1)
+            await asyncio.sleep(PROBE_INTERVAL)
+            assert await server.desk.take("likes", 1) != before
+            assert server.admin.health()["status"] == "pass"
+
+    scenario()
