@@ -14,6 +14,10 @@ DEBIAN_TOOLS := \
 	haproxy:haproxy \
 	promtool:prometheus \
 	systemd-analyze:systemd \
+	redis-cli:redis-tools \
+	redis-server:redis-server \
+	node:nodejs \
+	npm:npm \
 	chromium:chromium \
 	pg_ctlcluster:postgresql \
 	cc:gcc \
@@ -43,6 +47,12 @@ run: $(VENV)/.run  ## set up what is needed and serve tickets from an embedded p
 	@echo "  curl -H 'Accept: text/plain' 'http://$(HOST):$(PORT)/ticket/photos?count=5'"
 	@echo "  curl 'http://$(HOST):$(PORT)/block/photos?size=500'"
 	@echo
+ifdef TICKETS_REDIS_PORT
+	@echo "And with any Redis client:"
+	@echo
+	@echo "  redis-cli -h $(HOST) -p $(TICKETS_REDIS_PORT) INCR photos"
+	@echo
+endif
 	@TICKETS_DRAIN_SECONDS=$${TICKETS_DRAIN_SECONDS:-0} exec $(BIN)/ticketd serve  # no load balancer has to notice a Ctrl-C
 
 test: $(VENV)/.test tools  ## set up what is needed, a MySQL-compatible server included, and run every test (ARGS=...)

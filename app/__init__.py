@@ -6,6 +6,8 @@ The way of a ticket
     http/ticket_protocol  one client connection. Requests for tickets stay here; all others go on to uvicorn's own
                           protocol and FastAPI (http/uvicorn_adapter, http/routes).
     http/ticket_endpoint  what the request says: a sequence, a count, text or JSON, a token.
+    redis/                the same, where the Redis protocol is spoken: `parser` makes commands of bytes, `connection` keeps
+                          replies in order, `commands` says what each command does, `requests` how an answer reads.
     tickets/front_desk    takes it for every protocol in front: counted, timed, refused while the server drains.
     tickets/issuer        takes the sequence's turn from the ring, has one lane after the other asked.
     tickets/lane          one sequence on one database: the requests that wait (lane_queue), the statement under way.
@@ -64,6 +66,8 @@ The rooms
     doctor/         the check-up of the ticket databases
     settings        what can be set, and where it is read from
     http/           the front for HTTP: tickets and blocks, FastAPI for the rest, access, problem details, pages
+    redis/          the front for the Redis protocol: commands as any Redis client sends them
+    clients/        what all fronts share: how many connections there may be, tokens, attempts that are denied
     operations/     what operators see and do: reports, metrics, rates, traces, however many sequences there are
     tickets/        the domain: the front desk, lanes, the ring, marks, sequences, probes; never HTTP, never metrics
     databases/      the protocol of a ticket database; `engines` lists what can stand behind it

@@ -13,15 +13,17 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from app.clients.connections import IDLE_SECONDS, Connections
+from app.clients.open_files import connections_allowed, raise_limit
 from app.common.addresses import is_loopback
 from app.common.log import event
 from app.common.tasks import Tasks
 from app.common.value_files import WatchedFiles
-from app.http.connections import IDLE_SECONDS, Connections
-from app.http.open_files import connections_allowed, raise_limit
+from app.http.connections import HTTPConnections
 from app.http.uvicorn_adapter import HTTPServer, check_uvicorn
 from app.operations import tracing
 from app.operations.tracing import Tracing
+from app.redis.door import RedisDoor
 from app.service import Service
 from app.settings import Settings
 from app.token_rotation import TokenRotation, warn_of_short_tokens
@@ -32,9 +34,10 @@ log = logging.getLogger(__name__)
 class Drain:
     """What a signal begins: not ready, then no new request, then the end."""
 
-    def __init__(self, service: Service, server: HTTPServer, seconds: float) -> None:
+    def __init__(self, service: Service, server: HTTPServer, redis_door: RedisDoor, seconds: float) -> None:
         self._service = service
         self._server = server
+        self._redis_door = redis_door
         self._seconds = seconds
         self._signals = 0
 
@@ -62,6 +65,7 @@ class Drain:
 
     def _end(self) -> None:
         self._service.desk.closed = True
+        self._redis_door.stop()
         self._server.stop()
 
 
@@ -79,7 +83,9 @@ async def serve(
         idle=IDLE_SECONDS,
         access_log=settings.access_log,
     )
-    connections = Connections(service.endpoint, server, service.metrics, most_connections)
+    connections = Connections(server, service.metrics, most_connections)
+    http_connections = HTTPConnections(service.endpoint, server, connections)
+    redis_door = service.make_redis_door(connections)
     warn_if_open_to_all(settings)
     warn_of_short_tokens(settings)
     service.start()
@@ -91,9 +97,12 @@ async def serve(
     if token_files:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, rotation.read_again)
     try:
-        with Drain(service, server, settings.drain_seconds).on_signals():
-            await server.serve(connections.make_protocol)
+        if settings.redis_port is not None:
+            await redis_door.listen(settings.host, settings.redis_port)
+        with Drain(service, server, redis_door, settings.drain_seconds).on_signals():
+            await server.serve(http_connections.make_protocol)
     finally:
+        redis_door.stop()
         await watchers.cancel()
         await service.stop()
     log.info("stopped")
@@ -110,9 +119,14 @@ def exempt_from_collection() -> None:
 
 
 def warn_if_open_to_all(settings: Settings) -> None:
-    """Say so where anybody who reaches this machine may draw tickets and change sequences."""
+    """Say so where anybody may draw tickets and change sequences, or may read tokens on their way."""
     if not (settings.tokens or settings.admin_tokens or is_loopback(settings.host)):
         event(log, logging.WARNING, "listens beyond loopback without TICKETS_TOKENS", host=settings.host)
+    if settings.redis_port is not None and not is_loopback(settings.host):
+        event(
+            log, logging.WARNING, "the Redis protocol is spoken beyond loopback: tokens travel in clear",
+            host=settings.host, port=settings.redis_port,
+        )  # fmt: skip
 
 
 def run(settings: Settings, load: Callable[[], Settings], token_files: WatchedFiles) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
+from app.clients.connections import Connections
+from app.clients.denials import Denials
 from app.common.addresses import is_loopback
 from app.common.version import VERSION
 from app.databases import engines
 from app.databases.protocol import ServerEntry, TicketDatabase
 from app.http.access import Access
-from app.http.denials import Denials
 from app.http.request_watcher import RequestWatcher
 from app.http.routes import make_api
 from app.http.status_page import StatusPage
@@ -22,6 +23,8 @@ from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.operations.rates import Rates
 from app.operations.tracing import TracedRequests, TracedStatements, TracedTickets, Tracing
+from app.redis.door import RedisDoor
+from app.redis.watcher import CommandWatcher
 from app.settings import Settings
 from app.tickets.catalog import Catalog
 from app.tickets.front_desk import FrontDesk
@@ -48,7 +51,7 @@ def make_databases(settings: Settings, on_retry: Callable[[str, str], None]) -> 
 
 
 class Service:
-    """The ticket server without its HTTP server."""
+    """The ticket server without its ports."""
 
     def __init__(self, settings: Settings, tracing: Tracing | None = None) -> None:
         self._tracing = tracing
@@ -86,13 +89,29 @@ class Service:
         self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics, sources=self.sources, clock=self.clock)
         self.rates = Rates(self.admin.progress, time.monotonic)
         self.access = access = Access(settings.tokens, settings.admin_tokens)
-        denials = Denials(self.metrics)
+        self._denials = denials = Denials(self.metrics)
         status_page = StatusPage(self.admin, self.rates, self.metrics, settings.port)
         api = make_api(self.admin, access, denials, status_page, self.desk, listens_locally=is_loopback(settings.host))
         self.app: ASGIApp = api if tracing is None else TracedRequests(api, tracing)
         """All of HTTP but tickets and blocks."""
-        watcher = RequestWatcher(None if tracing is None else TracedTickets(tracing), log_access=settings.access_log)
-        self.endpoint = TicketEndpoint(self.desk, access, denials, watcher if tracing or settings.access_log else None)
+        self._settings = settings
+        self._tracer = None if tracing is None else TracedTickets(tracing)
+        self._is_watched = tracing is not None or settings.access_log
+        watcher = RequestWatcher(self._tracer, log_access=settings.access_log)
+        self.endpoint = TicketEndpoint(self.desk, access, denials, watcher if self._is_watched else None)
+
+    def make_redis_door(self, connections: Connections) -> RedisDoor:
+        """The same tickets over the Redis protocol. `connections`: all of the server's."""
+        watcher = CommandWatcher(self._tracer, log_access=self._settings.access_log)
+        return RedisDoor(
+            self.desk,
+            self.catalog,
+            self.access,
+            self._denials,
+            connections,
+            timeout=self._settings.request_timeout,
+            watcher=watcher if self._is_watched else None,
+        )
 
     def _retried(self, database: str, cause: str) -> None:
         self.metrics.retries.update([(database, cause)])

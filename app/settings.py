@@ -74,6 +74,9 @@ class Settings(BaseModel):
     unverified: Literal["serve", "refuse"] = _field(
         "serve", "serve or refuse", "whether a database may draw while no other can be asked for its high-water marks"
     )
+    redis_port: int | None = _field(
+        None, "a port, 0 to 65535", "port to speak the Redis protocol on; unset: nowhere", ge=0, le=65535
+    )
     tokens: tuple[SecretStr, ...] = _field((), "tokens separated by spaces", "bearer tokens; unset: no authentication")
     admin_tokens: tuple[SecretStr, ...] = _field(
         (), "tokens separated by spaces", "bearer tokens that may do everything"
@@ -108,7 +111,7 @@ class Settings(BaseModel):
     def _split(cls, value: Any) -> Any:
         return _words(value) if isinstance(value, str) else value
 
-    @field_validator("port", "increment", "max_connections", *_SECONDS, mode="before")
+    @field_validator("port", "redis_port", "increment", "max_connections", *_SECONDS, mode="before")
     @classmethod
     def _digits(cls, value: Any) -> Any:
         if isinstance(value, str) and "_" in value:

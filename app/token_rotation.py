@@ -4,10 +4,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from app.clients.tokens import Tokens
 from app.common.errors import SettingsError
 from app.common.log import event
 from app.common.value_files import WatchedFiles
-from app.http.access import Access
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -19,13 +19,13 @@ SHORTEST_TOKEN = 16
 
 
 class TokenRotation:
-    """Keeps `access` at what the tokens' `files` say. `load`: reads the settings anew; only their tokens are taken.
+    """Keeps `tokens` at what the tokens' `files` say. `load`: reads the settings anew; only their tokens are taken.
 
     A file that cannot be used changes nothing: the tokens that were valid stay so, and the log says why.
     """
 
-    def __init__(self, access: Access, load: Callable[[], Settings], files: WatchedFiles) -> None:
-        self._access = access
+    def __init__(self, tokens: Tokens, load: Callable[[], Settings], files: WatchedFiles) -> None:
+        self._tokens = tokens
         self._load = load
         self._files = files
 
@@ -37,7 +37,7 @@ class TokenRotation:
         except SettingsError as error:
             event(log, logging.ERROR, "the tokens stay as they were", reason=error)
             return
-        self._access.replace(settings.tokens, settings.admin_tokens)
+        self._tokens.replace(settings.tokens, settings.admin_tokens)
         warn_of_short_tokens(settings)
         event(
             log, logging.INFO, "read the tokens again",

@@ -1,4 +1,4 @@
-"""Authorization: bearer tokens, compared in constant time and as bytes.
+"""Authorization, as HTTP's headers carry it.
 
 A browser does not send bearer tokens by itself. For reading, HTTP Basic with a token as the password is accepted too,
 so that an operator can open the status page. A change to a sequence requires a bearer token, because a page of another
@@ -7,12 +7,9 @@ site could make a browser send Basic credentials.
 
 import base64
 import binascii
-import hashlib
-import secrets
 from collections.abc import Iterable
 
-from pydantic import SecretStr
-
+from app.clients.tokens import Tokens
 from app.common.addresses import is_ip_address
 from app.http.problems import Problem
 
@@ -21,46 +18,31 @@ BASIC = 'Basic realm="tickets", charset="UTF-8"'
 _SITE = b"sec-fetch-site"
 
 
-class Access:
-    """Which tokens may do what. Its `repr` shows none."""
-
-    def __init__(self, tokens: Iterable[SecretStr], admin_tokens: Iterable[SecretStr]) -> None:
-        self.replace(tokens, admin_tokens)
-
-    def replace(self, tokens: Iterable[SecretStr], admin_tokens: Iterable[SecretStr]) -> None:
-        """From now on these tokens count, and no others."""
-        users = [token.get_secret_value().encode() for token in tokens]
-        admins = [token.get_secret_value().encode() for token in admin_tokens]
-        self._admins = admins or users
-        self._users = users + admins if users else []
-        self.tickets_are_free = not self._users
-        self.changes_are_free = not self._admins
-
-    def __repr__(self) -> str:
-        return f"<Access {len(self._users)} tokens, {len(self._admins)} for changes>"
+class Access(Tokens):
+    """The same for what stands in Authorization headers."""
 
     def is_guess(self, authorization: bytes | None) -> bool:
         """Whether an Authorization header that was refused holds a token at all."""
-        return bool(_bearer(authorization) or _basic(authorization))
+        return bool(bearer(authorization) or _basic(authorization))
 
     def refusal_for_tickets(self, authorization: bytes | None) -> Problem | None:
         """None if this Authorization header may draw; else what the client is told."""
-        if self.tickets_are_free or _is_one_of(_bearer(authorization), self._users):
+        if self.tickets_are_free or self.may_draw(bearer(authorization)):
             return None
         return _unknown(authorization)
 
     def refusal_for_reading(self, authorization: bytes | None, *, page: bool = False) -> Problem | None:
         """None if this Authorization header may read; else what the client, or for a page the browser, is told."""
-        if self.tickets_are_free or _is_one_of(_bearer(authorization) or _basic(authorization), self._users):
+        if self.tickets_are_free or self.may_draw(bearer(authorization) or _basic(authorization)):
             return None
         return _unknown(authorization, ask_browser=page)
 
     def refusal_for_changes(self, authorization: bytes | None) -> Problem | None:
         """None if this Authorization header may make and bump sequences; else what the client is told."""
-        token = _bearer(authorization)
-        if self.changes_are_free or _is_one_of(token, self._admins):
+        token = bearer(authorization)
+        if self.changes_are_free or self.may_change(token):
             return None
-        if _is_one_of(token, self._users):
+        if self.may_draw(token):
             return Problem(403, "this token may draw tickets, but not make or bump a sequence")
         return _unknown(authorization)
 
@@ -89,13 +71,8 @@ def names_this_machine(host: bytes | None) -> bool:
     return name == "localhost" or is_ip_address(name)
 
 
-def short_name(authorization: bytes | None) -> str:
-    """A name for a token in the log: the beginning of its hash, never a part of the token."""
-    token = _bearer(authorization)
-    return hashlib.sha256(token).hexdigest()[:8] if token else "none"
-
-
-def _bearer(authorization: bytes | None) -> bytes:
+def bearer(authorization: bytes | None) -> bytes:
+    """The bearer token in an Authorization header; empty where there is none."""
     scheme, _, token = (authorization or b"").partition(b" ")
     return token.strip() if scheme.lower() == b"bearer" else b""
 
@@ -111,14 +88,8 @@ def _basic(authorization: bytes | None) -> bytes:
         return b""
 
 
-def _is_one_of(given: bytes, tokens: list[bytes]) -> bool:
-    # every token is compared, so that the time does not reveal which one matched
-    matches = [secrets.compare_digest(given, token) for token in tokens]
-    return bool(given) and any(matches)
-
-
 def _unknown(authorization: bytes | None, *, ask_browser: bool = False) -> Problem:
     ways = f"{BEARER}, {BASIC}" if ask_browser else BEARER
-    if _bearer(authorization):
+    if bearer(authorization):
         return Problem(401, "this token is not known", (("www-authenticate", f'{BEARER}, error="invalid_token"'),))
     return Problem(401, "a bearer token is required: Authorization: Bearer …", (("www-authenticate", ways),))

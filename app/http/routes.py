@@ -12,27 +12,29 @@ from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.clients.denials import Denials
+from app.clients.tokens import short_name
 from app.common.errors import TicketError
 from app.common.log import event
 from app.common.sequences import validated
 from app.common.version import VERSION
 from app.http import api_description as described
 from app.http import sequence_list
-from app.http.access import CROSS_SITE, Access, is_cross_site, names_this_machine, short_name
+from app.http.access import CROSS_SITE, Access, bearer, is_cross_site, names_this_machine
 from app.http.api_description import OPEN_PATHS, problems
 from app.http.api_models import Bump, Bumped, Health, NewSequence, Sequence, Sequences
 from app.http.decode_routes import add_decode_routes
-from app.http.denials import Denials
 from app.http.docs_page import render as render_docs
 from app.http.pages import Page
 from app.http.problems import Problem, method_not_allowed, problem_of, send_problem
 from app.http.query import number_in, text_in
 from app.http.sequence_list import LARGEST_PAGE, SEARCH_PATTERN
 from app.http.status_page import LARGEST_NUMBER, StatusPage
-from app.http.ticket_endpoint import LARGEST_COUNT, prefers_text
+from app.http.ticket_endpoint import prefers_text
 from app.operations.admin import Admin
 from app.operations.metrics import GAUGES
 from app.tickets.front_desk import FrontDesk
+from app.tickets.request import LARGEST_COUNT
 
 log = logging.getLogger(__name__)
 
@@ -273,7 +275,8 @@ class Gate:
             await self._app(scope, _bounded(receive), _auditing(scope, send, headers) if is_change else send)
             return
         client, authorization = scope.get("client"), headers.get(b"authorization")
-        self._denials.add("changes" if is_change else "reading", client[0] if client else "unknown", authorization)
+        what, address = "changes" if is_change else "reading", client[0] if client else "unknown"
+        self._denials.add(what, address, bearer(authorization))
         if self._access.is_guess(authorization):
             await asyncio.sleep(self._denials.pause_after_guess())
         await send_problem(send, refusal, head=method == "HEAD")
@@ -325,7 +328,7 @@ def _auditing(scope: Scope, send: Send, headers: dict[bytes, bytes]) -> Send:
                 path=scope["path"][:200],
                 **about,
                 status=message["status"],
-                token=short_name(headers.get(b"authorization")),
+                token=short_name(bearer(headers.get(b"authorization"))),
                 client=client[0] if client else "unknown",
             )
         await send(message)

@@ -11,21 +11,19 @@ from enum import Enum
 from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
+from app.clients.denials import Denials
 from app.common.errors import InvalidRequest, TicketError
-from app.http.access import CROSS_SITE, Access, is_cross_site
-from app.http.denials import Denials
+from app.http.access import CROSS_SITE, Access, bearer, is_cross_site
 from app.http.problems import Problem, method_not_allowed, problem_of
 from app.http.query import number_in
 from app.http.request_head import ClientRequest, Place, RequestHead
 from app.http.responses import ok, problem_response
 from app.http.ticket_protocol import TicketProtocol
 from app.tickets.front_desk import FrontDesk
-from app.tickets.request import Ids, TicketRequest
+from app.tickets.request import LARGEST_COUNT, LARGEST_KEY, Ids, TicketRequest
 
 METHODS = "GET", "POST"
 _METHODS = frozenset(method.encode() for method in METHODS)
-LARGEST_COUNT = 1_000
-LARGEST_KEY = 2**63 - 1
 ACCEPT_BYTES = 1_024
 """What stands beyond them in an Accept header is not looked at: reading 15 kB takes 10 ms."""
 
@@ -191,7 +189,7 @@ class TicketEndpoint:
         self, protocol: TicketProtocol, request: ClientRequest, trace: object, problem: Problem, pause: float
     ) -> None:
         """Refuse after a pause of so many seconds."""
-        self._denials.add("tickets", protocol.client, request.head.field(b"authorization"))
+        self._denials.add("tickets", protocol.client, bearer(request.head.field(b"authorization")))
         if pause:
             turn_away = partial(self._turn_away, protocol, request, trace, problem, "denied")
             request.owner = _LateRefusal(asyncio.get_running_loop().call_later(pause, turn_away), trace)

@@ -10,6 +10,7 @@ from collections import deque
 
 import httptools
 
+from app.clients.connections import IDLE_SECONDS
 from app.http.connection_roles import Inner, Surroundings
 from app.http.problems import Problem, method_not_allowed
 from app.http.request_head import ClientRequest, RequestHead
@@ -31,10 +32,10 @@ REQUESTS_AT_ONCE = 64
 class TicketProtocol(asyncio.Protocol):
     """The server's side of one connection.
 
-    `since`: when the request that is under way began, or the connection, before its first; None where it is idle.
-    `idle_since`: when the last answer was sent. Both in the event loop's time. `health_only`: whether the connection is
-    beyond the limit, so that only questions about the server's health are answered.
+    Its public attributes: see connections.ClientConnection.
     """
+
+    idle_seconds = IDLE_SECONDS
 
     def __init__(self, surroundings: Surroundings, loop: asyncio.AbstractEventLoop) -> None:
         self._surroundings = surroundings

@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.clients.connections import ClientConnection
 from app.common.errors import SettingsError
 from app.http.request_head import RequestHead
 from app.http.ticket_protocol import TicketProtocol
@@ -102,13 +103,13 @@ class HTTPServer:
         """Accept no further connection, finish what is under way, and return from `serve`."""
         self._server.should_exit = True
 
-    def opened(self, protocol: TicketProtocol) -> None:
-        """A connection is there, and to be ended with the server."""
-        self._connections.add(protocol)
+    def opened(self, connection: ClientConnection) -> None:
+        """See connections.Ending."""
+        self._connections.add(connection)
 
-    def closed(self, protocol: TicketProtocol) -> None:
-        """A connection is no more."""
-        self._connections.discard(protocol)
+    def closed(self, connection: ClientConnection) -> None:
+        """See connections.Ending."""
+        self._connections.discard(connection)
 
 
 class _Server(uvicorn.Server):

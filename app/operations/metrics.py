@@ -80,9 +80,9 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
+    def add(self, value: float, times: int = 1) -> None:
+        self.counts[bisect_left(self._bounds, value)] += times
+        self.total += value * times
 
     @property
     def size(self) -> int:
@@ -122,13 +122,13 @@ class Metrics:
         self.violations: Counter[tuple[str, str]] = Counter()
         self.gaps: Counter[tuple[str, str]] = Counter()
 
-    def request_answered(self, endpoint: str, seconds: float) -> None:
-        """See RequestObserver.request_answered."""
-        self.answered[endpoint].add(seconds)
+    def requests_answered(self, endpoint: str, seconds: float, requests: int) -> None:
+        """See RequestObserver.requests_answered."""
+        self.answered[endpoint].add(seconds, requests)
 
-    def request_refused(self, endpoint: str, outcome: str) -> None:
-        """See RequestObserver.request_refused."""
-        self._not_answered[endpoint, outcome] += 1
+    def requests_refused(self, endpoint: str, outcome: str, requests: int) -> None:
+        """See RequestObserver.requests_refused."""
+        self._not_answered[endpoint, outcome] += requests
 
     @property
     def requests(self) -> Counter[tuple[str, str]]:

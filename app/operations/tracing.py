@@ -85,7 +85,8 @@ class TracedRequests:
 
 
 class TracedTickets:
-    """A span for each request for tickets, which has no ASGI around it. See ticket_endpoint.Watcher."""
+    """A span for each request for tickets, which has no ASGI around it: over HTTP (see ticket_endpoint.Watcher), or
+    for each command, or several of the same that come together."""
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracer = tracing.tracer
@@ -101,6 +102,25 @@ class TracedTickets:
         return self._tracer.start_span(
             f"{method} {route}", context=extract(carrier), kind=SpanKind.SERVER, attributes=attributes
         )
+
+    def begin_commands(self, words: str, count: int) -> "Span":
+        """The span of so many of the same command, which nobody can name the caller's span in."""
+        from opentelemetry.context import Context
+        from opentelemetry.trace import SpanKind
+
+        attributes: dict[str, str | int] = {
+            "network.protocol.name": "redis",
+            "tickets.command": words,
+            "tickets.requests": count,
+        }
+        name = words.partition(" ")[0]
+        return self._tracer.start_span(name, context=Context(), kind=SpanKind.SERVER, attributes=attributes)
+
+    def end_commands(self, span: "Span", outcome: str) -> None:
+        """End the span; `outcome`: "ok", or the first word of the error; "" where there was no reply."""
+        if outcome:
+            span.set_attribute("tickets.outcome", outcome)
+        span.end()
 
     def end(self, span: "Span", status: int) -> None:
         """End the span; `status` is that of the answer, 0 where there was none."""

@@ -7,6 +7,7 @@ refused or abandoned. Which database it is drawn from is the issuer's business.
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 from typing import Protocol
 
 from app.common import errors
@@ -41,11 +42,11 @@ class RequestObserver(Protocol):
     in_flight: int
     """Requests that have been taken and not settled."""
 
-    def request_answered(self, endpoint: str, seconds: float) -> None:
-        """A request got its tickets after so many `seconds`. `endpoint`: "ticket" or "block"."""
+    def requests_answered(self, endpoint: str, seconds: float, requests: int) -> None:
+        """So many `requests` got their tickets together, after so many `seconds`. `endpoint`: "ticket" or "block"."""
 
-    def request_refused(self, endpoint: str, outcome: str) -> None:
-        """A request was refused; `outcome` is why, in a word of `OUTCOMES`."""
+    def requests_refused(self, endpoint: str, outcome: str, requests: int) -> None:
+        """So many `requests` were refused together; `outcome` is why, in a word of `OUTCOMES`."""
 
 
 class FrontDesk:
@@ -84,7 +85,7 @@ class FrontDesk:
         """Have a request settled: its `give` or its `refuse` is called once, perhaps before this returns."""
         request.arrived = time.perf_counter()
         request.desk = self
-        self._observer.in_flight += 1
+        self._observer.in_flight += request.requests
         if self.closed:
             self.refuse(request, errors.Draining())
         else:
@@ -92,7 +93,7 @@ class FrontDesk:
 
     def turn_away(self, endpoint: str, outcome: str) -> None:
         """Count a request that its protocol has refused before it became one."""
-        self._observer.request_refused(endpoint, outcome)
+        self._observer.requests_refused(endpoint, outcome, 1)
 
     # --- what becomes of those that were taken -----------------------------------------------------------------------
 
@@ -105,9 +106,11 @@ class FrontDesk:
         """Settle it with its tickets. Raises nothing, like `refuse`: whoever calls has others to settle."""
         request.settled = True
         observer = self._observer
-        observer.in_flight -= 1
+        requests = request.requests
+        observer.in_flight -= requests
         try:
-            observer.request_answered("block" if request.whole else "ticket", time.perf_counter() - request.arrived)
+            seconds = time.perf_counter() - request.arrived
+            observer.requests_answered("block" if request.whole else "ticket", seconds, requests)
         except Exception:
             log.exception("a request could not be counted")
         try:
@@ -121,9 +124,13 @@ class FrontDesk:
             return
         request.settled = True
         observer = self._observer
-        observer.in_flight -= 1
+        observer.in_flight -= request.requests
+        parts = request.apart(error)
+        if parts:
+            self._accept_parts(request, parts)
+            return
         try:
-            observer.request_refused("block" if request.whole else "ticket", outcome_of(error))
+            observer.requests_refused("block" if request.whole else "ticket", outcome_of(error), request.requests)
         except Exception:
             log.exception("a request could not be counted")
         try:
@@ -131,8 +138,16 @@ class FrontDesk:
         except Exception:
             log.exception("a request could not be told why it is refused")
 
+    def _accept_parts(self, request: TicketRequest, parts: Iterable[TicketRequest]) -> None:
+        """Have these settled in place of a request that cannot be served whole. They came when it did."""
+        for part in parts:
+            part.desk = self
+            part.arrived = request.arrived
+            self._observer.in_flight += part.requests
+            self._issuer.issue(part)
+
     def abandon(self, request: TicketRequest) -> None:
         """Settle it without a word."""
         request.settled = True
         request.lane = None
-        self._observer.in_flight -= 1
+        self._observer.in_flight -= request.requests

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from app.tickets.front_desk import FrontDesk
     from app.tickets.lane import Lane
 
+LARGEST_COUNT = 1_000
+"""The most tickets in a list."""
+LARGEST_KEY = 2**63 - 1
+"""Of what a shard is chosen by."""
+
 Tickets = Sequence[int]
 """What lanes give: a range, or at the very end of a sequence a list."""
 Ids = Sequence[Any]
@@ -26,7 +31,7 @@ class TicketRequest:
     next round, 0 before the first.
     `settled`: it has been answered or refused, or nobody waits for it any more. `trace`: what a tracer has put here.
     `address`: the key and the shard that were asked for, None where neither was. `encode`: makes the ids of tickets,
-    None where tickets are the ids.
+    None where tickets are the ids. `requests`: how many of its client's requests it stands for.
     """
 
     desk: "FrontDesk"
@@ -35,6 +40,7 @@ class TicketRequest:
     arrived: float
     # what holds for most requests stands here once, and is not written into each
     count = 1
+    requests = 1
     whole = False
     lane: "Lane | None" = None
     turn: "Iterator[Lane] | None" = None
@@ -58,6 +64,11 @@ class TicketRequest:
     def refuse(self, error: TicketError) -> None:
         """Take the reason why there is no answer. The last call."""
         raise NotImplementedError
+
+    def apart(self, error: TicketError) -> "Sequence[TicketRequest]":
+        """What may be served in its place, where it is refused with this error for being for several; else nothing."""
+        del error
+        return ()
 
     def answer(self, tickets: Tickets | None) -> None:
         """What a lane says while the request waits in it: its tickets, or None, and the next lane is asked."""

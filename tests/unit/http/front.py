@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from pydantic import SecretStr
 
+from app.clients.denials import Denials
 from app.http.access import Access
-from app.http.denials import Denials
 from app.http.routes import make_api
 from app.http.status_page import StatusPage
 from app.operations.rates import Rates

@@ -10,10 +10,11 @@ from typing import Any, cast
 from pydantic import SecretStr
 from starlette.types import Receive, Scope, Send
 
+from app.clients.connections import IDLE_SECONDS, Connections
+from app.clients.denials import Denials
 from app.common.errors import TicketError
 from app.http.access import Access
-from app.http.connections import IDLE_SECONDS, Connections
-from app.http.denials import Denials
+from app.http.connections import HTTPConnections
 from app.http.ticket_endpoint import TicketEndpoint, Watcher
 from app.http.ticket_protocol import TicketProtocol
 from app.http.uvicorn_adapter import HTTPServer
@@ -248,7 +249,8 @@ class Bench:
             access_log=access_log,
         )  # fmt: skip
         endpoint = TicketEndpoint(self.desk, access, Denials(self.metrics), watcher)
-        self.connections = Connections(endpoint, self.server, self.metrics, most)
+        self.shared = Connections(self.server, self.metrics, most)
+        self.connections = HTTPConnections(endpoint, self.server, self.shared)
 
     def connect(self) -> Client:
         return Client(self.connections.make_protocol())

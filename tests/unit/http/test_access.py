@@ -5,7 +5,8 @@ import base64
 import pytest
 from pydantic import SecretStr
 
-from app.http.access import Access, short_name
+from app.clients.tokens import short_name
+from app.http.access import Access, bearer
 from app.server import warn_if_open_to_all
 from app.settings import load
 
@@ -67,9 +68,11 @@ def test_a_browser_is_asked_on_pages_alone() -> None:
 
 def test_no_token_is_shown() -> None:
     assert "secret" not in repr(access("secret-1", "secret-2"))
-    assert short_name(b"Bearer secret-1") == short_name(b"bearer  secret-1") != short_name(b"Bearer secret-2")
-    assert len(short_name(b"Bearer secret-1")) == 8
-    assert short_name(None) == short_name(b"Basic abc") == "none"
+    given = [b"Bearer secret-1", b"bearer  secret-1", b"Bearer secret-2", None, b"Basic abc"]
+    first, again, other, *none = [short_name(bearer(authorization)) for authorization in given]
+    assert first == again != other
+    assert len(first) == 8
+    assert none == ["none", "none"]
 
 
 @pytest.mark.parametrize(

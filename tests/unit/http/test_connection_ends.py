@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from app.clients.connections import IDLE_SECONDS, REQUEST_SECONDS
 from app.common.errors import OutOfTime
-from app.http.connections import IDLE_SECONDS, REQUEST_SECONDS
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import (
     ALBUMS,
@@ -159,7 +159,7 @@ async def test_a_server_that_ends_answers_a_request_whose_body_is_coming(bench: 
 async def seconds_until_closed(bench: Bench, *clients: Client, most: float = 200.0) -> list[float]:
     """For each client, after how long it is closed; at the most so long."""
     began, ends = now(), [most] * len(clients)
-    watcher = asyncio.create_task(bench.connections.watch())
+    watcher = asyncio.create_task(bench.shared.watch())
     while now() - began < most:
         await asyncio.sleep(0.5)
         for place, client in enumerate(clients):
@@ -201,7 +201,7 @@ async def test_a_connection_that_is_used_stays_open(bench: Bench) -> None:
     """A connection serves tickets for longer than the application's side of it may be idle, and any others in turn."""
     bench.issuer.on_issue = bench.issuer.answer
     client = bench.connect()
-    watcher = asyncio.create_task(bench.connections.watch())
+    watcher = asyncio.create_task(bench.shared.watch())
     for data in (OTHER, PHOTOS, PHOTOS, OTHER, ALBUMS, OTHER, OTHER, PHOTOS):
         assert statuses(await client.ask(data)) == [200]
         await asyncio.sleep(IDLE_SECONDS - 4)
@@ -214,7 +214,7 @@ async def test_a_connection_that_is_used_stays_open(bench: Bench) -> None:
 @virtual_time
 async def test_a_trickle_does_not_make_a_request_younger(bench: Bench) -> None:
     clients = [bench.connect(), bench.connect()]
-    watcher = asyncio.create_task(bench.connections.watch())
+    watcher = asyncio.create_task(bench.shared.watch())
     clients[0].send(b"GET /ticket/photos HTTP/1.1\r\nx: ")
     clients[1].send(request("/other", method="POST", body=b"x" * 100)[:-100])
     for _ in range(30):

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from app.http.connections import FOR_HEALTH, HEALTH_IDLE_SECONDS, LOOK_SECONDS
-from app.http.open_files import DEFAULT_CONNECTIONS, KEPT, connections_allowed
+from app.clients.connections import FOR_HEALTH, HEALTH_IDLE_SECONDS, LOOK_SECONDS
+from app.clients.open_files import DEFAULT_CONNECTIONS, KEPT, connections_allowed
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import OTHER, PHOTOS, Bench, request, statuses
 
@@ -79,7 +79,7 @@ async def test_who_asks_again_and_again_keeps_no_health_check_out(bench: Bench) 
     for _ in range(MOST):
         bench.connect()
     strangers = [bench.connect() for _ in range(FOR_HEALTH)]
-    watch = asyncio.create_task(bench.connections.watch())
+    watch = asyncio.create_task(bench.shared.watch())
     for _ in range(3):
         await asyncio.sleep(HEALTH_IDLE_SECONDS - 1)
         for stranger in strangers:
@@ -91,7 +91,7 @@ async def test_who_asks_again_and_again_keeps_no_health_check_out(bench: Bench) 
 
 @virtual_time
 async def test_nobody_sits_on_a_connection_for_health(bench: Bench) -> None:
-    watch = asyncio.create_task(bench.connections.watch())
+    watch = asyncio.create_task(bench.shared.watch())
     clients = [bench.connect() for _ in range(MOST)]
     for client in clients:
         assert statuses(await client.ask(PHOTOS)) == [200]

@@ -6,8 +6,8 @@ import pytest
 from pydantic import SecretStr
 from starlette.types import Receive, Scope, Send
 
+from app.clients.denials import FREE_GUESSES, PAUSE_SECONDS, Denials
 from app.http.access import Access
-from app.http.denials import FREE_GUESSES, PAUSE_SECONDS, Denials
 from app.http.routes import Gate
 from app.operations.metrics import Metrics
 from tests.fakes.virtual_time import virtual_time

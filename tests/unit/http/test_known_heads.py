@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.http.connections import REQUEST_SECONDS
+from app.clients.connections import REQUEST_SECONDS
 from app.http.request_head import ClientRequest, KnownHeads, RequestHead
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import (
@@ -107,7 +107,7 @@ async def test_its_time_begins_with_it_and_not_with_the_connection(bench: Bench)
     await answered(bench, PHOTOS)
     assert is_known(bench, PHOTOS)
     bench.issuer.on_issue = lambda: None
-    watch = asyncio.create_task(bench.connections.watch())
+    watch = asyncio.create_task(bench.shared.watch())
     client = bench.connect()
     await asyncio.sleep(REQUEST_SECONDS - 1)
     client.send(PHOTOS)

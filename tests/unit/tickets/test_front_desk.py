@@ -172,8 +172,8 @@ async def test_an_observer_that_raises_costs_nobody_an_answer() -> None:
         def breaks(*_: object) -> None:
             raise ZeroDivisionError
 
-        server.metrics.request_answered = breaks  # type: ignore[assignment,method-assign]
-        server.metrics.request_refused = breaks  # type: ignore[assignment,method-assign]
+        server.metrics.requests_answered = breaks  # type: ignore[assignment,method-assign]
+        server.metrics.requests_refused = breaks  # type: ignore[assignment,method-assign]
         async with asyncio.timeout(REQUEST_TIMEOUT):
             assert await server.desk.take("photos") is not None
             with pytest.raises(UnknownSequence):

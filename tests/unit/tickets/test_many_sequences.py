@@ -11,9 +11,9 @@ from functools import partial
 
 import pytest
 
+from app.clients.denials import Denials
 from app.common.errors import ColumnExhausted
 from app.http.access import Access
-from app.http.denials import Denials
 from app.http.routes import make_api
 from app.http.sequence_list import LARGEST_PAGE
 from app.http.status_page import SHOWN, StatusPage

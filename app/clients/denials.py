@@ -5,8 +5,8 @@ import logging
 from collections import Counter
 from typing import Any, Protocol
 
+from app.clients.tokens import short_name
 from app.common.log import event
-from app.http.access import short_name
 
 log = logging.getLogger(__name__)
 
@@ -31,26 +31,26 @@ class Denials:
     def __init__(self, observer: DenialObserver) -> None:
         self._observer = observer
         self._since: Counter[str] = Counter()
-        self._last: tuple[str, bytes | None] = ("", None)
+        self._last: tuple[str, bytes] = ("", b"")
         self._timer: asyncio.TimerHandle | None = None
         self._second = 0
         self._guesses = 0
 
-    def add(self, what: str, client: str, authorization: bytes | None) -> None:
-        """Somebody was denied `what`: tickets, reading or changes. `client`: their address; `authorization`: the header
-        that they sent, of which the log shows what `short_name` does."""
+    def add(self, what: str, client: str, token: bytes) -> None:
+        """Somebody was denied `what`: tickets, reading or changes. `client`: their address; `token`: what they sent
+        as one, empty where it was none; the log shows its `short_name`."""
         self._observer.denied(what)
         self._since[what] += 1
-        self._last = client, authorization
+        self._last = client, token
         if self._timer is None:
             self._tell()
 
     def _tell(self) -> None:
         self._timer = None
         if self._since:
-            client, authorization = self._last
+            client, token = self._last
             counts: dict[str, Any] = dict(self._since)
-            event(log, logging.WARNING, "denied", **counts, last_client=client, last_token=short_name(authorization))
+            event(log, logging.WARNING, "denied", **counts, last_client=client, last_token=short_name(token))
             self._since.clear()
             self._timer = asyncio.get_running_loop().call_later(SUM_SECONDS, self._tell)
 

@@ -1,0 +1,345 @@
+"""One client connection that speaks the Redis protocol.
+
+What came in one read is worked off in order, and what is answered at once goes out in one write. A command that waits
+for a database does not hold up those behind it: they are issued, and share its statement. The replies wait in their
+order. How much may wait is bounded: beyond that no command is taken, and then the socket is not read.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Protocol
+
+from app.redis import replies
+from app.redis.parser import Command, Incoming, ProtocolError
+from app.redis.requests import SingleTickets, Slot
+from app.redis.session import Session
+
+log = logging.getLogger(__name__)
+
+AHEAD_BYTES = 65_536
+"""How many bytes are kept of commands that have to wait."""
+OWED_BYTES = 65_536
+"""Replies that wait for others before them, about, beyond which no further command is taken."""
+WRITE_BYTES = 65_536
+"""Replies that are gathered before they are written."""
+COMMANDS_AT_ONCE = 1_024
+"""How many commands are worked off before other connections get a turn of the event loop."""
+LINGER_SECONDS = 1.0
+"""How long a connection whose client has been told of an error is kept, unread, so that the client can read that."""
+IDLE_SECONDS = 300.0
+"""How long a connection may be idle. Redis' clients keep a pool of them; Redis itself probes one after so long."""
+TOO_MANY = replies.error("ERR", "max number of clients reached")
+
+
+class Shared(Protocol):
+    """What all connections share."""
+
+    def opened(self, connection: "RedisConnection") -> bool:
+        """Whether this new one may stay."""
+
+    def closed(self, connection: "RedisConnection") -> None: ...
+
+    def new_session(self) -> Session: ...
+
+    def single_ticket(self, command: Command) -> str | None:
+        """The sequence that this command wants one ticket of; None for any other command."""
+
+    def draw(self, request: SingleTickets) -> None:
+        """Have these settled."""
+
+    def execute(self, connection: "RedisConnection", command: Command) -> None:
+        """Answer any other command, by `RedisConnection.reply`, `expect` and the like."""
+
+
+class RedisConnection(asyncio.Protocol):
+    """The server's side of one connection. Its public attributes: see connections.ClientConnection; `session`."""
+
+    idle_seconds = IDLE_SECONDS
+    health_only = False
+
+    def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
+        self._shared = shared
+        self._loop = loop
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]
+        self.session = shared.new_session()
+        self.since: float | None = loop.time()
+        self.idle_since = 0.0
+        # what comes in
+        self._incoming = Incoming()
+        self._todo: list[Command] = []
+        self._at = 0
+        self._is_paused = False
+        self._is_working = False
+        self._is_scheduled = False
+        self._is_held = False
+        self._leaving = False
+        self._lingers = False
+        self._has_ended = False
+        self._timer: asyncio.TimerHandle | None = None
+        # what goes out
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._waiting: deque[bytes | Slot] = deque()
+        self._owed = 0
+        self._write_paused = False
+
+    # --- the socket ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        if not self._shared.opened(self):
+            self._leaving = True
+            transport.write(TOO_MANY)
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._shared.closed(self)
+        self._leaving = True
+        self._drop_incoming()
+        self._out.clear()
+        waiting, self._waiting = self._waiting, deque()
+        for slot in waiting:
+            if not isinstance(slot, bytes):
+                slot.drop()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._leaving:
+            return
+        self._incoming.add(data)
+        if self.since is None:
+            self.since = self._loop.time()
+        self._work()
+
+    def eof_received(self) -> bool:
+        """The client sends no more. What it has sent is answered."""
+        self._has_ended = True
+        if not self._leaving:
+            self._work()
+        return not self._lingers
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._work()
+
+    def close(self) -> None:
+        """Close the connection when all that was written has been sent."""
+        self._leaving = True
+        self.transport.close()
+
+    def shutdown(self) -> None:
+        """The server ends: close now, or after the replies that are under way. uvicorn calls it."""
+        self._leave()
+        self._finish()
+
+    @property
+    def client(self) -> str:
+        """The address at the other end."""
+        peer = self.transport.get_extra_info("peername")
+        return str(peer[0]) if isinstance(peer, tuple) else "unknown"
+
+    # --- commands --------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Work off the commands that have come whole, as far as their replies have room."""
+        if self._is_working:
+            return
+        self._is_working = True
+        try:
+            self._execute_all()
+        except ProtocolError as error:
+            self.reply(replies.error("ERR", f"Protocol error: {error}"))
+            self._lingers = True
+            self._leave()
+        except Exception:
+            self.fail()
+        finally:
+            self._is_working = False
+        self._finish()
+
+    def _execute_all(self) -> None:
+        done = 0
+        while not (self._is_held or self._write_paused):
+            if self._owed >= OWED_BYTES:
+                self._send_ready()
+                if self._owed >= OWED_BYTES:
+                    return
+            if self._out_bytes > WRITE_BYTES:
+                self._flush()
+            elif done >= COMMANDS_AT_ONCE:
+                self._go_on_soon()
+                return
+            elif self._at < len(self._todo):
+                done += self._execute_next()
+            elif self._leaving or not self._parse():
+                if self._has_ended:
+                    self._leave()
+                return
+
+    def _parse(self) -> bool:
+        """Parse further commands. Returns whether any bytes were taken."""
+        incoming = self._incoming
+        incoming.trusted = self.session.may_draw
+        commands = incoming.take()
+        if commands is None:
+            return False
+        self._todo, self._at = commands, 0
+        return True
+
+    def _execute_next(self) -> int:
+        """Execute the next command, or the next few that are the same. Returns how many."""
+        todo, at = self._todo, self._at
+        command = todo[at]
+        shared, session = self._shared, self.session
+        name = shared.single_ticket(command)
+        if name is None or session.queue is not None or not session.may_draw:
+            self._at = at + 1
+            shared.execute(self, command)
+            return 1
+        end = at + 1
+        size = len(todo)
+        while end < size and todo[end] == command:
+            end += 1
+        self._at = end
+        request = SingleTickets(self, name, end - at)
+        self.expect(request)
+        shared.draw(request)
+        return end - at
+
+    def execute_before_others(self, commands: list[Command]) -> None:
+        """Execute these next, and then what else has come."""
+        self._todo, self._at = commands + self._todo[self._at :], 0
+
+    def hold(self) -> None:
+        """Execute no further command until `release`."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """See `hold`."""
+        self._is_held = False
+        self._go_on()
+
+    def leave(self) -> None:
+        """Close the connection after the replies that are under way. What else has come is not executed."""
+        self._leave()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self._leave()
+        self.transport.abort()
+
+    def fail(self) -> None:
+        """An exception that nobody knows is being handled: say so in the log, and cut the connection."""
+        log.exception("a command met an unknown error")
+        self.abort()
+
+    def _go_on(self) -> None:
+        """Send what is ready, and execute what has waited for that."""
+        self._send_ready()
+        if self._at < len(self._todo) or len(self._incoming):
+            self._work()
+        else:
+            self._finish()
+
+    def _go_on_soon(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._go_on_now)
+
+    def _go_on_now(self) -> None:
+        self._is_scheduled = False
+        self._go_on()
+
+    def _leave(self) -> None:
+        self._leaving = True
+        self._drop_incoming()
+
+    def _drop_incoming(self) -> None:
+        self._incoming.clear()
+        self._todo, self._at = [], 0
+
+    # --- replies ---------------------------------------------------------------------------------------------------
+
+    def reply(self, data: bytes) -> None:
+        """The whole reply to the command that is being executed."""
+        if self._waiting:
+            self._waiting.append(data)
+            self._owed += len(data)
+        else:
+            self._out.append(data)
+            self._out_bytes += len(data)
+
+    def expect(self, slot: Slot) -> None:
+        """The reply to the command that is being executed will be there."""
+        self._waiting.append(slot)
+        self._owed += slot.owed
+
+    def answered(self, slot: Slot) -> None:
+        """The reply of this slot is there. See requests.Place."""
+        if self._is_working:
+            return  # it goes out with the others of this read
+        waiting = self._waiting
+        if waiting and waiting[0] is slot:
+            if len(waiting) == 1:
+                self._go_on()
+            else:
+                self._go_on_soon()  # what is behind it is perhaps answered in this turn, too
+
+    def _send_ready(self) -> None:
+        """Gather every reply that has all before it."""
+        waiting, out = self._waiting, self._out
+        while waiting:
+            first = waiting[0]
+            reply = first if isinstance(first, bytes) else first.reply
+            if reply is None:
+                return
+            out.append(reply)
+            self._out_bytes += len(reply)
+            waiting.popleft()
+        self._owed = 0
+
+    def _flush(self) -> None:
+        out, self._out, self._out_bytes = self._out, [], 0
+        if out and not self.transport.is_closing():
+            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _finish(self) -> None:
+        """Write what can be written, and see what the connection waits for now."""
+        if self._waiting:
+            self._send_ready()
+        has_written = bool(self._out)
+        self._flush()
+        now = self._loop.time()
+        if self._waiting or self._at < len(self._todo) or len(self._incoming):
+            if has_written:
+                self.since = now
+        else:
+            self.since, self.idle_since = None, now
+            if self._leaving:
+                self._end()
+        if self._is_paused or len(self._incoming) > AHEAD_BYTES:
+            self._pause_or_resume_reading()
+
+    def _pause_or_resume_reading(self) -> None:
+        is_blocked = bool(self._is_held or self._write_paused or self._owed >= OWED_BYTES)
+        too_much = is_blocked and len(self._incoming) > AHEAD_BYTES
+        if too_much is not self._is_paused and not self.transport.is_closing():
+            self._is_paused = too_much
+            (self.transport.pause_reading if too_much else self.transport.resume_reading)()
+
+    def _end(self) -> None:
+        """All replies have been written: close the connection."""
+        transport = self.transport
+        if transport.is_closing():
+            return
+        if self._lingers and transport.can_write_eof():
+            if self._timer is None:
+                transport.write_eof()
+                self._timer = self._loop.call_later(LINGER_SECONDS, transport.close)
+        else:
+            transport.close()

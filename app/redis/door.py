@@ -1,0 +1,77 @@
+"""The Redis protocol's port: listens, and holds what its connections share."""
+
+import asyncio
+import itertools
+import logging
+
+from app.clients.connections import Connections
+from app.clients.denials import Denials
+from app.clients.tokens import Tokens
+from app.common.errors import SettingsError
+from app.common.log import event
+from app.redis.client_commands import ClientCommands
+from app.redis.commands import Commands
+from app.redis.connection import RedisConnection
+from app.redis.requests import SingleTickets, Watcher
+from app.redis.session import Session
+from app.redis.ticket_commands import TicketCommands, single_ticket
+from app.tickets.catalog import Catalog
+from app.tickets.front_desk import FrontDesk
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 4096
+
+
+class RedisDoor:
+    """See connection.Shared. `connections`: all of the server's, whatever they speak; `timeout`: seconds for looking a
+    sequence up; `watcher`: who is told of each request for tickets."""
+
+    def __init__(
+        self,
+        desk: FrontDesk,
+        catalog: Catalog,
+        tokens: Tokens,
+        denials: Denials,
+        connections: Connections,
+        *,
+        timeout: float,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self._tokens = tokens
+        self._tickets = TicketCommands(desk, catalog, timeout, watcher)
+        self._commands = Commands(self._tickets, ClientCommands(denials, connections.most), desk, denials)
+        self._numbers = itertools.count(1)
+        self._server: asyncio.Server | None = None
+        self.opened = connections.opened_for_tickets
+        self.closed = connections.closed
+        self.execute = self._commands.execute
+        self.single_ticket = single_ticket
+
+    async def listen(self, host: str, port: int) -> None:
+        """Accept connections from now on. Raises SettingsError where it cannot."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(self.make_connection, host, port, backlog=BACKLOG)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise SettingsError(f"TICKETS_REDIS_PORT: cannot listen on {host}:{port}: {reason}") from error
+        listens_on = [socket.getsockname()[1] for socket in self._server.sockets]
+        event(log, logging.INFO, "speaks the Redis protocol", host=host, port=listens_on[0])
+
+    def stop(self) -> None:
+        """Accept no further connection. Those that are open end with the server's others."""
+        if self._server is not None:
+            self._server.close()
+
+    def make_connection(self) -> RedisConnection:
+        """A protocol for a new connection."""
+        return RedisConnection(self, asyncio.get_running_loop())
+
+    def new_session(self) -> Session:
+        """See connection.Shared."""
+        return Session(self._tokens, next(self._numbers))
+
+    def draw(self, request: SingleTickets) -> None:
+        """See connection.Shared."""
+        self._tickets.draw("INCR", request)
