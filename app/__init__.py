@@ -6,8 +6,8 @@ The way of a ticket
     http/ticket_protocol  one client connection. Requests for tickets stay here; all others go on to uvicorn's own
                           protocol and FastAPI (http/uvicorn_adapter, http/routes).
     http/ticket_endpoint  what the request says: a sequence, a count, text or JSON, a token.
-    redis/                the same, where the Redis protocol is spoken: `parser` makes commands of bytes, `connection` keeps
-                          replies in order, `commands` says what each command does, `requests` how an answer reads.
+    redis/                the same for the Redis protocol: `parser` makes commands of bytes, `connection` keeps replies
+                          in order, `commands` says what each command does, `requests` how an answer reads.
     tickets/front_desk    takes it for every protocol in front: counted, timed, refused while the server drains.
     tickets/issuer        takes the sequence's turn from the ring, has one lane after the other asked.
     tickets/lane          one sequence on one database: the requests that wait (lane_queue), the statement under way.

@@ -35,7 +35,7 @@ class TicketProtocol(asyncio.Protocol):
     Its public attributes: see connections.ClientConnection.
     """
 
-    idle_seconds = IDLE_SECONDS
+    idle_seconds: float = IDLE_SECONDS
 
     def __init__(self, surroundings: Surroundings, loop: asyncio.AbstractEventLoop) -> None:
         self._surroundings = surroundings

@@ -84,7 +84,7 @@ class RedisConnection(asyncio.Protocol):
         self._owed = 0
         self._write_paused = False
 
-    # --- the socket ------------------------------------------------------------------------------------------------
+    # --- the socket --------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
@@ -143,7 +143,7 @@ class RedisConnection(asyncio.Protocol):
         peer = self.transport.get_extra_info("peername")
         return str(peer[0]) if isinstance(peer, tuple) else "unknown"
 
-    # --- commands --------------------------------------------------------------------------------------------------
+    # --- commands ----------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         """Work off the commands that have come whole, as far as their replies have room."""
@@ -263,7 +263,7 @@ class RedisConnection(asyncio.Protocol):
         self._incoming.clear()
         self._todo, self._at = [], 0
 
-    # --- replies ---------------------------------------------------------------------------------------------------
+    # --- replies -----------------------------------------------------------------------------------------------------
 
     def reply(self, data: bytes) -> None:
         """The whole reply to the command that is being executed."""
