@@ -55,7 +55,7 @@ ifdef TICKETS_REDIS_PORT
 endif
 	@TICKETS_DRAIN_SECONDS=$${TICKETS_DRAIN_SECONDS:-0} exec $(BIN)/ticketd serve  # no load balancer has to notice a Ctrl-C
 
-test: $(VENV)/.test tools  ## set up what is needed, a MySQL-compatible server included, and run every test (ARGS=...)
+test: $(VENV)/.test tools $(VENV)/.node  ## set up what is needed, a MySQL-compatible server included, and run every test (ARGS=...)
 	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 # Goes on where something is missing and may not be installed: the tests that need it fail and say so.
@@ -121,6 +121,15 @@ $(VENV)/.test: $(VENV)/.made requirements-test.txt pyproject.toml
 	@echo "Installing into $(VENV), what the tests and checks need as well ..."
 	@$(call install,requirements-test.txt)
 	@touch $(VENV)/.run $@
+
+# The Redis clients for Node.js that the tests draw with. package-lock.json holds exact versions and hashes, and no
+# address: npm asks the registry that it is set to. Written anew with
+# `cd tests/node && npm install --package-lock-only --omit-lockfile-registry-resolved`.
+# Goes on without npm: the tests that need it fail and say so.
+$(VENV)/.node: tests/node/package.json tests/node/package-lock.json | $(VENV)/.made tools
+	@echo "Installing into $(VENV)/node ..."
+	@mkdir -p $(VENV)/node && cp tests/node/package.json tests/node/package-lock.json $(VENV)/node
+	-@cd $(VENV)/node && npm ci --silent --ignore-scripts --no-audit --no-fund && touch ../.node
 
 $(VENV)/.lock: $(VENV)/.made
 	@$(BIN)/pip install -qq uv

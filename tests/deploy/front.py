@@ -78,9 +78,18 @@ def kill_a_server(front: Front, load: Load, seconds: float) -> None:
 class HAProxy:
     """The load balancer alone, in front of these addresses."""
 
-    def __init__(self, servers: Sequence[str], *, certificate: Path | None = None, plain: str = "serve") -> None:
-        """`certificate`: PEM with its key, for TLS on `tls_port`. `plain`: serve, or redirect to TLS."""
+    def __init__(
+        self,
+        servers: Sequence[str],
+        *,
+        certificate: Path | None = None,
+        plain: str = "serve",
+        redis_servers: Sequence[str] = (),
+    ) -> None:
+        """`certificate`: PEM with its key, for TLS on `tls_port`. `plain`: serve, or redirect to TLS. `redis_servers`:
+        where the same servers speak the Redis protocol, which is then on `redis_port`, with TLS on `redis_tls_port`."""
         self.port, self.tls_port, self.statistics_port = free_port(), free_port(), free_port()
+        self.redis_port, self.redis_tls_port = free_port(), free_port()
         self._base = new_directory("tickets-haproxy-")
         self.log = self._base / "log"
         self._servers = servers
@@ -91,6 +100,12 @@ class HAProxy:
                 "TICKETS_CERTIFICATE": str(certificate),
                 "TICKETS_FRONT_TLS": f"127.0.0.1:{self.tls_port}",
                 "TICKETS_PUBLIC_TLS_PORT": str(self.tls_port),
+                "TICKETS_FRONT_REDIS_TLS": f"127.0.0.1:{self.redis_tls_port}",
+            }
+        if redis_servers:
+            self._settings |= {
+                "TICKETS_FRONT_REDIS": f"127.0.0.1:{self.redis_port}",
+                **{f"TICKETS_{number}_REDIS": address for number, address in enumerate(redis_servers, 1)},
             }
 
     def __enter__(self) -> "HAProxy":

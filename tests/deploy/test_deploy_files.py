@@ -156,7 +156,9 @@ def test_haproxy_accepts_its_configuration(certificates: Path) -> None:
     assert environment["TICKETS_CERTIFICATE"] == "/etc/haproxy/tickets.pem"
     with_tls = environment | {"TICKETS_CERTIFICATE": str(certificates / "front/bundle.pem")}
     without_tls = {name: value for name, value in environment.items() if re.fullmatch(r"TICKETS_\d", name)}
-    for each in (with_tls, without_tls):
+    redis = {name: value for name, value in environment.items() if "REDIS" in name}
+    assert len(redis) == 4
+    for each in (with_tls, without_tls, without_tls | redis):
         said = run("haproxy", "-c", "-f", "haproxy/haproxy.cfg", environment=each)
         assert "WARNING" not in said, said
 
@@ -268,7 +270,38 @@ def test_resources_select_the_pods() -> None:
         assert selector.get("matchLabels", selector).items() <= labels.items(), each["kind"]
 
 
+def test_the_redis_protocol_has_one_port_in_pods_policy_and_service() -> None:
+    by_kind = {each["kind"]: each["spec"] for each in resources()}
+    container = by_kind["Deployment"]["template"]["spec"]["containers"][0]
+    set_to = next(each["value"] for each in container["env"] if each["name"] == "TICKETS_REDIS_PORT")
+    assert {"name": "redis", "containerPort": int(set_to)} in container["ports"]
+    assert {"name": "redis", "port": 6379, "targetPort": "redis"} in by_kind["Service"]["ports"]
+    rules = by_kind["NetworkPolicy"]["ingress"]
+    admitted = [rule["from"] for rule in rules if {"protocol": "TCP", "port": "redis"} in rule["ports"]]
+    assert [[list(peer) for peer in peers] for peers in admitted] == [[["namespaceSelector", "podSelector"]]]
+
+
 # -- Compose, MySQL
+
+
+def test_haproxy_finds_the_redis_protocol_where_compose_has_it() -> None:
+    services = compose()["services"]
+    configuration = (DEPLOY / "haproxy/haproxy.cfg").read_text(encoding="utf-8")
+    for name in ("tickets-1", "tickets-2", "tickets-3"):
+        address = f"{name}:{services[name]['environment']['TICKETS_REDIS_PORT']}"
+        line = rf'server {name} "\$\{{TICKETS_\d_REDIS-{address}\}}" track ticket-servers/{name}\n'
+        assert re.search(line, configuration)
+    published = [port.rpartition(":")[2] for port in services["haproxy"]["ports"]]
+    assert services["haproxy"]["environment"]["TICKETS_FRONT_REDIS"].strip(":") in published
+    assert re.findall(r"TICKETS_FRONT_REDIS_TLS-:(\d+)", configuration)[0] in published
+
+
+def test_each_instance_of_the_unit_has_a_port_of_its_own_for_the_redis_protocol() -> None:
+    unit = (DEPLOY / "systemd/ticketd@.service").read_text(encoding="utf-8")
+    instances = re.findall(r"ticketd@(\d+)", readme.block("install -d -m 0755 /etc/ticketd"))
+    (port,) = re.findall(r"^Environment=TICKETS_REDIS_PORT=(.*)$", unit, re.MULTILINE)
+    ports = [port.replace("%i", each) for each in instances]
+    assert f"TICKETS_1_REDIS=127.0.0.1:{ports[0]}\nTICKETS_2_REDIS=127.0.0.1:{ports[1]}\n" in readme.block("TICKETS_1=")
 
 
 def test_nothing_is_published_beyond_this_machine() -> None:

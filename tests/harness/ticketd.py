@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import httpx
 
@@ -85,7 +85,7 @@ class TicketServer:
     def __repr__(self) -> str:
         return f"<TicketServer {self.name}, {'running' if self.running else 'not running'}>"
 
-    def __enter__(self) -> "TicketServer":
+    def __enter__(self) -> Self:
         try:
             self.start()
             self.wait_alive()
@@ -98,7 +98,7 @@ class TicketServer:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> "TicketServer":
+    async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
 
     async def __aexit__(self, *exception: object) -> None:

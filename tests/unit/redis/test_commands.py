@@ -269,6 +269,12 @@ async def test_guesses_are_slowed_down() -> None:
     await asyncio.sleep(PAUSE_SECONDS)
     assert client.take() == WRONG + WRONG + b"+PONG\r\n"
     assert bench.metrics.denials["tickets"] == FREE_GUESSES + 2
+    await asyncio.sleep(PAUSE_SECONDS)
+    client.send(guess * 10 * FREE_GUESSES)
+    await asyncio.sleep(1.5 * PAUSE_SECONDS)
+    assert client.take().count(WRONG) <= 2 * FREE_GUESSES + 2  # one connection makes no more of them by asking ahead
+    client.transport.lose("lost")
+    client = bench.connect()
     client.send(guess * (FREE_GUESSES + 1))
     client.transport.lose("lost")
     await asyncio.sleep(2 * PAUSE_SECONDS)
