@@ -20,4 +20,5 @@ class Case:
     @property
     def ours(self) -> bool:
         """Is it the ticket server that is measured?"""
-        return self.name.startswith(("server-", "two-servers-", "count-", "block-", "sequences-", "embedded-"))
+        beginnings = "server-", "two-servers-", "count-", "block-", "sequences-", "embedded-", "redis-door-"
+        return self.name.startswith(beginnings)

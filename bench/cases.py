@@ -12,6 +12,7 @@ DIRECT = "Direct: an application on the two databases in turn"
 SERVER = "The ticket server on the same two databases"
 GROWTH = "Many sequences, used at random, 64 connections"
 YARDSTICK = "Yardsticks: the same uvicorn, no ticket at all"
+REDIS = "The Redis protocol, redis-benchmark"
 INSTEAD = "What else one could use, durable, 64 connections"
 
 Run = Callable[[Stage, float], Sample]
@@ -90,6 +91,37 @@ def _plural(connections: int) -> str:
     return f"{connections} connection{'s' if connections > 1 else ''}"
 
 
+def _door(connections: int, pipeline: int) -> Run:
+    def run(stage: Stage, seconds: float) -> Sample:
+        door = stage.redis_door
+        asked, before = door.asked, sum(database.counter("photos") for database in stage.databases)
+        sample = door.measure(connections, pipeline, seconds)
+        drawn = (sum(database.counter("photos") for database in stage.databases) - before) / len(stage.databases)
+        if drawn < 0.99 * (door.asked - asked):
+            raise CaseFailed(f"{door.asked - asked} tickets were answered, but {drawn:.0f} drawn")
+        return sample
+
+    return run
+
+
+def _over_redis(connections: int, pipeline: int) -> tuple[Case, ...]:
+    """The ticket server over the Redis protocol, between Redis itself and the constant answer."""
+    name = f"{connections}-{pipeline}"
+    title = f"INCR, {connections} connections" + (f", -P {pipeline}" if pipeline > 1 else "")
+
+    def redis(stage: Stage, seconds: float) -> Sample:
+        return stage.redis.measure(connections, pipeline, seconds)
+
+    def constant(stage: Stage, seconds: float) -> Sample:
+        return stage.resp_yardstick.benchmark.measure(connections, pipeline, seconds)
+
+    return (
+        Case(f"redis-always-{name}", REDIS, f"Redis, appendfsync always: {title}", redis),
+        Case(f"redis-door-{name}", REDIS, f"the server: {title}", _door(connections, pipeline)),
+        Case(f"redis-constant-{name}", REDIS, f"the same answer always: {title}", constant, "uvloop and hiredis"),
+    )
+
+
 CASES: tuple[Case, ...] = (
     Case(
         "direct-replace-1",
@@ -159,8 +191,9 @@ CASES: tuple[Case, ...] = (
         "redis",
         INSTEAD,
         "Redis INCR, appendfsync always, unpipelined",
-        lambda stage, seconds: stage.redis.measure(64, seconds),
+        lambda stage, seconds: stage.redis.measure(64, 1, seconds),
     ),
+    *(case for connections, pipeline in ((64, 1), (256, 1), (64, 16)) for case in _over_redis(connections, pipeline)),
     Case("postgresql", INSTEAD, "PostgreSQL nextval", lambda stage, seconds: stage.postgresql.measure(64, seconds)),
     Case(
         "direct-tables-1000",
@@ -189,4 +222,4 @@ CASES: tuple[Case, ...] = (
     ),
 )
 
-GROUPS = (SERVER, DIRECT, GROWTH, YARDSTICK, INSTEAD)
+GROUPS = (SERVER, DIRECT, GROWTH, YARDSTICK, REDIS, INSTEAD)

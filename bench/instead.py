@@ -2,59 +2,31 @@
 
 import os
 import pwd
-import shutil
 import socket
-import subprocess
-from collections.abc import Sequence
+import sys
 from pathlib import Path
 
 from bench.model import CaseFailed, Missing, Sample, percentile
+from bench.programs import program, run
+from bench.redis_benchmark import RedisBenchmark
 from tests.harness.processes import ChildProcess, free_port, wait_until
-
-
-def _run(command: Sequence[str | Path], seconds: float, **options: str | Path) -> str:
-    """A program's standard output; CaseFailed where it fails or takes longer."""
-    try:
-        done = subprocess.run(
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=seconds,
-            check=False,
-            cwd=options.get("cwd"),
-        )
-    except subprocess.TimeoutExpired:
-        raise CaseFailed(f"{command[0]} did not end within {seconds:.0f} s") from None
-    if done.returncode != 0:
-        raise CaseFailed(f"{command[0]} failed: {done.stdout.strip()[-300:]}")
-    return done.stdout
-
-
-def _program(name: str, package: str, folders: Sequence[str] = ()) -> str:
-    path = shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", os.defpath), "/usr/sbin"]))
-    if path is None:
-        raise Missing(f"{name} is not installed (Debian, Ubuntu: apt-get install {package})")
-    return path
 
 
 class Redis:
     """Redis, every write flushed to its append-only file before it is answered."""
 
     def __init__(self, directory: Path) -> None:
-        program = _program("redis-server", "redis-server")
-        self._benchmark = _program("redis-benchmark", "redis-tools")
-        self.version = _run([program, "--version"], 10).split()[2].removeprefix("v=")
+        server = program("redis-server", "redis-server")
+        self.version = run([server, "--version"], 10).split()[2].removeprefix("v=")
         directory.mkdir()
         self.port = free_port()
+        self._benchmark = RedisBenchmark(self.port, "tickets")
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory), "--save", ""]
         self.process = ChildProcess(
-            [program, *options, "--appendonly", "yes", "--appendfsync", "always"],
+            [server, *options, "--appendonly", "yes", "--appendfsync", "always"],
             stdout=directory / "log",
             stderr=directory / "log",
         )
-        self._rate = 0.0
         wait_until(self._answers, 60, "Redis to start")
 
     def _answers(self) -> bool:
@@ -67,25 +39,9 @@ class Redis:
         except OSError:
             return False
 
-    def _increments(self, connections: int, count: int) -> dict[str, float]:
-        """redis-benchmark takes a number of requests, not a time."""
-        where = ["-h", "127.0.0.1", "-p", str(self.port)]
-        said = _run(
-            [self._benchmark, *where, "-c", str(connections), "-n", str(count), "--csv", "INCR", "tickets"], 120
-        )
-        lines = [line for line in said.splitlines() if line.startswith('"')]
-        if len(lines) < 2:
-            raise CaseFailed(f"redis-benchmark said {said.strip()[-300:]}")
-        names, values = ([word.strip('"') for word in line.split('","')] for line in lines[:2])
-        return {name: float(value) for name, value in zip(names[1:], values[1:], strict=True)}
-
-    def measure(self, connections: int, seconds: float) -> Sample:
-        """INCR on one key, unpipelined."""
-        if not self._rate:
-            self._rate = self._increments(connections, 3000)["rps"]
-        found = self._increments(connections, max(1000, int(self._rate * seconds)))
-        self._rate = found["rps"]
-        return Sample(found["rps"], found["p50_latency_ms"], found["p99_latency_ms"])
+    def measure(self, connections: int, pipeline: int, seconds: float) -> Sample:
+        """INCR on one key."""
+        return self._benchmark.measure(connections, pipeline, seconds)
 
     @property
     def pid(self) -> int:
@@ -101,17 +57,17 @@ class PostgreSQL:
 
     def __init__(self, directory: Path) -> None:
         folders = [str(found) for found in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
-        initdb = _program("initdb", "postgresql", folders)
-        server = _program("postgres", "postgresql", folders)
-        self._pgbench = _program("pgbench", "postgresql", folders)
-        psql = _program("psql", "postgresql", folders)
-        self.version = _run([server, "--version"], 10).split()[2]
+        initdb = program("initdb", "postgresql", folders)
+        server = program("postgres", "postgresql", folders)
+        self._pgbench = program("pgbench", "postgresql", folders)
+        psql = program("psql", "postgresql", folders)
+        self.version = run([server, "--version"], 10).split()[2]
         directory.mkdir()
         self._directory = directory
         self.port = free_port()
         self._user = _as_somebody_else(directory)
         data = directory / "data"
-        _run([*self._user, initdb, "-D", data, "-A", "trust", "-U", "tickets", "--locale=C"], 60, cwd=directory)
+        run([*self._user, initdb, "-D", data, "-A", "trust", "-U", "tickets", "--locale=C"], 60, cwd=directory)
         self.process = ChildProcess(
             [
                 *self._user,
@@ -134,7 +90,7 @@ class PostgreSQL:
         if not self.process.running:
             raise CaseFailed("postgres did not start")
         try:
-            _run(self._setup, 10)
+            run(self._setup, 10)
         except CaseFailed:
             return False
         return True
@@ -145,7 +101,7 @@ class PostgreSQL:
         for old in self._directory.glob("pgbench*"):
             old.unlink()
         whole = max(1, round(seconds))
-        said = _run(
+        said = run(
             [
                 *(self._pgbench, *self._where, "--no-vacuum", "--protocol=prepared", f"--client={connections}"),
                 *(f"--time={whole}", f"--file={self._script}", "--log", f"--log-prefix={log}", "postgres"),
@@ -181,6 +137,33 @@ def _as_somebody_else(directory: Path) -> list[str]:
         except KeyError:
             continue
         os.chown(directory, user.pw_uid, user.pw_gid)
-        setpriv = _program("setpriv", "util-linux")
+        setpriv = program("setpriv", "util-linux")
         return [setpriv, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--"]
     raise Missing("PostgreSQL does not run as root, and there is no user postgres or nobody")
+
+
+class RespYardstick:
+    """The constant answer over the Redis protocol."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self.port = free_port()
+        command = [sys.executable, "-m", "bench.resp_yardstick", str(self.port)]
+        self.process = ChildProcess(command, stdout=directory / "log", stderr=directory / "log")
+        self.benchmark = RedisBenchmark(self.port, "photos")
+        wait_until(self._listens, 60, "the constant answer to start")
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+        except OSError:
+            return False
+        return True
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stop(self) -> None:
+        """SIGKILL: it keeps nothing."""
+        self.process.kill()

@@ -16,21 +16,27 @@ class WebServer:
     """A process that serves HTTP on a port of its own."""
 
     def __init__(self, name: str, directory: Path, arguments: Sequence[str], path: str, env: Mapping[str, str]) -> None:
-        """It is ready when `path` is answered 200. `{port}` in the arguments and variables is its port."""
+        """It is ready when `path` is answered 200. `{port}` in the arguments and variables is its port,
+        `{redis_port}` in the variables its other one."""
         self.name = name
         self.port = free_port()
+        self.redis_port = free_port()
+        """Where a ticket server speaks the Redis protocol."""
         directory.mkdir()
         self._log = directory / "log"
-        port = str(self.port)
+
+        def filled(text: str) -> str:
+            return text.replace("{port}", str(self.port)).replace("{redis_port}", str(self.redis_port))
+
         own = {key: value for key, value in os.environ.items() if not key.startswith("TICKETS_")}
         self.process = ChildProcess(
-            [sys.executable, *(argument.replace("{port}", port) for argument in arguments)],
+            [sys.executable, *map(filled, arguments)],
             stdout=self._log,
             stderr=self._log,
             cwd=_ROOT,
-            env=own | {key: value.replace("{port}", port) for key, value in env.items()},
+            env=own | {key: filled(value) for key, value in env.items()},
         )
-        self._url = f"http://127.0.0.1:{port}{path}"
+        self._url = f"http://127.0.0.1:{self.port}{path}"
         try:
             wait_until(self._ready, 60, f"{name} to start")
         except BaseException:
@@ -72,7 +78,12 @@ class WebServer:
 
 def ticket_server(name: str, directory: Path, database_urls: Sequence[str]) -> WebServer:
     """A ticket server on these databases, or on its embedded pair where there are none."""
-    env = {"TICKETS_HOST": "127.0.0.1", "TICKETS_PORT": "{port}", "TICKETS_DRAIN_SECONDS": "0"}
+    env = {
+        "TICKETS_HOST": "127.0.0.1",
+        "TICKETS_PORT": "{port}",
+        "TICKETS_REDIS_PORT": "{redis_port}",
+        "TICKETS_DRAIN_SECONDS": "0",
+    }
     if database_urls:
         env["TICKETS_DATABASES"] = " ".join(database_urls)
     else:

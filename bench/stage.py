@@ -14,9 +14,10 @@ import httpx
 
 from bench import first_tickets, servers
 from bench.databases import SEQUENCES, Database, engine, sequences
-from bench.instead import PostgreSQL, Redis
+from bench.instead import PostgreSQL, Redis, RespYardstick
 from bench.machine import filesystem
 from bench.model import CaseFailed, Missing
+from bench.redis_benchmark import RedisBenchmark
 from bench.servers import WebServer
 from tests.harness.engine import Engine
 from tests.harness.processes import new_directory, remove_directory
@@ -46,6 +47,7 @@ class Stage:
         self._refusals: dict[str, Exception] = {}
         self._kinds_made: set[str] = set()
         self._every_sequence_used = False
+        self._redis_door: RedisBenchmark | None = None
 
     @property
     def engine(self) -> Engine:
@@ -82,6 +84,18 @@ class Stage:
     def redis(self) -> Redis:
         """Redis, appendfsync always."""
         return self._start("redis", "redis", lambda: Redis(self.directory / "redis"))
+
+    @property
+    def resp_yardstick(self) -> RespYardstick:
+        """The constant answer over the Redis protocol."""
+        return self._start("resp", "server", lambda: RespYardstick(self.directory / "resp"))
+
+    @property
+    def redis_door(self) -> RedisBenchmark:
+        """What asks the ticket server over the Redis protocol."""
+        if self._redis_door is None:
+            self._redis_door = RedisBenchmark(self.server.redis_port, "photos")
+        return self._redis_door
 
     @property
     def postgresql(self) -> PostgreSQL:
