@@ -26,6 +26,7 @@ from app.operations.tracing import TracedRequests, TracedStatements, TracedTicke
 from app.redis.door import RedisDoor
 from app.redis.watcher import CommandWatcher
 from app.settings import Settings
+from app.tickets.bumps import Bumps
 from app.tickets.catalog import Catalog
 from app.tickets.front_desk import FrontDesk
 from app.tickets.instance_number import InstanceNumber
@@ -34,6 +35,8 @@ from app.tickets.lane import Lane
 from app.tickets.ledger import Ledger
 from app.tickets.observer import Observer
 from app.tickets.prober import Prober
+from app.tickets.reserve_window import window_seconds
+from app.tickets.reserves import Reserves
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_agreement import RingRecords
 from app.tickets.server_clock import ServerClock
@@ -58,35 +61,61 @@ class Service:
         self.metrics = Metrics()
         self._observer: Observer = self.metrics if tracing is None else TracedStatements(self.metrics, tracing)
         self._databases = make_databases(settings, self._retried)
-        entry = ServerEntry(secrets.token_hex(8), VERSION, tuple(KINDS), settings.probe_interval)
+        self.ring = Ring(self._databases, now=time.time)
+        self.reserves = Reserves(
+            self.ring,
+            self._observer,
+            seconds=settings.reserve_seconds,
+            window=window_seconds(settings.probe_interval, settings.database_timeout),
+            may_draw=self._may_draw,
+        )
+        entry = ServerEntry(
+            secrets.token_hex(8), VERSION, tuple(KINDS), settings.probe_interval, self.reserves.announced
+        )
         for database in self._databases:
             database.announce(entry)
-        self.ring = Ring(self._databases, now=time.time)
         self.ledger = Ledger(
             self.ring,
             refuse_unverified=settings.unverified == "refuse",
             patience=0.7 * settings.database_timeout,
             forgets_after=5 * settings.probe_interval + 2 * settings.database_timeout,
             clock=time.monotonic,
+            on_bump=self.reserves.bumped,
         )
         self.clock = ServerClock()
         self.lease = WorkerLease(self.ring, self.clock, self.ledger)
         self.instance = InstanceNumber(self.ring)
         self.sources = Sources(self.ring, self.clock, self.lease, self.instance, settings.request_timeout)
-        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark, self.sources.equip)
+        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark, self.sources.equip, self.reserves)
         self.issuer = TicketIssuer(
             self.ring,
             self.catalog,
             self.ledger.may_draw,
+            self.reserves,
             attempt=settings.database_timeout,
             timeout=settings.request_timeout,
         )
         records = RingRecords(self.ring, settings.increment)
         self.prober = Prober(
-            self.ring, records, self.ledger, self.catalog, self.clock, interval=settings.probe_interval
+            self.ring,
+            records,
+            self.ledger,
+            self.catalog,
+            self.clock,
+            reserves=self.reserves,
+            interval=settings.probe_interval,
         )
         self.desk = FrontDesk(self.issuer, self.metrics)
-        self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics, sources=self.sources, clock=self.clock)
+        self.admin = Admin(
+            self.ring,
+            self.catalog,
+            self.ledger,
+            self.metrics,
+            sources=self.sources,
+            clock=self.clock,
+            reserves=self.reserves,
+            bumps=Bumps(self.ring, self.reserves, settings.request_timeout),
+        )
         self.rates = Rates(self.admin.progress, time.monotonic)
         self.access = access = Access(settings.tokens, settings.admin_tokens)
         self._denials = denials = Denials(self.metrics)
@@ -116,6 +145,9 @@ class Service:
     def _retried(self, database: str, cause: str) -> None:
         self.metrics.retries.update([(database, cause)])
 
+    def _may_draw(self, member: Member) -> bool:
+        return self.ledger.may_draw(member)
+
     def _make_lane(self, sequence: str, member: Member) -> Lane:
         return Lane(sequence, member, self.ring, self.ledger, self._observer)
 
@@ -124,6 +156,7 @@ class Service:
         self.prober.start()
         self.lease.start()
         self.instance.start(self.catalog)
+        self.reserves.start()
         self.rates.start()
 
     async def stop(self) -> None:
@@ -132,6 +165,7 @@ class Service:
         await self.instance.stop()
         await self.lease.stop(self.sources.last_ms)
         await self.prober.stop()
+        await self.reserves.stop()
         await self.issuer.close()
         await self.ledger.close()
         await self.catalog.close()

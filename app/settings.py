@@ -34,7 +34,7 @@ def _field(default: Any, expected: str, meaning: str, **more: Any) -> Any:
     return Field(default, description=meaning, json_schema_extra={"expected": expected}, **more)
 
 
-_SECONDS = ("request_timeout", "database_timeout", "probe_interval", "drain_seconds")
+_SECONDS = ("request_timeout", "database_timeout", "probe_interval", "drain_seconds", "reserve_seconds")
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -70,6 +70,13 @@ class Settings(BaseModel):
     probe_interval: Seconds = _field(1.0, SECONDS, "seconds between two probes of a database")
     drain_seconds: float = _field(
         5.0, "seconds, 0 to 3600", "after SIGTERM: seconds for which it is not ready but still serves", ge=0, le=3600
+    )
+    reserve_seconds: float = _field(
+        0.0,
+        "seconds, 0 to 3600",
+        "how long the tickets drawn ahead of each sequence would last; 0: none are drawn ahead",
+        ge=0,
+        le=3600,
     )
     unverified: Literal["serve", "refuse"] = _field(
         "serve", "serve or refuse", "whether a database may draw while no other can be asked for its high-water marks"

@@ -19,6 +19,7 @@ _INNER_NAME = re.compile(r"_[0-9]{1,40}")
 _INNER_MARK = re.compile(r"_[0-9a-z_]{1,40}")
 _COUNTER_BYTES = 12
 _LEASE = "_worker_"
+_BUMP = "_bump_"
 
 TICKET_LIMIT = 2**63 - 1
 """No ticket is ever larger, whatever its column holds: it has to fit a signed 64-bit integer everywhere."""
@@ -76,6 +77,16 @@ def lease_name(worker: int) -> str:
 def number_leased(name: str) -> int | None:
     """The worker number of a lease's name; None where it is the name of anything else."""
     return int(name.removeprefix(_LEASE)) if name.startswith(_LEASE) else None
+
+
+def bump_name(sequence: str) -> str:
+    """What the mark is of, in place of a sequence, that records how far this sequence was bumped."""
+    return f"{_BUMP}{counter_table(sequence).lstrip('_')}"
+
+
+def is_bump_name(name: str) -> bool:
+    """Whether a mark of this name records how far a sequence was bumped."""
+    return name.startswith(_BUMP)
 
 
 def ceiling_of(width: Width, *, unsigned: bool) -> int:

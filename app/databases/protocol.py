@@ -196,14 +196,17 @@ class ServerEntry:
     """A ticket server that uses a database, as it announces itself there with every probe.
 
     `instance`: hexadecimal digits that no other life of any server has; empty for one of an older release. `kinds`: of
-    sequences, that it can serve. `probe_interval`: seconds between its probes. `at`: when it was seen last, in seconds
-    since 1970 by the database's clock; 0 in what is announced. Raises ValueError where a value cannot be kept.
+    sequences, that it can serve. `probe_interval`: seconds between its probes. `reserve_window`: seconds for which it
+    may hand out what it has drawn ahead after a sequence was bumped; 0 where it draws none ahead. `at`: when it was
+    seen last, in seconds since 1970 by the database's clock; 0 in what is announced. Raises ValueError where a value
+    cannot be kept.
     """
 
     instance: str
     release: str
     kinds: tuple[str, ...]
     probe_interval: float
+    reserve_window: float = 0.0
     at: float = 0.0
 
     def __post_init__(self) -> None:
@@ -211,8 +214,11 @@ class ServerEntry:
         for pattern, text in ((_INSTANCE, self.instance), (_RELEASE, self.release), *kinds):
             if pattern.fullmatch(text) is None:
                 raise ValueError(text)
-        if len(self.kinds) > _MOST_KINDS or not (0 <= self.probe_interval < math.inf and math.isfinite(self.at)):
-            raise ValueError(len(self.kinds), self.probe_interval, self.at)
+        seconds = self.probe_interval, self.reserve_window
+        if len(self.kinds) > _MOST_KINDS or not all(0 <= each < math.inf for each in seconds):
+            raise ValueError(len(self.kinds), *seconds)
+        if not math.isfinite(self.at):
+            raise ValueError(self.at)
 
 
 class TicketDatabase(Protocol):
@@ -337,9 +343,10 @@ class TicketDatabase(Protocol):
     async def define(self, definition: Definition) -> Definition:
         """Keep what a sequence was made as; committed. One that is there stays as it is. Returns what is kept then."""
 
-    async def marks(self, changed_within: float | None = None) -> list[Mark]:
+    async def marks(self, changed_within: float | None = None, *, anybody: bool = True) -> list[Mark]:
         """The marks of this increment that this database keeps for the others: all, or those that changed in so many
-        seconds, and maybe more. Works on a database that is not in the ring, too."""
+        seconds, and maybe more. Works on a database that is not in the ring, too; unless `anybody` will do, only under
+        the incarnation that the last look found: raises TicketDatabaseUnavailable where it is another one."""
 
     async def marks_of_all_rings(self) -> list[Mark]:
         """Every mark that this database keeps, whatever its increment."""

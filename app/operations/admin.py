@@ -27,11 +27,13 @@ from app.operations.decoding import Decoding
 from app.operations.metrics import Exposition, Metrics, counter, gauge
 from app.operations.sequence_warnings import SequenceWarnings
 from app.operations.series import OTHER, OwnSeries
+from app.tickets.bumps import Bumps
 from app.tickets.catalog import TICKET, Catalog, Entry
 from app.tickets.kind_sources import RefusingSource
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
 from app.tickets.ledger import Ledger
+from app.tickets.reserves import Reserves
 from app.tickets.ring import Member, Ring, Status
 from app.tickets.server_clock import ServerClock
 from app.tickets.sources import Sources
@@ -52,13 +54,24 @@ class Admin:
     """The operators' view of the server."""
 
     def __init__(
-        self, ring: Ring, catalog: Catalog, ledger: Ledger, metrics: Metrics, *, sources: Sources, clock: ServerClock
+        self,
+        ring: Ring,
+        catalog: Catalog,
+        ledger: Ledger,
+        metrics: Metrics,
+        *,
+        sources: Sources,
+        clock: ServerClock,
+        reserves: Reserves,
+        bumps: Bumps,
     ) -> None:
         self._ring = ring
         self._catalog = catalog
         self._ledger = ledger
         self._sources = sources
         self._clock = clock
+        self._reserves = reserves
+        self._bumps = bumps
         self.decoding = Decoding(ring, catalog, clock)
         self._exposition = Exposition(metrics, self._state_metrics)
         self._series = OwnSeries()
@@ -74,7 +87,9 @@ class Admin:
         """Whether a load balancer should send requests here."""
         if self.draining:
             return False
-        return any(m.up and self._ledger.may_draw(m) for m in self._ring.members) or self._sources.any_gives
+        if any(m.up and self._ledger.may_draw(m) for m in self._ring.members):
+            return True
+        return self._sources.any_gives or self._reserves.any_gives
 
     @property
     def why_not_ready(self) -> str:
@@ -268,8 +283,10 @@ class Admin:
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
         """Advance the sequence above a number on every database.
 
-        Raises UnknownSequence, AboveCeiling, ForceRequired; NoTicketDatabase while a database is not up or fails.
+        Raises UnknownSequence, AboveCeiling, ForceRequired; NoTicketDatabase while a database is not up or fails, and
+        where a server that holds tickets drawn ahead may not know of it in time.
         """
+        began = self._bumps.now()
         entry = await self._catalog.find_on_all(name)
         if entry.kind is not TICKET:
             raise NotForThisKind(f"{name} is of kind {entry.kind.name}, which cannot be advanced above a number")
@@ -289,6 +306,7 @@ class Admin:
             )
         for lane in entry.rotation.lanes:
             await self._bump(lane, above)
+        await self._bumps.settle(entry, above, began)
         found = await self.sequence(name)
         return {"sequence": name, "above": above, "above_str": str(above), "databases": found["databases"]}
 

@@ -18,6 +18,7 @@ from app.databases.protocol import ProbeResult, RingRecord
 from app.tickets.catalog import Catalog
 from app.tickets.chores import Chores
 from app.tickets.ledger import Ledger
+from app.tickets.reserves import Reserves
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_agreement import RingRecords
 from app.tickets.ring_changes import DatabaseFailed
@@ -33,7 +34,15 @@ class Admission:
     """Takes databases that answer into the ring."""
 
     def __init__(
-        self, ring: Ring, records: RingRecords, ledger: Ledger, catalog: Catalog, *, chores: Chores, probe: Probe
+        self,
+        ring: Ring,
+        records: RingRecords,
+        ledger: Ledger,
+        catalog: Catalog,
+        *,
+        chores: Chores,
+        probe: Probe,
+        reserves: Reserves,
     ) -> None:
         self._ring = ring
         self._records = records
@@ -41,6 +50,7 @@ class Admission:
         self._catalog = catalog
         self._chores = chores
         self._probe = probe
+        self._reserves = reserves
         self._one_at_a_time = asyncio.Lock()
 
     async def take_in(self, member: Member) -> None:
@@ -87,6 +97,7 @@ class Admission:
             if not await self._bring_up_to_date(member, list(coming)):
                 self._ring.mark_down(member, "could not keep the marks of those that came up")
         self._take_up(coming)
+        self._reserves.came_up(coming)
 
     def _take_up(self, coming: dict[Member, ProbeResult]) -> None:
         for member, result in coming.items():
@@ -226,6 +237,7 @@ class Admission:
             lane.marks.lapse()
         self._ledger.reopen_unverified()
         self._ring.keeps_marks_again(member)
+        self._reserves.came_up([member])
         for other in others:
             self._ring.unaccounted[member, other] = self._ring.generation
             other.wake.set()

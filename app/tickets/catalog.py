@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from app.common.errors import (
     AboveCeiling,
@@ -29,6 +30,7 @@ from app.tickets.definitions import Definitions, in_words, same
 from app.tickets.kind_sources import RefusingSource, Source
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
+from app.tickets.reserve import Reserve
 from app.tickets.ring import Member, Ring, Rotation
 
 log = logging.getLogger(__name__)
@@ -48,7 +50,8 @@ class Entry:
 
     `table`: the name of its table. `start`: what its tables were made to begin at, where this server made any; None
     where it made none. `kind` and `parameters`: what its ids are made of. `source`: where they come from, None for
-    plain tickets. One whose ids are made in memory has no lanes and no table.
+    plain tickets. `reserve`: what was drawn ahead of them, None where nothing is. One whose ids are made in memory has
+    no lanes and no table.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Entry:
     kind: Kind = TICKET
     parameters: Mapping[str, int] = field(default_factory=dict)
     source: Source | None = None
+    reserve: Reserve | None = None
 
     def lane_on(self, member: Member) -> Lane:
         """Its lane on this database."""
@@ -78,7 +82,8 @@ class Entry:
     def issued(self) -> int:
         """How many ids of it this server has handed out."""
         by_itself = 0 if self.source is None else self.source.issued
-        return by_itself + sum(lane.issued for lane in self.rotation.lanes)
+        kept = 0 if self.reserve is None else self.reserve.left + self.reserve.dropped
+        return by_itself + sum(lane.issued for lane in self.rotation.lanes) - kept
 
     @property
     def differs(self) -> bool:
@@ -86,11 +91,21 @@ class Entry:
         return len({(table.width, table.ceiling) for table in self.tables.values()}) > 1
 
 
+class EntryReserves(Protocol):
+    """The reserves, as far as the catalog needs them."""
+
+    def equip(self, entry: Entry) -> None:
+        """Give a sequence of plain tickets its reserve, if it is to have one."""
+
+    def forget(self, entry: Entry) -> None:
+        """The sequence is no more, or of another ring, or cannot be served."""
+
+
 class Catalog:
     """Every known sequence by name, and every lane by sequence and offset.
 
     `known_mark`: the largest mark ever read about a sequence on a database, 0 if there is none. `equip`: gives an entry
-    of another kind than `ticket` its source, and its lanes what they stamp with.
+    of another kind than `ticket` its source, and its lanes what they stamp with. `reserves`: give the others theirs.
     """
 
     def __init__(
@@ -98,13 +113,15 @@ class Catalog:
         ring: Ring,
         make_lane: Callable[[str, Member], Lane],
         known_mark: Callable[[str, Member], int],
-        equip: Callable[["Entry"], None],
+        equip: Callable[[Entry], None],
+        reserves: EntryReserves,
     ) -> None:
         self._ring = ring
         ring.follow(self._database_changed)
         self._make_lane = make_lane
         self._known_mark = known_mark
         self._equip = equip
+        self._reserves = reserves
         self.definitions = Definitions(ring)
         self.entries: dict[str, Entry] = {}
         self._by_table: dict[str, Entry] = {}
@@ -128,6 +145,7 @@ class Catalog:
     def forget(self) -> None:
         """Another ring: every sequence is looked up again, and gets other lanes."""
         lanes = list(self.lanes.values())
+        entries = list(self.entries.values())
         self.entries.clear()
         self._by_table.clear()
         self._defined.clear()
@@ -137,6 +155,8 @@ class Catalog:
         self._names = {}
         for lane in lanes:
             lane.retire()
+        for entry in entries:
+            self._reserves.forget(entry)
 
     # --- finding ---------------------------------------------------------------------------------------------------
 
@@ -252,6 +272,7 @@ class Catalog:
             if not isinstance(entry.source, RefusingSource):
                 event(log, logging.ERROR, "cannot be served", sequence=name, reason=reason)
                 entry.source = RefusingSource(reason)
+                self._reserves.forget(entry)
 
     def _define(self, definition: Definition) -> Entry:
         name = definition.sequence
@@ -295,6 +316,7 @@ class Catalog:
                 self.definitions.troubles[name] = "there is a table of this name as well as a definition"
                 return None
             entry = self._add(name, name)
+            self._reserves.equip(entry)
         if isinstance(entry.kind, TimedKind):
             table = replace(table, ceiling=min(table.ceiling, entry.kind.last_tick(entry.parameters)))
         entry.tables[member] = table
@@ -310,6 +332,7 @@ class Catalog:
             return
         for name in [name for name, entry in self.entries.items() if not entry.tables and entry.source is None]:
             if not any(name in names for names in self._names.values()):
+                self._reserves.forget(self.entries[name])
                 del self.entries[name], self._by_table[name]
                 for member in self._ring.members:
                     self.lanes.pop((name, member.database.offset)).send_on()

@@ -68,6 +68,30 @@ class FrontDesk:
         """The step between the ids of one block."""
         return self._issuer.increment
 
+    def ready(self, sequence: str, count: int = 1) -> Ids | None:
+        """Serve a request at once, from what was drawn ahead: `count` tickets, increasing, all from one database.
+
+        None where nothing was counted and the request has to be made: no such sequence, nothing in reserve, draining.
+        """
+        if self.closed:
+            return None
+        began = time.perf_counter()
+        tickets = self._issuer.ready(sequence, count)
+        if tickets is not None:
+            self._observer.requests_answered("ticket", time.perf_counter() - began, 1)
+        return tickets
+
+    def ready_singly(self, sequence: str, times: int) -> Ids | None:
+        """Serve so many requests for a single ticket at once: all of them, or None. The tickets are given in this
+        order; those from one database increase."""
+        if self.closed:
+            return None
+        began = time.perf_counter()
+        tickets = self._issuer.ready_singly(sequence, times)
+        if tickets is not None:
+            self._observer.requests_answered("ticket", time.perf_counter() - began, times)
+        return tickets
+
     async def take(self, sequence: str, count: int = 1, *, whole: bool = False) -> Ids:
         """`count` tickets of the sequence, increasing, all from one database; as a range if `whole` or `count` is 1.
 

@@ -21,7 +21,8 @@ from app.common.tasks import Tasks
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
-from app.tickets.request import TicketRequest
+from app.tickets.request import Ids, TicketRequest
+from app.tickets.reserves import Reserves
 from app.tickets.ring import UP, Member, Ring
 
 log = logging.getLogger(__name__)
@@ -37,13 +38,14 @@ LAST_PAUSE = 0.08
 
 class TicketIssuer:
     """Issues tickets. `attempt`: seconds for one attempt on one database; `timeout`: for the whole request;
-    `may_draw`: whether a database that is up may draw at all."""
+    `may_draw`: whether a database that is up may draw at all. `reserves`: those of the catalog's sequences."""
 
     def __init__(
         self,
         ring: Ring,
         catalog: Catalog,
         may_draw: Callable[[Member], bool],
+        reserves: Reserves,
         *,
         attempt: float,
         timeout: float,
@@ -60,6 +62,7 @@ class TicketIssuer:
         self._waiting: dict[TicketRequest, None] = {}
         """Those that a task waits for, oldest first."""
         self._closed = False
+        reserves.serve(self)
 
     def __repr__(self) -> str:
         timer = ", looks for expired ones" if self._expiry is not None else ""
@@ -83,8 +86,44 @@ class TicketIssuer:
         if entry is None:
             self._wait_for(request)
         elif (entry.source is None and request.address is None) or self._is_for_lanes(entry, request):
-            request.turn = iter(self._ring.take_turn(entry.rotation))
-            self._ask(request, now)
+            if entry.reserve is None or request.whole:
+                request.turn = iter(self._ring.take_turn(entry.rotation))
+                self._ask(request, now)
+            elif not entry.reserve.takes(request):
+                self._ask_and_refill(entry, request, now)
+
+    def ready(self, sequence: str, count: int) -> Ids | None:
+        """So many tickets from what was drawn ahead, increasing, all from one database; None where there are none."""
+        entry = self._catalog.entries.get(sequence)
+        return None if entry is None or entry.reserve is None else entry.reserve.take(count)
+
+    def ready_singly(self, sequence: str, times: int) -> Ids | None:
+        """The same for so many single tickets, from whichever databases."""
+        entry = self._catalog.entries.get(sequence)
+        return None if entry is None or entry.reserve is None else entry.reserve.take_singly(times)
+
+    def _ask_and_refill(self, entry: Entry, request: TicketRequest, now: float) -> None:
+        """Ask the lanes, and then for what is missing in reserve: who asks first has the smaller tickets."""
+        request.turn = iter(self._ring.take_turn(entry.rotation))
+        self._ask(request, now)
+        if entry.reserve is not None and not request.whole:
+            entry.reserve.refill()
+
+    def ask_lane(self, lane: Lane, request: TicketRequest) -> None:
+        """See LaneAsker.ask_lane."""
+        request.until = request.deadline = self._loop.time() + self._attempt
+        lane.ask(request)
+        self._asked.add(lane)
+        if self._expiry is None:
+            self._expiry = self._loop.call_later(EXPIRY_SECONDS, self._expire)
+
+    def ask_lanes(self, request: TicketRequest) -> None:
+        """See LaneAsker.ask_lanes. The sequence may be of another ring by now."""
+        entry, now = self._catalog.entries.get(request.sequence), self._loop.time()
+        if entry is None or now >= request.deadline:
+            self._wait_for(request)
+        else:
+            self._ask_and_refill(entry, request, now)
 
     def _is_for_lanes(self, entry: Entry, request: TicketRequest) -> bool:
         """Whether the lanes are to be asked. Else the sequence's source settles the request, or it is refused here."""
@@ -131,6 +170,9 @@ class TicketIssuer:
             name = request.sequence
             entry = self._catalog.entries.get(name) or await self._catalog.find(name, request.deadline - now())
             if request.turn is not None:
+                if self._from_reserve(entry, request):
+                    del self._waiting[request]
+                    return
                 await self._wait(request, entry)
             if now() >= request.deadline:
                 raise OutOfTime
@@ -142,9 +184,15 @@ class TicketIssuer:
         del self._waiting[request]
         if refusal is not None:
             request.desk.refuse(request, refusal)
-        elif not request.settled and self._goes_to_lanes(entry, request):
-            request.turn = iter(self._ring.take_turn(entry.rotation))
-            self._ask(request, now())
+        elif not request.settled and self._goes_to_lanes(entry, request) and not self._from_reserve(entry, request):
+            self._ask_and_refill(entry, request, now())
+
+    def _from_reserve(self, entry: Entry, request: TicketRequest) -> bool:
+        """True where what was drawn ahead, which may be handed out by now, serves the request, or soon will."""
+        reserve = entry.reserve
+        if reserve is None or entry.source is not None or request.whole or request.settled:
+            return False
+        return reserve.takes(request)
 
     def _goes_to_lanes(self, entry: Entry, request: TicketRequest) -> bool:
         """The same for one that was not known at first, or has been asked for on the lanes before."""

@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from app.common.errors import (
     ColumnExhausted,
@@ -40,6 +40,9 @@ from app.tickets.lane_state import CLOSED, EXHAUSTED, OPEN, RETIRED, SUSPENDED, 
 from app.tickets.observer import Observer
 from app.tickets.request import TicketRequest
 from app.tickets.ring import Member, Ring
+
+if TYPE_CHECKING:
+    from app.tickets.reserve import LaneShelf
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +83,8 @@ class Lane:
     its incarnation says. `reason`: why the lane is suspended, in words; `missing`: because the database has no table
     for it; `tried`: whether it has been tried again since, which requests wait for. `largest_whole`, `largest_list`:
     close to the end, the largest block and list that may still be there, in tickets. `issued`: tickets handed out.
-    `stamps`: for a counter whose tickets hold the time.
+    `stamps`: for a counter whose tickets hold the time. `shelf`: what it tells the sequence's reserve, None where there
+    is none.
     """
 
     def __init__(self, sequence: str, member: Member, ring: Ring, ledger: LaneLedger, observer: Observer) -> None:
@@ -91,6 +95,7 @@ class Lane:
         self.listed: Table | None = None
         self.table: Table | None = None
         self.stamps: LaneStamps | None = None
+        self.shelf: LaneShelf | None = None
         self.must_advance = False
         self.reason: str | None = None
         self.missing = False
@@ -289,7 +294,7 @@ class Lane:
     def _hand_out(self, batch: Batch, drawn: Draw) -> None:
         """Give each request its tickets; then draw for the next ones."""
         next_id, step = drawn.first, drawn.step
-        collecting = self._queue.is_collecting
+        collecting, shelf = self._queue.is_collecting, self.shelf
         for request in batch:
             count = 1 if collecting else request.count
             end = next_id + step * count
@@ -297,9 +302,13 @@ class Lane:
                 self._observer.gap(self.member, "gone", count)
             elif not collecting:
                 self.issued += count
+                if shelf is not None and not request.whole:
+                    shelf.passed(end - step)
                 request.answer(range(next_id, end, step))
             elif (tickets := self._queue.collect(next_id)) is not None:
                 self.issued += len(tickets)
+                if shelf is not None:
+                    shelf.passed(tickets[-1])
                 request.answer(tickets)
             next_id = end
         self._next()
@@ -429,6 +438,8 @@ class Lane:
     def suspend(self, reason: str, *, must_advance: bool = False) -> None:
         """Take no requests until `recover` succeeds."""
         self.must_advance |= must_advance
+        if must_advance and self.shelf is not None:
+            self.shelf.went_back()
         if self._state is not SUSPENDED:
             event(log, logging.WARNING, "suspended", sequence=self.sequence, database=self.member.name, reason=reason)
             self.tried = False

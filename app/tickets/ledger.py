@@ -86,7 +86,7 @@ class Ledger:
     other outside of any draw.
 
     `patience`: seconds that a lane waits for another database's marks. `forgets_after`: seconds after which what was
-    read of the marks counts no more, and the lane opens again.
+    read of the marks counts no more, and the lane opens again. `on_bump`: see MarkExchange.
     """
 
     def __init__(
@@ -97,11 +97,12 @@ class Ledger:
         patience: float,
         forgets_after: float,
         clock: Callable[[], float],
+        on_bump: Callable[[str, int], None],
     ) -> None:
         self._ring = ring
         self._refuse = refuse_unverified
         self._witnesses = Witnesses(ring, patience)
-        self.exchange = MarkExchange(ring, self._witnesses, clock)
+        self.exchange = MarkExchange(ring, self._witnesses, clock, on_bump)
         self._forgets_after = forgets_after
         self._clock = clock
         self._tasks = Tasks()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from app.common.errors import MarkRefused, TicketDatabaseError
+from app.common.sequences import is_bump_name
 from app.databases.protocol import Mark
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
@@ -21,15 +22,21 @@ Key = tuple[str, int]
 
 
 class MarkExchange:
-    """Reads what each database keeps, and tells it what it lacks."""
+    """Reads what each database keeps, and tells it what it lacks. `on_bump` is told of every record of a bump that is
+    read: its name, and the number that the sequence was bumped above."""
 
-    def __init__(self, ring: Ring, witnesses: Witnesses, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, ring: Ring, witnesses: Witnesses, clock: Callable[[], float], on_bump: Callable[[str, int], None]
+    ) -> None:
         self._ring = ring
+        self._on_bump = on_bump
         self._witnesses = witnesses
         self._clock = clock
         self._kept: dict[Member, dict[Key, Mark]] = {}
         self._read: dict[Member, tuple[float, float]] = {}
         """When all of a database's marks were read, and when any were."""
+        self._clocks: dict[Member, tuple[float, float]] = {}
+        """What a database's clock said, and the time then by this server's, when its marks were read."""
 
     def forget(self) -> None:
         """Another ring: nothing that was read of the one before counts."""
@@ -43,8 +50,13 @@ class MarkExchange:
         """
         marks = await witness.database.marks()
         for mark in marks:
-            self._witnesses.note(mark)
+            self._note(mark)
         return marks
+
+    def _note(self, mark: Mark) -> None:
+        self._witnesses.note(mark)
+        if is_bump_name(mark.sequence):
+            self._on_bump(mark.sequence, mark.mark)
 
     # --- a database comes up ---------------------------------------------------------------------------------------
 
@@ -109,8 +121,11 @@ class MarkExchange:
 
     # --- with every probe ------------------------------------------------------------------------------------------
 
-    async def refresh(self, witness: Member, lanes: Mapping[Key, Lane]) -> None:
-        """Read what `witness` keeps about these lanes, and tell it what this server knows issued.
+    async def refresh(
+        self, witness: Member, lanes: Mapping[Key, Lane], on_read: Callable[[], None] = lambda: None
+    ) -> None:
+        """Read what `witness` keeps about these lanes, and tell it what this server knows issued. `on_read` is called
+        in between, unless what was read says nothing.
 
         Raises TicketDatabaseError.
         """
@@ -118,6 +133,7 @@ class MarkExchange:
         rows = await self._read_changes(witness, read_at)
         if rows is None:
             return
+        on_read()
         kept = self._kept[witness]
         unknown: list[Mark] = []
         for key, lane in lanes.items():
@@ -136,16 +152,25 @@ class MarkExchange:
         """The rows that may have changed since the last time, or all; None where they say nothing about this ring."""
         ring = self._ring.number
         all_at, last_at = self._read.get(witness, (-EVERYTHING_SECONDS, 0.0))
-        everything = read_at - all_at >= EVERYTHING_SECONDS or witness not in self._kept
+        everything = read_at - all_at >= EVERYTHING_SECONDS or witness not in self._kept or self._was_set(witness)
         within = None if everything else read_at - last_at + OVERLAP_SECONDS
-        rows = {(m.sequence, m.offset): m for m in await witness.database.marks(within)}
+        rows = {(m.sequence, m.offset): m for m in await witness.database.marks(within, anybody=False)}
         if self._ring.number != ring or (not everything and witness not in self._kept):
             return None  # the ring changed, or it was taken in anew meanwhile; the next probe reads everything
         self._kept[witness] = rows if everything else self._kept[witness] | rows
         self._read[witness] = (read_at if everything else all_at, read_at)
         for row in rows.values():
-            self._witnesses.note(row)
+            self._note(row)
         return rows
+
+    def _was_set(self, witness: Member) -> bool:
+        """Whether its clock, which rows are dated by, has been set since the last time."""
+        result = witness.probe_result
+        if result is None:
+            return True
+        before = self._clocks.get(witness)
+        self._clocks[witness] = now = result.clock.seconds, result.clock.until
+        return before is not None and abs((now[0] - before[0]) - (now[1] - before[1])) > OVERLAP_SECONDS / 3
 
     def _compare(self, lane: Lane, changed: Mark | None, read_at: float) -> None:
         """Close an open lane whose token was superseded; else what it rests on is as new as this reading."""

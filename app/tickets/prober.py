@@ -27,6 +27,8 @@ from app.tickets.catalog import Catalog
 from app.tickets.chores import Chores
 from app.tickets.id_guard import WrongResidue
 from app.tickets.ledger import Ledger
+from app.tickets.reserve_window import HURRY_SECONDS
+from app.tickets.reserves import Reserves
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_agreement import RingRecords
 from app.tickets.ring_record import same_ring
@@ -36,8 +38,6 @@ log = logging.getLogger(__name__)
 
 LAST_PROBE_SECONDS = 1.0
 """How long the end waits for a probe under way: a connection that is cancelled cannot end in good order."""
-HURRY_SECONDS = 0.25
-"""Seconds between probes while no database is up."""
 
 
 class Prober:
@@ -51,6 +51,7 @@ class Prober:
         catalog: Catalog,
         server_clock: ServerClock,
         *,
+        reserves: Reserves,
         interval: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,10 +60,13 @@ class Prober:
         self._ledger = ledger
         self._catalog = catalog
         self._server_clock = server_clock
+        self._reserves = reserves
         self._interval = interval
         self._loops = Tasks()
         self._stopping = False
-        self._admission = Admission(ring, records, ledger, catalog, chores=self._chores, probe=self._look)
+        self._admission = Admission(
+            ring, records, ledger, catalog, chores=self._chores, probe=self._look, reserves=reserves
+        )
 
     def start(self) -> None:
         """Begin the loops. Each looks at its database at once; nobody waits for them here."""
@@ -106,7 +110,7 @@ class Prober:
                 pass
 
     async def _probe(self, member: Member) -> None:
-        known = member.probe_result
+        known, began = member.probe_result, self._reserves.clock()
         result = await self._look(member)  # first, and without the lock: one that hangs holds up nobody's way in
         if result is None:
             return
@@ -123,14 +127,17 @@ class Prober:
         else:
             await self._admission.take_in(member)
         if member.up:
-            await self._keep_marks(member)
+            await self._keep_marks(member, began)
         if member.up:
             self._chores.do(member)
 
     async def _look(self, member: Member) -> ProbeResult | None:
         """What the database says; None where it is down or not what it should be, which the ring then knows."""
+        began = self._reserves.clock()
+        answered = False
         try:
             result = await member.database.probe()
+            answered = True
             self._server_clock.note(member.name, result.clock)
             if result.record is not None and same_ring(result.record, self._ring.record):  # else they are yet to agree
                 check_settings(result, result.record.increment, member.database.offset)
@@ -139,11 +146,15 @@ class Prober:
             self._check_identity(member, result)
         except TicketDatabaseMisconfigured as error:
             member.database.forget_connections()
+            self._reserves.looked(member, began, reached=True)
             self._ring.quarantine(member, str(error))
             return None
         except TicketDatabaseError as error:
+            reached = answered or not isinstance(error, TicketDatabaseUnavailable)
+            self._reserves.looked(member, began, reached=reached)  # before whoever waits for the database is sent on
             self._ring.unreachable(member, str(error))
             return None
+        self._reserves.looked(member, began, reached=True)
         return result
 
     def _check_identity(self, member: Member, result: ProbeResult) -> None:
@@ -175,12 +186,15 @@ class Prober:
 
     # --- while it is up --------------------------------------------------------------------------------------------
 
-    async def _keep_marks(self, member: Member) -> None:
-        """Read the floors that it keeps, and tell it what was issued; try again to write marks where that failed."""
+    async def _keep_marks(self, member: Member, began: float) -> None:
+        """Read the floors that it keeps, and tell it what was issued; try again to write marks where that failed.
+
+        `began`: when the probe did that was before this.
+        """
         try:
             if member.marks_trouble is not None and not await self._admission.keep_marks_again(member):
                 return
-            await self._ledger.exchange.refresh(member, self._catalog.lanes)
+            await self._ledger.exchange.refresh(member, self._catalog.lanes, lambda: self._reserves.read(member, began))
         except RingChanged as error:
             self._ring.mark_down(member, str(error))
         except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.common.log import event
-from app.common.sequences import number_leased
+from app.common.sequences import is_bump_name, number_leased
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
 from app.tickets import ring_changes
 from app.tickets.ring import Member, Ring
@@ -240,10 +240,14 @@ class RingRecords:
 
 
 async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
-    """Offset and increment of every mark that the database keeps. A worker number's lease is none: the database that
-    the number belongs to keeps it as well."""
+    """Offset and increment of every mark that the database keeps about a database. A worker number's lease is none: the
+    database that the number belongs to keeps it as well; nor is the record of a bump."""
     marks = await ring_changes.or_fail(database, database.marks_of_all_rings())
-    return {(mark.offset, mark.increment) for mark in marks if number_leased(mark.sequence) is None}
+    return {
+        (mark.offset, mark.increment)
+        for mark in marks
+        if number_leased(mark.sequence) is None and not is_bump_name(mark.sequence)
+    }
 
 
 def _of_this_ring(kept: set[tuple[int, int]], record: RingRecord) -> set[tuple[int, int]]:

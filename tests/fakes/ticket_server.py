@@ -10,6 +10,7 @@ from app.databases.protocol import RingRecord, ServerEntry, TicketDatabase
 from app.kinds.table import KINDS
 from app.operations.admin import Admin
 from app.operations.metrics import Metrics
+from app.tickets.bumps import Bumps
 from app.tickets.catalog import Catalog
 from app.tickets.front_desk import FrontDesk
 from app.tickets.instance_number import InstanceNumber
@@ -17,6 +18,8 @@ from app.tickets.issuer import TicketIssuer
 from app.tickets.lane import Lane
 from app.tickets.ledger import Ledger
 from app.tickets.prober import Prober
+from app.tickets.reserve_window import window_seconds
+from app.tickets.reserves import Reserves
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_agreement import RingRecords
 from app.tickets.server_clock import ServerClock
@@ -44,40 +47,72 @@ class FakeTicketServer:
         request_timeout: float = REQUEST_TIMEOUT,
         increment: int | None = None,
         wall: Callable[[], float] | None = None,
+        reserve_seconds: float = 0.0,
+        boot_clock: Callable[[], float] | None = None,
         lane: Callable[[str, Member, Ring, Ledger, Metrics], Lane] = Lane,
     ) -> None:
         self.databases = databases
-        entry = ServerEntry(f"{next(self._numbers):x}", VERSION, tuple(KINDS), probe_interval)
-        for database in databases:
-            database.announce(entry)
         self._lane = lane
         self.metrics = Metrics()
         self.ring = Ring(databases, now=clock)
+        self.reserves = Reserves(
+            self.ring,
+            self.metrics,
+            seconds=reserve_seconds,
+            window=window_seconds(probe_interval, database_timeout),
+            may_draw=self._may_draw,
+            clock=boot_clock or clock,
+        )
+        instance = f"{next(self._numbers):x}"
+        entry = ServerEntry(instance, VERSION, tuple(KINDS), probe_interval, self.reserves.announced)
+        for database in databases:
+            database.announce(entry)
         self.ledger = Ledger(
             self.ring,
             refuse_unverified=refuse_unverified,
             patience=0.7 * database_timeout,
             forgets_after=5 * probe_interval + 2 * database_timeout,
             clock=clock,
+            on_bump=self.reserves.bumped,
         )
         self.clock = ServerClock(wall or (lambda: TRUE_TIME + clock()), clock)
         self.lease = WorkerLease(self.ring, self.clock, self.ledger)
         self.instance = InstanceNumber(self.ring)
         self.sources = Sources(self.ring, self.clock, self.lease, self.instance, request_timeout)
-        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark, self.sources.equip)
+        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark, self.sources.equip, self.reserves)
         self.issuer = TicketIssuer(
             self.ring,
             self.catalog,
             self.ledger.may_draw,
+            self.reserves,
             attempt=database_timeout,
             timeout=request_timeout,
         )
         records = RingRecords(self.ring, increment)
         self.prober = Prober(
-            self.ring, records, self.ledger, self.catalog, self.clock, interval=probe_interval, clock=clock
+            self.ring,
+            records,
+            self.ledger,
+            self.catalog,
+            self.clock,
+            reserves=self.reserves,
+            interval=probe_interval,
+            clock=clock,
         )
         self.desk = FrontDesk(self.issuer, self.metrics)
-        self.admin = Admin(self.ring, self.catalog, self.ledger, self.metrics, sources=self.sources, clock=self.clock)
+        self.admin = Admin(
+            self.ring,
+            self.catalog,
+            self.ledger,
+            self.metrics,
+            sources=self.sources,
+            clock=self.clock,
+            reserves=self.reserves,
+            bumps=Bumps(self.ring, self.reserves, request_timeout),
+        )
+
+    def _may_draw(self, member: Member) -> bool:
+        return self.ledger.may_draw(member)
 
     def _make_lane(self, sequence: str, member: Member) -> Lane:
         return self._lane(sequence, member, self.ring, self.ledger, self.metrics)
@@ -89,12 +124,14 @@ class FakeTicketServer:
         self.prober.start()
         self.lease.start()
         self.instance.start(self.catalog)
+        self.reserves.start()
         await self.prober.settled()
 
     async def stop(self) -> None:
         await self.instance.stop()
         await self.lease.stop(self.sources.last_ms)
         await self.prober.stop()
+        await self.reserves.stop()
         await self.issuer.close()
         await self.ledger.close()
         await self.catalog.close()
@@ -147,6 +184,7 @@ class Site:
         probe_interval: float = PROBE_INTERVAL,
         request_timeout: float = REQUEST_TIMEOUT,
         largest_block: int = 32_767,
+        reserve_seconds: float = 0.0,
         wall: Callable[[], float] | None = None,
     ) -> FakeTicketServer:
         """One more ticket server, started."""
@@ -163,6 +201,7 @@ class Site:
             request_timeout=request_timeout,
             increment=self._increment,
             wall=wall,
+            reserve_seconds=reserve_seconds,
         )
         await made.start()
         self._running.append(made)

@@ -66,8 +66,10 @@ def without_ledgers_floor(patch: pytest.MonkeyPatch) -> None:
     """A ticket server knows of those ids alone that it has received itself."""
     marks = FakeTicketDatabase.marks
 
-    async def nothing_issued(self: FakeTicketDatabase, changed_within: float | None = None) -> list[Mark]:
-        return [replace(mark, issued=0) for mark in await marks(self, changed_within)]
+    async def nothing_issued(
+        self: FakeTicketDatabase, changed_within: float | None = None, *, anybody: bool = True
+    ) -> list[Mark]:
+        return [replace(mark, issued=0) for mark in await marks(self, changed_within, anybody=anybody)]
 
     patch.setattr(FakeTicketDatabase, "marks", nothing_issued)
 

@@ -27,23 +27,23 @@ class MySQLLedger:
     _pool: MySQLPool
     _on_retry: Callable[[str], None]
 
-    async def marks(self, changed_within: float | None = None) -> list[Mark]:
+    async def marks(self, changed_within: float | None = None, *, anybody: bool = True) -> list[Mark]:
         """See TicketDatabase.marks."""
         if changed_within is not None:
-            async with self._pool.question(about_marks=True, anybody=True) as connection:
+            async with self._pool.question(about_marks=True, anybody=anybody) as connection:
                 changed = sql.marks_changed(self.increment, changed_within)
                 return await connection.ask(changed, marks_of, listing(MOST_MARKS))
         found: list[Mark] = []
         for table in (sql.MARKS_TABLE, sql.INNER_MARKS_TABLE):
-            found += await self._all_in(table)
+            found += await self._all_in(table, anybody=anybody)
         return found
 
-    async def _all_in(self, table: str) -> list[Mark]:
+    async def _all_in(self, table: str, *, anybody: bool) -> list[Mark]:
         """The marks of this increment in one of the tables."""
         found: list[Mark] = []
         while True:
             after = (found[-1].sequence, found[-1].offset) if found else ("", 0)
-            async with self._pool.question(about_marks=True, anybody=True) as connection:
+            async with self._pool.question(about_marks=True, anybody=anybody) as connection:
                 ask = sql.marks_page(table, self.increment, after)
                 page = await connection.ask(ask, marks_of, listing(sql.MARKS_PER_PAGE))
             found += page

@@ -60,12 +60,15 @@ def _moments_of(rows: Rows) -> dict[str, str]:
 
 def announcement_of(entry: ServerEntry) -> str:
     """The statement that a server probes with."""
-    return sql.announce(entry.instance, entry.release, ",".join(entry.kinds), entry.probe_interval)
+    kinds = ",".join(entry.kinds)
+    return sql.announce(entry.instance, entry.release, kinds, entry.probe_interval, entry.reserve_window)
 
 
 def servers_of(rows: Rows) -> list[ServerEntry]:
     """The servers in the rows of `statements.servers`. Raises ValueError, TypeError."""
     return [
-        ServerEntry(instance, release, tuple(kinds.split(",")) if kinds else (), float(interval), float(at))
-        for instance, release, kinds, interval, at in rows
+        ServerEntry(
+            instance, release, tuple(kinds.split(",")) if kinds else (), float(interval), float(window), float(at)
+        )
+        for instance, release, kinds, interval, window, at in rows
     ]

@@ -56,7 +56,7 @@ OWN_TABLES = (
     "instance VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
     "of_release VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
     "kinds VARCHAR(2000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
-    "probe_interval DOUBLE NOT NULL, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
+    "probe_interval DOUBLE NOT NULL, reserve_window DOUBLE NOT NULL, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
     "CREATE TABLE IF NOT EXISTS _kinds ("
     "sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
     "kind VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
@@ -347,11 +347,11 @@ CONNECTED = "SHOW PROCESSLIST"
 """The connections of the same account; all connections, where the account has the privilege PROCESS."""
 
 
-def announce(instance: str, release: str, kinds: str, probe_interval: float) -> str:
+def announce(instance: str, release: str, kinds: str, probe_interval: float, reserve_window: float) -> str:
     """The probe of a ticket server."""
     return (
-        "REPLACE INTO _servers (instance, of_release, kinds, probe_interval, at) "  # noqa: S608 - see ServerEntry
-        f"VALUES ('{instance}', '{release}', '{kinds}', {probe_interval!r}, UTC_TIMESTAMP(6))"
+        "REPLACE INTO _servers (instance, of_release, kinds, probe_interval, reserve_window, at) "  # noqa: S608
+        f"VALUES ('{instance}', '{release}', '{kinds}', {probe_interval!r}, {reserve_window!r}, UTC_TIMESTAMP(6))"
     )
 
 
@@ -364,8 +364,9 @@ def servers(seconds: float) -> str:
     """The ticket servers of the last so many seconds, those that do not announce themselves as one."""
     lately = f"at >= UTC_TIMESTAMP(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
     return (
-        f"SELECT instance, of_release, kinds, probe_interval, UNIX_TIMESTAMP(at) FROM _servers WHERE {lately} "  # noqa: S608
-        f"UNION ALL SELECT '', '{OLDER}', '', 0, UNIX_TIMESTAMP(at) FROM _probe WHERE id = 1 AND {lately}"
+        "SELECT instance, of_release, kinds, probe_interval, reserve_window, UNIX_TIMESTAMP(at) "  # noqa: S608
+        f"FROM _servers WHERE {lately} "
+        f"UNION ALL SELECT '', '{OLDER}', '', 0, 0, UNIX_TIMESTAMP(at) FROM _probe WHERE id = 1 AND {lately}"
     )
 
 

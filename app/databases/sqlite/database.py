@@ -112,8 +112,9 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
             connection.execute("INSERT OR REPLACE INTO _probe VALUES (1, ?)", (clock.seconds,))
         else:
             entry = self._entry
-            row = (entry.instance, entry.release, ",".join(entry.kinds), entry.probe_interval, clock.seconds)
-            connection.execute("INSERT OR REPLACE INTO _servers VALUES (?, ?, ?, ?, ?)", row)
+            kinds = ",".join(entry.kinds)
+            row = (entry.instance, entry.release, kinds, entry.probe_interval, entry.reserve_window, clock.seconds)
+            connection.execute("INSERT OR REPLACE INTO _servers VALUES (?, ?, ?, ?, ?, ?)", row)
         return self._file.incarnation_of(connection), record_in(connection), clock
 
     def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
@@ -342,8 +343,8 @@ def _row_of(connection: sqlite3.Connection, sequence: str) -> tuple[int, str] | 
 def servers_in(connection: sqlite3.Connection, since: float) -> list[ServerEntry]:
     """The ticket servers that have probed the file since then."""
     rows = connection.execute("SELECT * FROM _servers WHERE at >= ?", (since,)).fetchall()
-    rows += connection.execute("SELECT '', ?, '', 0, probed FROM _database WHERE probed >= ?", (OLDER, since))
+    rows += connection.execute("SELECT '', ?, '', 0, 0, probed FROM _database WHERE probed >= ?", (OLDER, since))
     return [
-        ServerEntry(instance, release, tuple(kinds.split(",")) if kinds else (), interval, at)
-        for instance, release, kinds, interval, at in rows
+        ServerEntry(instance, release, tuple(kinds.split(",")) if kinds else (), interval, window, at)
+        for instance, release, kinds, interval, window, at in rows
     ]

@@ -17,11 +17,18 @@ class SQLiteLedger:
 
     increment: int
     _file: FileConnection
+    _incarnation: str
 
-    async def marks(self, changed_within: float | None = None) -> list[Mark]:
+    async def marks(self, changed_within: float | None = None, *, anybody: bool = True) -> list[Mark]:
         """See TicketDatabase.marks. Reading all of them costs no more than choosing."""
-        increment = self.increment
-        return [mark for mark in await self.marks_of_all_rings() if mark.increment == increment]
+        increment, incarnation = self.increment, self._incarnation
+
+        def read(connection: sqlite3.Connection) -> list[Mark]:
+            if not anybody and self._file.incarnation_of(connection) != incarnation:
+                raise TicketDatabaseUnavailable("is another file than before")
+            return [Mark(*row) for row in connection.execute(_MARKS)]
+
+        return [mark for mark in await self._file.run(read) if mark.increment == increment]
 
     async def marks_of_all_rings(self) -> list[Mark]:
         """See TicketDatabase.marks_of_all_rings."""

@@ -359,14 +359,14 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.define."""
         return await self._statement(lambda: self.server.state.kinds.setdefault(definition.sequence, definition))
 
-    async def marks(self, changed_within: float | None = None) -> list[Mark]:
+    async def marks(self, changed_within: float | None = None, *, anybody: bool = True) -> list[Mark]:
         """See TicketDatabase.marks."""
         increment = self.increment
 
         def found() -> list[Mark]:
             return [mark for mark in self.server.marks(changed_within) if mark.increment == increment]
 
-        return await self._statement(found, writes=False, ledger=True, anybody=True)
+        return await self._statement(found, writes=False, ledger=True, anybody=anybody)
 
     async def marks_of_all_rings(self) -> list[Mark]:
         """See TicketDatabase.marks_of_all_rings."""

@@ -220,7 +220,7 @@ class FakeServer:
         self.state.servers[entry.instance] = replace(entry, at=at)
 
     def servers_since(self, at: float) -> list[ServerEntry]:
-        older = ServerEntry("", OLDER, (), 0, self.older_probe) if self.older_probe >= at else None
+        older = ServerEntry("", OLDER, (), 0, at=self.older_probe) if self.older_probe >= at else None
         seen = [entry for entry in self.state.servers.values() if entry.at >= at]
         return [*seen, older] if older else seen
 

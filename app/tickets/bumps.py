@@ -1,0 +1,93 @@
+"""How a bump is made to hold for what servers have drawn ahead.
+
+A bump raises every database's table, and so everything that is drawn from then on. What lies in reserve was drawn
+before. So its number is recorded on every database, as a mark of a name of its own (a lane's mark does not tell a bump
+from other servers' draws): every server reads the marks with each of its looks, and drops what is not above the record.
+The bump is answered when the largest window has passed in which a server may not have read it: see `reserve_window`.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from app.common.errors import MarkRefused, NoTicketDatabase, TicketDatabaseError
+from app.common.sequences import bump_name
+from app.databases.protocol import LARGEST_INCREMENT, Mark, TicketDatabase
+from app.tickets.catalog import Entry
+from app.tickets.reserves import Reserves
+from app.tickets.ring import Ring
+
+TOKEN = "bumped:"  # noqa: S105 - a mark's
+"""All bumps have the same: a larger number replaces a smaller one."""
+OFFSET = LARGEST_INCREMENT
+"""Of no database, so that each of them is told by the others when it comes up older than it was."""
+ANY_AGE = 1e9
+"""Seconds. What a server has announced counts as long as it stands there."""
+AGAIN = "the bump is under way: ask again"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Committed:
+    """A bump whose records were committed `at` on every database, and the largest window that was announced then."""
+
+    entry: Entry
+    above: int
+    at: float
+    window: float
+
+
+class Bumps:
+    """Records bumps and waits for those who may not know of them. `timeout`: seconds that a request may take."""
+
+    def __init__(self, ring: Ring, reserves: Reserves, timeout: float) -> None:
+        self._ring = ring
+        self._timeout = timeout
+        self._clock = reserves.clock
+        self._committed: dict[str, _Committed] = {}
+
+    def now(self) -> float:
+        """The time that a request's begin is given in."""
+        return self._clock()
+
+    async def settle(self, entry: Entry, above: int, began: float) -> None:
+        """Return when every ticket that any server hands out from now on is larger than `above`: every table has been
+        raised above it. `began`: when the request came.
+
+        Raises NoTicketDatabase where a database fails, or where that takes longer than the request may; then asking
+        again ends when it would have ended, for a smaller number as well.
+        """
+        members = self._ring.members
+        try:
+            for member in members:
+                await self._record(member.database, _record_of(entry, above, member.database.increment))
+            committed_at = self._clock()
+            entries = [server for member in members for server in await member.database.servers(ANY_AGE)]
+        except MarkRefused as error:
+            raise NoTicketDatabase("a ticket database did not take the bump's record") from error
+        except TicketDatabaseError as error:
+            raise NoTicketDatabase(f"a ticket database {error}; try again: a bump may be repeated") from error
+        if entry.reserve is not None:
+            entry.reserve.bumped(above)
+        found = _Committed(entry, above, committed_at, max((server.reserve_window for server in entries), default=0.0))
+        before = self._committed.get(entry.name)
+        if before is not None and before.entry is entry and before.above >= above:
+            found = replace(before, window=max(before.window, found.window))
+        self._committed[entry.name] = found
+        left = found.at + found.window - self._clock()
+        if left > 0 and self._clock() + left > began + self._timeout:
+            raise NoTicketDatabase(AGAIN)
+        while left > 0:
+            await asyncio.sleep(left)
+            left = found.at + found.window - self._clock()
+
+    async def _record(self, database: TicketDatabase, record: Mark) -> None:
+        """Commit it. What is there already is written once more, with a change that dates it anew: those who read what
+        has changed would not be told of it otherwise. Raises MarkRefused, TicketDatabaseError."""
+        key, ring = (record.sequence, record.offset), self._ring.number
+        row = (await database.reserve([record], ring))[key]
+        row = (await database.reserve([replace(record, issued=row.issued + 1)], ring))[key]
+        if row.token != record.token or row.mark < record.mark:
+            raise MarkRefused("the record has another token")
+
+
+def _record_of(entry: Entry, above: int, increment: int) -> Mark:
+    return Mark(bump_name(entry.name), OFFSET, increment, above, 0, TOKEN)
