@@ -155,6 +155,8 @@ class Sequence(BaseModel):
     ends: str | SkipJsonSchema[None] = _optional("when the time in its ids ends, if it ever does")
     exhausted: bool
     databases: Annotated[list[SequenceOnDatabase], Field(description="empty for kinds from memory")]
+    reserve: int | SkipJsonSchema[None] = _optional("tickets drawn ahead, with TICKETS_RESERVE_SECONDS")
+    reserve_seconds: float | None = _optional("how long they last at the present rate; null where there is none")
 
 
 class Sequences(BaseModel):

@@ -185,7 +185,7 @@ class _End:
 class _Row:
     """One sequence. `lasts`: the last ticket of each database, empty where none is known. `about`: what is said of its
     kind, and `parameters` the kind's. One that is not of kind `ticket` has no drift, no headroom and no rate at which
-    it ends: its end is that of the time in its ids."""
+    it ends: its end is that of the time in its ids. `reserve`: what was drawn ahead, in words."""
 
     name: str
     about: str
@@ -197,6 +197,7 @@ class _Row:
     exhausted: bool
     headroom: _Headroom | None
     end: _End | None
+    reserve: str
 
     @classmethod
     def of(cls, each: dict[str, Any], rate: Rate, now: float) -> "_Row":
@@ -215,7 +216,16 @@ class _Row:
             each["exhausted"],
             _headroom(each, max(known, default=0), sum(left)) if left else None,
             _end(sum(left), rate, now) if left else _end_of_time(each.get("ends"), now),
+            _reserve(each),
         )
+
+
+def _reserve(each: dict[str, Any]) -> str:
+    """What is in reserve and how long it lasts at the present rate; empty where nothing is drawn ahead."""
+    if "reserve" not in each:
+        return ""
+    lasts = each["reserve_seconds"]
+    return f"{each['reserve']:,} in reserve" + ("" if lasts is None else f", for {span(lasts)}")
 
 
 def _headroom(each: dict[str, Any], last: int, left: int) -> _Headroom:

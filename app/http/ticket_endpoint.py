@@ -164,7 +164,14 @@ class TicketEndpoint:
                 return
             if order.form is not BLOCK:  # how large one may be changes with the increment, which is learnt later
                 head.order = order
-        request.owner = taken = HTTPTicketRequest(self, protocol, request, order)
+        taken = HTTPTicketRequest(self, protocol, request, order)
+        if self._desk.draws_ahead and not taken.whole and order.address is None:
+            tickets = self._desk.ready(order.sequence, order.count)
+            if tickets is not None:
+                taken.trace = trace
+                taken.give(tickets)
+                return
+        request.owner = taken
         if trace is not None:
             taken.trace = trace
         self._desk.accept(taken)

@@ -120,6 +120,12 @@ class Admin:
                 yield _warning(None, member, reason)
         for reason in self._sources.warnings():
             yield {"sequence": None, "database": None, "reason": reason}
+        for sequence, member, count in self._reserves.unprotected():
+            yield _warning(
+                sequence,
+                member,
+                f"unprotected: of its tickets in reserve, {count:,} were drawn while nobody kept marks",
+            )
 
     def _unprotected(self, member: Member) -> Iterable[str]:
         yield from self._ledger.unprotected(member)
@@ -260,6 +266,7 @@ class Admin:
             **({} if odds is None else {"odds": odds}),
             **({} if ends_at is None else {"ends": time_text(ends_at)}),
             **entry.parameters,
+            **_reserved(entry),
         }
 
     async def make(self, name: str, kind_name: str | None, given: Mapping[str, int]) -> tuple[bool, dict[str, Any]]:
@@ -360,12 +367,15 @@ class Admin:
         headroom: dict[tuple[str, ...], float] = {}
         ratio: dict[tuple[str, ...], float] = {}
         ends: dict[tuple[str, ...], float] = {}
+        reserved: dict[tuple[str, ...], float] = {}
         async for part in in_slices(entries):
             for entry in part:
                 label = entry.name if entry.name in own else OTHER
                 ends_at = entry.kind.ends_at(entry.parameters)
                 if ends_at is not None:
                     ends[label,] = min(ends.get((label,), math.inf), ends_at / 1000)
+                if entry.reserve is not None:
+                    reserved[label,] = reserved.get((label,), 0) + entry.reserve.left
                 if entry.kind is not TICKET:
                     continue  # its counter is no number that anybody has seen
                 on = [lane for lane in entry.rotation.lanes if lane.member in entry.tables]
@@ -382,9 +392,18 @@ class Admin:
         yield gauge("tickets_drift", ["sequence"], drift)
         yield gauge("tickets_headroom", ["sequence", "database"], headroom)
         yield gauge("tickets_headroom_ratio", ["sequence", "database"], ratio)
+        yield gauge("tickets_reserve", ["sequence"], reserved)
         yield gauge("tickets_sequence_end_timestamp_seconds", ["sequence"], ends)
         yield gauge("tickets_sequences", [], {(): len(issued)})
         yield gauge("tickets_sequences_folded", [], {(): len(issued) - len(own)})
+
+
+def _reserved(entry: Entry) -> dict[str, Any]:
+    """How many tickets lie in reserve, and for how many seconds they last; nothing where none are drawn ahead."""
+    if entry.reserve is None:
+        return {}
+    lasts = entry.reserve.lasts
+    return {"reserve": entry.reserve.left, "reserve_seconds": None if lasts is None else round(lasts, 3)}
 
 
 def _kind_warnings(entry: Entry, now_ms: int) -> Iterable[dict[str, Any]]:

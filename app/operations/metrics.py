@@ -53,6 +53,8 @@ GAUGES = {
     "tickets_drift": f"How far apart the databases' last tickets of a sequence are, in ids; {OTHER}: the largest.",
     "tickets_headroom": f"Ids left, by sequence and database; {OTHER}: the smallest number.",
     "tickets_headroom_ratio": f"Share of the ids left, by sequence and database; {OTHER}: the smallest.",
+    "tickets_reserve": "Tickets drawn ahead and not handed out yet, by sequence; absent where none are drawn ahead; "
+    f"{OTHER}: of all others together.",
     "tickets_sequence_end_timestamp_seconds": "When the time in a sequence's ids ends, in seconds since 1970, for "
     f"kinds with a time; {OTHER}: the first end.",
     "tickets_worker": "The worker number in this server's snowflake ids, by the database that leases it.",

@@ -64,6 +64,11 @@ class FrontDesk:
         return self._issuer.largest_block
 
     @property
+    def draws_ahead(self) -> bool:
+        """Whether `ready` is worth a call."""
+        return self._issuer.draws_ahead
+
+    @property
     def increment(self) -> int:
         """The step between the ids of one block."""
         return self._issuer.increment

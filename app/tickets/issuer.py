@@ -62,6 +62,7 @@ class TicketIssuer:
         self._waiting: dict[TicketRequest, None] = {}
         """Those that a task waits for, oldest first."""
         self._closed = False
+        self.draws_ahead = reserves.seconds > 0
         reserves.serve(self)
 
     def __repr__(self) -> str:

@@ -152,10 +152,10 @@ async def test_nothing_is_taken_in_by_a_look_from_before_its_turn() -> None:
         await asyncio.sleep(2.5)
         marks, asked, answered = second.marks, asyncio.Event(), asyncio.Event()
 
-        async def late_marks(changed_within: float | None = None) -> list[Mark]:
+        async def late_marks(changed_within: float | None = None, *, anybody: bool = True) -> list[Mark]:
             asked.set()
             await answered.wait()
-            return await marks(changed_within)
+            return await marks(changed_within, anybody=anybody)
 
         second.marks = late_marks  # type: ignore[method-assign]
         site.servers[1].down = False

@@ -1,0 +1,167 @@
+"""Bumps and tickets drawn ahead: after the answer no server hands out what has been passed."""
+
+import asyncio
+
+import pytest
+
+from app.common.errors import NoTicketDatabase
+from app.common.sequences import bump_name
+from app.tickets.reserve_window import Window, window_seconds
+from tests.fakes.ticket_database import TIMEOUT
+from tests.fakes.ticket_server import PROBE_INTERVAL, REQUEST_TIMEOUT, Site
+from tests.fakes.virtual_time import virtual_time
+from tests.unit.tickets.test_reserve import SECONDS, gaps, reserve_of, use
+
+WINDOW = PROBE_INTERVAL + TIMEOUT
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@virtual_time
+async def test_without_reserves_anywhere_a_bump_waits_for_nobody() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        began = now()
+        await server.admin.bump("photos", 5_000, force=False)
+        assert now() - began < 0.2
+
+
+@virtual_time
+async def test_a_bump_waits_for_the_window_of_every_server_that_has_announced_one() -> None:
+    async with Site(2) as site:
+        bumping = await site.ticket_server()
+        holding = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(holding, 100, 6)
+        began = now()
+        await bumping.admin.bump("photos", 50_000, force=False)
+        assert WINDOW <= now() - began < REQUEST_TIMEOUT
+        assert (await holding.desk.take("photos"))[0] > 50_000
+        assert gaps(holding)["bumped"] > 300
+
+
+@virtual_time
+async def test_the_own_reserve_is_dropped_at_once() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(server, 100, 6)
+        bump = asyncio.create_task(server.admin.bump("photos", 50_000, force=False))
+        await asyncio.sleep(0.2)
+        assert reserve_of(server).left == 0
+        await bump
+
+
+@virtual_time
+async def test_a_server_that_stands_where_it_last_looked_hands_out_nothing_after_its_window() -> None:
+    async with Site(2) as site:
+        bumping = await site.ticket_server()
+        holding = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(holding, 100, 6)
+        for database in holding.databases:
+            database.cut = True  # type: ignore[attr-defined]
+        await asyncio.sleep(0.01)
+        await holding.prober.stop()  # as one that stands still: no look ends any more
+        await bumping.admin.bump("photos", 50_000, force=False)
+        assert holding.desk.ready("photos") is None
+        assert reserve_of(holding).left > 300
+
+
+@virtual_time
+async def test_one_that_cannot_be_answered_in_time_is_under_way_and_ends_when_it_is_asked_for_again() -> None:
+    async with Site(2) as site:
+        await site.ticket_server(reserve_seconds=SECONDS, probe_interval=3.0)
+        server = await site.ticket_server()
+        began = now()
+        with pytest.raises(NoTicketDatabase, match="the bump is under way: ask again"):
+            await server.admin.bump("photos", 5_000, force=False)
+        assert now() - began < 0.2
+        await asyncio.sleep(1.8)
+        await server.admin.bump("photos", 4_000, force=False)  # a smaller one has been committed, too
+        assert 3.5 <= now() - began < 3.7
+        with pytest.raises(NoTicketDatabase, match="under way"):
+            await server.admin.bump("photos", 6_000, force=False)
+
+
+@virtual_time
+async def test_the_record_lies_on_every_database_and_comes_to_one_that_was_restored() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        copy = site.servers[0].snapshot()
+        await server.admin.bump("photos", 5_000, force=False)
+        name = bump_name("photos")
+        for database in site.servers:
+            assert [mark.mark for mark in database.marks(None) if mark.sequence == name] == [5_000]
+        site.servers[0].restore(copy)
+        await asyncio.sleep(3)
+        assert [mark.mark for mark in site.servers[0].marks(None) if mark.sequence == name] == [5_000]
+
+
+@virtual_time
+async def test_a_bump_that_is_repeated_is_read_again() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await server.admin.bump("photos", 5_000, force=False)
+        await asyncio.sleep(60)
+        assert not [mark for mark in site.servers[0].marks(10) if mark.sequence == bump_name("photos")]
+        await server.admin.bump("photos", 5_000, force=False)
+        assert [mark for mark in site.servers[0].marks(10) if mark.sequence == bump_name("photos")]
+
+
+@virtual_time
+async def test_one_that_comes_back_alone_as_another_says_nothing_of_bumps_before() -> None:
+    """The record may be lost with it, and nobody else can be asked: what was drawn before is dropped."""
+    async with Site(2) as site:
+        bumping = await site.ticket_server()
+        holding = await site.ticket_server(reserve_seconds=20)
+        await use(holding, 100, 6)
+        copy = site.servers[0].snapshot()
+        for database in holding.databases:
+            database.cut = True  # type: ignore[attr-defined]
+        await asyncio.sleep(3)
+        await bumping.admin.bump("photos", 50_000, force=False)
+        site.servers[0].restore(copy)
+        holding.databases[0].cut = False  # type: ignore[attr-defined]
+        await asyncio.sleep(2)
+        assert holding.ring.members[0].up
+        assert gaps(holding)["blind"] > 300
+        assert holding.desk.ready("photos") is None
+
+
+class Members:
+    """Databases that are up."""
+
+    up = True
+
+    def __init__(self) -> None:
+        self.settled = True
+        self.wake = asyncio.Event()
+
+
+@virtual_time
+async def test_the_window_begins_with_the_look_and_not_with_its_end() -> None:
+    one, other = Members(), Members()
+    window = Window([one, other], 1.5, now)  # type: ignore[list-item]
+    assert window.until < now()
+    window.looked(one, 10.0, reached=True)  # type: ignore[arg-type]
+    assert window.until < 0
+    window.read(one, 10.0)  # type: ignore[arg-type]
+    assert window.until == 11.5
+    window.read(other, 9.0)  # type: ignore[arg-type]
+    assert window.until == 11.5
+    window.looked(one, 11.0, reached=False)  # type: ignore[arg-type]
+    assert window.until == 11.5  # the other one may be reached
+    window.looked(other, 10.8, reached=False)  # type: ignore[arg-type]
+    assert window.until == pytest.approx(12.3)
+    window.looked(one, 11.2, reached=True)  # type: ignore[arg-type]
+    assert window.until == 11.5  # reached, and not read yet
+    window.looked(one, 11.1, reached=False)  # type: ignore[arg-type]
+    assert window.until == 11.5  # an older look that ended later
+    window.look_again()
+    assert one.wake.is_set()
+
+
+def test_the_window_lets_the_next_look_end_in_time() -> None:
+    assert window_seconds(1.0, 0.5) == 1.5
+    for interval, timeout in ((0.1, 0.5), (1.0, 2.0), (5.0, 0.1)):
+        assert window_seconds(interval, timeout) >= max(interval + timeout, 0.25 + 2 * timeout)
