@@ -121,11 +121,8 @@ class Admin:
         for reason in self._sources.warnings():
             yield {"sequence": None, "database": None, "reason": reason}
         for sequence, member, count in self._reserves.unprotected():
-            yield _warning(
-                sequence,
-                member,
-                f"unprotected: of its tickets in reserve, {count:,} were drawn while nobody kept marks",
-            )
+            reason = f"unprotected: of its tickets in reserve, {count:,} were drawn while nobody kept marks"
+            yield _warning(sequence, member, reason)
 
     def _unprotected(self, member: Member) -> Iterable[str]:
         yield from self._ledger.unprotected(member)

@@ -18,6 +18,8 @@ from tests.model.process import Process, Surroundings
 class HostSurroundings(Surroundings, Protocol):
     """What a host needs of the world."""
 
+    reserve_seconds: float
+
     def in_trouble_since(self, host: "Host", server: FakeServer) -> float: ...
 
     def handed_out(self, host: "Host", lane: "WatchedLane", tickets: Tickets) -> None: ...
@@ -72,20 +74,36 @@ Note = Callable[[WatchedLane, Tickets], None]
 
 
 class WatchedRequest(AwaitedRequest):
-    """A request whose tickets are noted at the moment a lane hands them out."""
+    """A request whose tickets are noted at the moment when they are handed out. `lane_of`: of a sequence, the one that
+    drew a ticket."""
 
     def __init__(
-        self, note: Callable[["WatchedLane", Tickets], None], sequence: str, count: int, *, whole: bool
+        self,
+        note: Callable[["WatchedLane", Tickets], None],
+        sequence: str,
+        count: int,
+        *,
+        whole: bool,
+        lane_of: "Callable[[str, int], WatchedLane] | None" = None,
     ) -> None:
         super().__init__(sequence, count, whole=whole)
         self._note = note
+        self._lane_of = lane_of
+        self._noted = False
 
     def answer(self, tickets: Tickets | None) -> None:
         lane = self.lane
         if tickets is not None:
             assert isinstance(lane, WatchedLane)
             self._note(lane, tickets)
+            self._noted = True
         super().answer(tickets)
+
+    def give(self, tickets: Ids) -> None:
+        """What no lane has handed out comes from what was drawn ahead."""
+        if not self._noted and self._lane_of is not None:
+            self._note(self._lane_of(self.sequence, tickets[0]), tickets)
+        super().give(tickets)
 
 
 class KindRequest(WatchedRequest):
@@ -150,7 +168,7 @@ class Host(Process):
         self.begin(self.listed, self.increment)
         self.server = self.loop.run_until_complete(self._make_server())
         self.drawn: dict[tuple[str, FakeServer], list[Drawn]] = {}
-        self.highest: dict[tuple[str, FakeServer], tuple[int, bool]] = {}
+        self.highest: dict[tuple[str, FakeServer, bool], tuple[int, bool]] = {}
         self.last_ids: dict[str, Any] = {}
         self.last_ms = 0
         self.spawn(self._serve())
@@ -163,13 +181,24 @@ class Host(Process):
             refuse_unverified=self.refuses,
             increment=self.increment,
             lane=partial(WatchedLane, self),
+            reserve_seconds=self._world.reserve_seconds,
+            boot_clock=self._world.clock,
         )
+
+    def lane_of(self, sequence: str, ticket: int) -> WatchedLane:
+        """The lane that drew a ticket of a sequence of plain tickets, in its present ring."""
+        for lane in self.server.catalog.entries[sequence].rotation.lanes:
+            assert isinstance(lane, WatchedLane)
+            if (ticket - lane.member.database.offset) % lane.increment == 0:
+                return lane
+        raise AssertionError(f"{ticket} in {sequence} is of no database")
 
     async def _serve(self) -> None:
         """Nobody waits for the databases: a server listens before it has looked at them."""
         self.server.prober.start()
         self.server.lease.start()
         self.server.instance.start(self.server.catalog)
+        self.server.reserves.start()
 
     def connect(self, server: FakeServer, offset: int, increment: int) -> FakeTicketDatabase:
         """A side of the database that needs new connections now and then, and tells what it drew."""

@@ -32,6 +32,7 @@ class Said(NamedTuple):
     increment: int
     unmarked: bool = False
     blind: bool = False
+    cut_off: bool = False
 
 
 class Issued(NamedTuple):
@@ -63,8 +64,11 @@ class Record:
 
     # --- when it is handed out -------------------------------------------------------------------------------------
 
-    def handed_out(self, host: Host, lane: WatchedLane, server: FakeServer, tickets: Tickets, *, whole: bool) -> None:
-        """Judge what has just been handed out, as things are now. `whole`: no other database has gone back."""
+    def handed_out(
+        self, host: Host, lane: WatchedLane, server: FakeServer, tickets: Tickets, *, whole: bool, cut_off: bool
+    ) -> None:
+        """Judge what has just been handed out, as things are now. `whole`: no other database has gone back. `cut_off`:
+        it was drawn ahead, and its ticket server reaches no database."""
         sequence, offset, first, last = lane.sequence, lane.member.database.offset, tickets[0], tickets[-1]
         witnesses = host.witnesses(sequence, server, first)
         warned = host.warns_of(server)
@@ -82,6 +86,7 @@ class Record:
             lane.increment,
             unmarked=excepted and not witnesses,
             blind=excepted and not any(self.knows[server, other] for other in witnesses),
+            cut_off=cut_off,
         )
         up = host.up_witnesses(server)
         for other in others:
@@ -90,8 +95,8 @@ class Record:
 
     # --- when it has reached its client ----------------------------------------------------------------------------
 
-    def take(self, host: Host, sequence: str, count: int, tickets: Tickets, floor: int) -> None:
-        """Hold an answer against all answers before it."""
+    def take(self, host: Host, sequence: str, count: int, tickets: Tickets, floor: int, *, whole: bool = False) -> None:
+        """Hold an answer against all answers before it. `whole`: it is a block."""
         assert len(tickets) == count, f"{count} requested, {len(tickets)} given"
         first, last = tickets[0], tickets[-1]
         assert all(before < after for before, after in itertools.pairwise(tickets)), f"{tickets} do not increase"
@@ -105,19 +110,22 @@ class Record:
             unmarked = first > self._marked_floors.get((sequence, server), 0)
             life = self._moved_in.get((sequence, server))  # None: it is new in the ring since then
             may_be = said.blind if life is None else server.life > life and (said.blind or unmarked)
+            may_be = may_be or said.cut_off
             assert may_be, f"{first} in {sequence} after it was moved above {floor}"
             self.excepted += 1
         assert last <= self._ceilings[sequence], f"{last} is above the end of {sequence}"
-        self._in_order(host, sequence, server, first, said)
-        host.highest[sequence, server] = last, said.unmarked
+        self._in_order(host, (sequence, server, whole), first, said)
+        host.highest[sequence, server, whole] = last, said.unmarked
         for run in runs_of(tickets):
             assert server.has_drawn(sequence, run.first, run.last), (
                 f"{run.first} to {run.last} were never drawn from {server.name}"
             )
             self.never_twice(host, sequence, run, said)
 
-    def _in_order(self, host: Host, sequence: str, server: FakeServer, first: int, said: Said) -> None:
-        highest, unmarked = host.highest.get((sequence, server), (0, False))
+    def _in_order(self, host: Host, of: tuple[str, FakeServer, bool], first: int, said: Said) -> None:
+        """Single tickets and lists increase, and so do blocks."""
+        sequence, server, _ = of
+        highest, unmarked = host.highest.get(of, (0, False))
         if first <= highest:
             gone_back = server.life > min(server.lives_that_drew(sequence, highest), default=server.life)
             may_be = gone_back and (said.blind or unmarked)

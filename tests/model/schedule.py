@@ -37,6 +37,8 @@ RING_CHANGES = 0.5
 """The share of schedules in which the ring changes."""
 STEPS = 100
 """Chosen for each schedule; some three in four of them can be taken."""
+RESERVES = (0.0, 0.0, 0.5, 2.0, 10.0, 60.0)
+"""TICKETS_RESERVE_SECONDS, of all ticket servers of a schedule."""
 QUIET_AFTER = 25
 """Steps that are taken at least before everything is left to quiet down, which takes long."""
 
@@ -44,7 +46,8 @@ QUIET_AFTER = 25
 class Schedule:
     """Steps in a world, chosen at random. `more`: other weights for some of them. `log` is what was done.
 
-    `kinds`: the names of its sequences of other kinds than `ticket`; `right_clocks`: whether all clocks are right.
+    `kinds`: the names of its sequences of other kinds than `ticket`; `right_clocks`: whether all clocks are right;
+    `reserve_seconds`: TICKETS_RESERVE_SECONDS. The seed has each as it will where it is not given.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Schedule:
         more: Mapping[str, int] | None = None,
         kinds: Sequence[str] | None = None,
         right_clocks: bool | None = None,
+        reserve_seconds: float | None = None,
     ) -> None:
         self._chance = random.Random(seed)
         self._done = done
@@ -64,6 +68,7 @@ class Schedule:
         self.log: list[str] = []
         either = self._chance.choice([2, 2, 2, 3])
         ticket_servers = self._chance.choice([2, 2, 3])
+        reserve = random.Random(f"{seed} reserve").choice(RESERVES)
         changes = self._chance.random() < RING_CHANGES if changes_ring is None else changes_ring
         size = databases or either
         self.world = World(
@@ -72,6 +77,7 @@ class Schedule:
             seed,
             increment=size + self._chance.choice([0, 0, 1]) if changes else size,
             spare=changes,
+            reserve_seconds=reserve if reserve_seconds is None else reserve_seconds,
         )
         self._ring_steps = RingSteps(self.world, self._chance, self._did, self._take)
         self._clock_steps = ClockSteps(

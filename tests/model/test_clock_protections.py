@@ -80,7 +80,14 @@ def run_until_wrong(where: Where) -> str:
     """What the model says of the first schedule that goes wrong; nothing if none does."""
     for seed in range(where.seed, where.seed + SCHEDULES):
         try:
-            schedule = Schedule(seed, Counter(), kinds=where.kinds, right_clocks=where.right_clocks, more=where.more)
+            schedule = Schedule(
+                seed,
+                Counter(),
+                kinds=where.kinds,
+                right_clocks=where.right_clocks,
+                more=where.more,
+                reserve_seconds=0.0,
+            )
             schedule.run(STEPS)
         except AssertionError as error:
             return f"{seed}: {error}"

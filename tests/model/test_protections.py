@@ -144,6 +144,7 @@ class Where(NamedTuple):
     changes_ring: bool | None = None
     databases: int | None = None
     more: Mapping[str, int] = MappingProxyType({})
+    reserve_seconds: float = 0.0
 
 
 GROWTH = MappingProxyType({"grow_by_the_runbook": 40, "quiet_down": 6})
@@ -173,6 +174,7 @@ def run_until_wrong(where: Where) -> str:
                 more=where.more,
                 kinds=(),
                 right_clocks=True,
+                reserve_seconds=where.reserve_seconds,
             ).run(STEPS)
         except AssertionError as error:
             if re.search(WRONG, str(error)):

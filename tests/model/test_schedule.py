@@ -23,7 +23,7 @@ def take(world: World, tickets: Tickets, floor: int) -> None:
     host = world.hosts[0]
     lane = host.server.lane("photos", 1)
     assert isinstance(lane, WatchedLane)
-    world.record.handed_out(host, lane, world.servers[0], tickets, whole=False)
+    world.record.handed_out(host, lane, world.servers[0], tickets, whole=False, cut_off=False)
     world.record.take(host, "photos", 3, tickets, floor)
 
 

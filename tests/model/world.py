@@ -35,8 +35,9 @@ from app.kinds.definition import Definition
 from app.tickets.chores import LISTING_SECONDS
 from app.tickets.instance_number import TABLE as INSTANCES
 from app.tickets.request import Ids, Tickets
-from tests.fakes.ticket_database import TRUE_TIME, FakeServer, FakeState, FakeTicketDatabase
-from tests.fakes.ticket_server import REQUEST_TIMEOUT
+from app.tickets.reserve_window import window_seconds
+from tests.fakes.ticket_database import TIMEOUT, TRUE_TIME, FakeServer, FakeState, FakeTicketDatabase
+from tests.fakes.ticket_server import PROBE_INTERVAL, REQUEST_TIMEOUT
 from tests.fakes.virtual_time import VirtualClock
 from tests.model.clocks import RIGHT_SECONDS
 from tests.model.host import Asked, Host, KindRequest, WatchedLane, WatchedRequest
@@ -67,6 +68,7 @@ PROBED = 2.2
 """Seconds after which every database has been probed, taken in, and its suspended lanes have been tried."""
 LISTED = LISTING_SECONDS + PROBED
 """Seconds after which the tables have been listed too, and made where they were missing."""
+WINDOW = window_seconds(PROBE_INTERVAL, TIMEOUT)
 LONGEST_ANSWER = REQUEST_TIMEOUT + 0.1
 STAMPED_AHEAD_MS = 500
 """As far ahead of the clocks may one server stamp ids that are counted in a database, or by a unit of their time."""
@@ -90,9 +92,17 @@ class World:
     """Databases, ticket servers, a clock, and the record."""
 
     def __init__(
-        self, databases: int, ticket_servers: int, seed: int, *, increment: int | None = None, spare: bool = False
+        self,
+        databases: int,
+        ticket_servers: int,
+        seed: int,
+        *,
+        increment: int | None = None,
+        spare: bool = False,
+        reserve_seconds: float = 0.0,
     ) -> None:
         self.clock = VirtualClock()
+        self.reserve_seconds = reserve_seconds
         self.chance = random.Random(seed)
         self.errors: list[BaseException] = []
         self._error_log = _ErrorsInTheLog(self.errors)
@@ -214,11 +224,14 @@ class World:
                 self.outcomes["tickets"] += len(tickets)
                 self.outcomes["answers"] += 1
                 host.answers += 1
-                self.record.take(host, sequence, count, tickets, floor)
+                self.record.take(host, sequence, count, tickets, floor, whole=whole)
 
     async def _issued(self, host: Host, sequence: str, count: int, *, whole: bool) -> Tickets:
-        request = WatchedRequest(partial(self.handed_out, host), sequence, count, whole=whole)
+        request = WatchedRequest(partial(self.handed_out, host), sequence, count, whole=whole, lane_of=host.lane_of)
         host.server.desk.accept(request)
+        if request.future.done():  # from what was drawn ahead: those that were answered before are seen before
+            self.outcomes["tickets drawn ahead"] += count
+            await asyncio.sleep(0)
         return await request.future
 
     def handed_out(self, host: Host, lane: WatchedLane, tickets: Tickets) -> None:
@@ -227,10 +240,20 @@ class World:
         server = database.server
         try:
             self.record.handed_out(
-                host, lane, server, tickets, whole=self.returning is None or self.returning is server
+                host,
+                lane,
+                server,
+                tickets,
+                whole=self.returning is None or self.returning is server,
+                cut_off=self.reserve_seconds > 0 and self._reaches_none(host),
             )
         except AssertionError as error:
             self.errors.append(error)
+
+    def _reaches_none(self, host: Host) -> bool:
+        """Whether every database was out of its reach at a moment that its last look at it may have been in."""
+        began = self.clock.now - WINDOW
+        return all(self.in_trouble_since(host, client.server) >= began for client in host.clients)
 
     # --- ids of other kinds ----------------------------------------------------------------------------------------
 
@@ -492,7 +515,7 @@ class World:
 
     def _is_well(self, host: Host) -> None:
         health = host.server.admin.health()
-        warnings = [w for w in health["warnings"] if w["sequence"] != "small" and "clock is" not in w["reason"]]
+        warnings = [w for w in health["warnings"] if not _is_expected(w)]
         down = [database for database in health["databases"] if database["status"] != "up"]
         assert not warnings, f"{host.name} warns: {warnings}"
         assert not down, f"{host.name} has not taken in {down}"
@@ -506,3 +529,8 @@ class World:
         for process in self.processes:
             process.stop()
         logging.getLogger("app").removeHandler(self._error_log)
+
+
+def _is_expected(warning: dict[str, Any]) -> bool:
+    """Whether a warning may stand when all is well."""
+    return warning["sequence"] == "small" or any(words in warning["reason"] for words in ("clock is", "in reserve"))

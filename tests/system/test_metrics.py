@@ -26,6 +26,7 @@ DECLARED = {
     "tickets_statement_tickets": "histogram", "tickets_sequences": "gauge", "tickets_sequences_folded": "gauge",
     "tickets_client_connections": "gauge", "tickets_client_connections_refused": "counter", "tickets_denied": "counter",
     "tickets_worker": "gauge", "tickets_worker_lease_seconds": "gauge", "tickets_clock_ahead_seconds": "gauge",
+    "tickets_reserve": "gauge",
     "tickets_sequence_end_timestamp_seconds": "gauge",
 }  # fmt: skip
 LABELS = {"sequence", "database", "offset", "endpoint", "outcome", "cause", "rule", "version", "le", "what"}

@@ -8,7 +8,7 @@ import pytest
 from app.databases.protocol import OLDER, ServerEntry, TicketDatabase
 from tests.contract.engines.storages import Storage, on_each_engine
 
-ONE = ServerEntry("0123456789abcdef", "1.2.3", ("ticket", "instagram", "snowflake"), 0.25)
+ONE = ServerEntry("0123456789abcdef", "1.2.3", ("ticket", "instagram", "snowflake"), 0.25, 1.5)
 OTHER = ServerEntry("fedcba9876543210", "1.3.0-rc.1+a_b", (), 1.0)
 SECONDS = 60.0
 PROBES = "a ticket server that probes it"

@@ -31,8 +31,8 @@ async def test_marks_that_were_read_in_the_ring_before_are_not_remembered() -> N
         witness = server.databases[1]
         marks, changed = witness.marks, asyncio.Event()
 
-        async def across_a_change(changed_within: float | None = None) -> list[Mark]:
-            found = await marks(changed_within)
+        async def across_a_change(changed_within: float | None = None, *, anybody: bool = True) -> list[Mark]:
+            found = await marks(changed_within, anybody=anybody)
             if changed_within is None:
                 another_ring(server)
                 changed.set()
