@@ -118,6 +118,21 @@ async def test_nothing_is_drawn_in_another_life_before_a_look_at_it(storage: Sto
     assert await looked_again(database) == result
 
 
+@on_each_engine
+async def test_marks_are_read_of_the_life_that_was_looked_at_unless_anybody_will_do(storage: Storage) -> None:
+    database = await storage.client()
+    await database.probe()
+    await database.record_ring(None, RING)
+    await database.reserve([ROW], 1)
+    assert await database.marks(anybody=False) == await database.marks(3600, anybody=False) == [ROW]
+    await storage.begin_another_life()
+    for within in (None, 3600, None, 3600):
+        with pytest.raises(TicketDatabaseUnavailable):
+            await database.marks(within, anybody=False)
+    await looked_again(database)
+    assert await database.marks(anybody=False) == await database.marks(3600, anybody=False) == [ROW]
+
+
 async def looked_again(database: TicketDatabase) -> str:
     """The incarnation; a result that finds the old connections broken has the next one make new ones."""
     try:

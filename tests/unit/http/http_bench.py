@@ -53,6 +53,8 @@ class FakeIssuer:
     increment = 2
     largest_block = 10_000
 
+    draws_ahead = False
+
     def __init__(self) -> None:
         self.next = 1
         self.asked: list[str] = []
