@@ -1,0 +1,45 @@
+"""The client of the ticket server: unique ids, most of them from memory.
+
+    from ticketd_client import Tickets
+
+    with Tickets(["http://10.0.0.1:8000", "http://10.0.0.2:8000"]) as tickets:
+        tickets.take("photos")            # an int
+        tickets.take_many("photos", 500)  # a list of ints
+
+`AsyncTickets` has the same with `await`. How it is built, from the top:
+
+    tickets     the two clients
+    engine      what they share, and what a fork does to it
+    supply      one sequence: its tickets in memory, fetched before anybody waits for them
+    given       what it has been given; nothing is taken twice
+    failover    which URL is asked, and which next
+    servers     one URL; over_http and over_redis speak to it, `answers` reads what it says with suspicion
+    workers     the threads in the background
+    errors      what is raised
+"""
+
+from ticketd_client.errors import (
+    Answer,
+    InvalidRequest,
+    NoSuchSequence,
+    NotAllowed,
+    SequenceConflict,
+    SequenceExhausted,
+    TicketError,
+    TicketsUnavailable,
+)
+from ticketd_client.tickets import AsyncTickets, Tickets
+
+__all__ = [
+    "Answer",
+    "AsyncTickets",
+    "InvalidRequest",
+    "NoSuchSequence",
+    "NotAllowed",
+    "SequenceConflict",
+    "SequenceExhausted",
+    "TicketError",
+    "Tickets",
+    "TicketsUnavailable",
+]
+__version__ = "0.1.0"

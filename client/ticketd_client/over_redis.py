@@ -1,0 +1,136 @@
+"""A ticket server over the Redis protocol, with redis-py."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ticketd_client import answers
+from ticketd_client.answers import AttemptFailed, Block, Ticket
+from ticketd_client.errors import (
+    Answer,
+    InvalidRequest,
+    NoSuchSequence,
+    NotAllowed,
+    SequenceConflict,
+    SequenceExhausted,
+    TicketError,
+)
+from ticketd_client.servers import Server
+
+try:
+    from redis import Redis, exceptions
+    from redis.backoff import NoBackoff
+    from redis.connection import ConnectionPool
+    from redis.retry import Retry
+except ImportError as missing:
+    raise InvalidRequest("redis:// URLs take redis-py: pip install 'ticketd-client[redis]'") from missing
+
+
+class RedisServer(Server):
+    """See Server. `attempt` in seconds: redis-py's timeouts are a connection's, so a deadline is looked at before."""
+
+    def __init__(self, url: str, host: str, port: int, *, token: str | None, attempt: float) -> None:
+        self.url = url
+        self._token = token
+        self._options: dict[str, Any] = {
+            "host": host,
+            "port": port,
+            "password": token,
+            "socket_timeout": attempt,
+            "socket_connect_timeout": attempt,
+            "retry": Retry(NoBackoff(), 0),
+            "lib_name": None,
+            "lib_version": None,
+        }
+        self._redis = self._made()
+
+    def _made(self) -> Any:  # redis-py's own types leave execute_command out
+        return Redis(connection_pool=ConnectionPool(**self._options))
+
+    def take(self, sequence: str, count: int | None, key: int | None, deadline: float) -> list[Ticket]:
+        """See Server."""
+        if count is None and key is None:
+            found = self._ask(deadline, "INCR", sequence)
+            texts = [found]
+        else:
+            words = ["TICKET.TAKE", sequence, "COUNT", count or 1]
+            found = self._ask(deadline, *words, *(() if key is None else ("KEY", key)))
+            if not isinstance(found, list):
+                raise AttemptFailed(f"did not answer with {count or 1} tickets")
+            texts = found
+        ids = [_ticket(each) for each in texts]
+        return answers.tickets_of(ids, [str(each) for each in ids], count or 1)
+
+    def take_block(self, sequence: str, size: int, deadline: float) -> Block:
+        """See Server."""
+        found = self._ask(deadline, "TICKET.BLOCK", sequence, size, otherwise=SequenceConflict)
+        if not isinstance(found, list) or len(found) != 3:
+            raise AttemptFailed("did not answer with a block")
+        return answers.block_of(found[0], found[1], found[2], size)
+
+    def bump(self, sequence: str, above: int, force: bool, deadline: float) -> dict[str, object]:
+        """See Server."""
+        raise AttemptFailed("cannot advance a sequence: that takes an http:// URL")
+
+    def look(self, deadline: float) -> None:
+        """See Server."""
+        self._ask(deadline, "PING")
+
+    def forget_connections(self) -> None:
+        """See Server. redis-py's pool sees by the process's id that they are the parent's; a new one has no lock that
+        is held."""
+        self._parents = self._redis  # closed by nobody here: its locks may be held
+        self._redis = self._made()
+
+    def close(self) -> None:
+        """See Server."""
+        self._redis.connection_pool.disconnect(inuse_connections=False)
+
+    def _ask(self, deadline: float, *words: object, otherwise: type[TicketError] = InvalidRequest) -> Any:
+        """What it answers. `otherwise`: what an error is that has no name of its own."""
+        began = time.monotonic()
+        if began >= deadline:
+            raise AttemptFailed("no answer in 0.0 s")
+        try:
+            return self._redis.execute_command(*words)
+        except (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError) as error:
+            raise self._refusal(NotAllowed, error) from None
+        except exceptions.TimeoutError:
+            raise AttemptFailed(f"no answer in {time.monotonic() - began:.1f} s") from None
+        except (exceptions.ConnectionError, OSError) as error:
+            raise AttemptFailed(f"no answer ({self._says(error)})") from None
+        except exceptions.ResponseError as error:
+            raise self._error_of(error, otherwise) from None
+        except exceptions.RedisError as error:
+            raise AttemptFailed(self._says(error)) from None
+
+    def _error_of(self, error: Exception, otherwise: type[TicketError]) -> Exception:
+        text = str(error)
+        if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM")):
+            return self._refusal(NotAllowed, error)
+        if text.startswith("EXHAUSTED"):
+            return self._refusal(SequenceExhausted, error)
+        if text.startswith("no such sequence"):
+            return self._refusal(NoSuchSequence, error)
+        if text.startswith(("TRYAGAIN", "max number of clients")):
+            return AttemptFailed(self._says(error), retry_after=1.0 if text.startswith("TRYAGAIN") else None)
+        if text.startswith("unknown command"):
+            return AttemptFailed(f"{self._says(error)}: is it a ticket server?")
+        return self._refusal(otherwise, error)
+
+    def _refusal(self, kind: type[TicketError], error: Exception) -> TicketError:
+        says = self._says(error)
+        return kind(f"{self.url}: {says}", [Answer(self.url, says)])
+
+    def _says(self, error: Exception) -> str:
+        says = answers.shown(str(error)) or type(error).__name__
+        return says.replace(self._token, "[token]") if self._token else says
+
+
+def _ticket(value: object) -> object:
+    """An integer, or a bulk string: a number of up to 19 digits, or an id of more than 63 bits."""
+    if isinstance(value, bytes):
+        text = value.decode("latin-1")
+        return int(text) if len(text) <= 19 and text.isascii() and text.isdigit() and str(int(text)) == text else text
+    return value

@@ -1,0 +1,277 @@
+"""The tickets of one sequence that are in memory, and how they come there before anybody waits for them.
+
+Tickets lie on shelves, a shelf for a block or half of one. `take` pops from the front shelf without a lock: that a
+ticket is popped once is the deque's promise. Who finds the front shelf empty takes the lock, moves the next one to the
+front and, while that is used up, has another block fetched in the background. Only who finds no shelf at all waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import islice
+
+from ticketd_client.answers import LARGEST_BLOCK, LARGEST_INCREMENT, Block, Ticket
+from ticketd_client.errors import InvalidRequest, SequenceConflict
+from ticketd_client.failover import Failover
+from ticketd_client.given import Given
+from ticketd_client.servers import Server
+
+FIRST_TARGET = 8
+"""Tickets on a shelf before anything is known of the rate."""
+FASTEST_GROWTH = 8
+"""A shelf is at most so many times as large as the one before: one burst is not a rate yet."""
+HORIZON = 1.0
+"""Seconds that a shelf lasts at the present rate, if `prefetch` and `max_age` allow it."""
+SHORTEST_USE = 0.001
+"""Seconds; no rate is computed from less."""
+
+Front = tuple[Callable[[], Ticket], float]
+"""How `take` gets a ticket from the front shelf, and until when it may, on `time.monotonic()`."""
+
+
+@dataclass
+class Limits:
+    """What the caller has set, in tickets and seconds."""
+
+    prefetch: int
+    max_age: float
+    timeout: float
+
+
+class _Shelf:
+    def __init__(self, tickets: Iterable[Ticket], expires: float) -> None:
+        self.tickets = deque(tickets)
+        self.size = len(self.tickets)
+        self.expires = expires
+        self.since = 0.0
+
+
+class _Waiter:
+    def __init__(self, got: list[Ticket], need: int, deadline: float) -> None:
+        self.got = got
+        self.need = need
+        self.deadline = deadline
+        self.future: Future[list[Ticket]] = Future()
+
+
+class Supply:
+    """One sequence. `fronts`: where `take` looks for its front shelf; `run`: has a thread do something."""
+
+    def __init__(
+        self,
+        sequence: str,
+        failover: Failover,
+        limits: Limits,
+        fronts: dict[str, Front],
+        run: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.sequence = sequence
+        self.has_blocks = True
+        self._failover = failover
+        self._limits = limits
+        self._fronts = fronts
+        self._run = run
+        self._lock = threading.Lock()
+        self._given = Given()
+        self._front: _Shelf | None = None
+        self._shelves: deque[_Shelf] = deque()
+        self._waiters: deque[_Waiter] = deque()
+        self._fetching = False
+        self._closed = False
+        self._asked_before = 0.0
+        self._half = max(1, limits.prefetch // 2)
+        self._target = min(FIRST_TARGET, self._half)
+        self._largest_block = LARGEST_BLOCK
+
+    def take(self, got: list[Ticket], n: int, deadline: float, here: bool) -> list[Ticket] | Future[list[Ticket]]:
+        """`got` and so many tickets more that they are `n`; a future of them where none is left in memory.
+
+        `here`: whether the caller's thread may wait, so that it can fetch them itself if nobody does yet. The future
+        has a SequenceConflict where the sequence is of a kind without blocks.
+        """
+        waiter = None
+        with self._lock:
+            self._collect(got, n)
+            if len(got) < n:
+                waiter = _Waiter(got, n - len(got), deadline)
+                self._waiters.append(waiter)
+            fetch = not self._fetching and (waiter is not None or self._is_low())
+            self._fetching |= fetch
+        if fetch:
+            if here and waiter is not None:
+                self._fetch(waiter)
+            else:
+                self._run(self._fetch)
+        return got if waiter is None else waiter.future
+
+    def take_singles(self, count: int, key: int | None, deadline: float) -> list[Ticket]:
+        """Tickets in one request, without blocks. At most LARGEST_COUNT."""
+
+        def question(server: Server, attempt: float) -> list[Ticket]:
+            tickets = server.take(self.sequence, None if count == 1 else count, key, attempt)
+            with self._lock:
+                self._given.take_singles(tickets)
+            return tickets
+
+        return self._failover.ask(question, deadline, self.trouble)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong where there are none."""
+        return f"no tickets of {self.sequence}"
+
+    def drop(self) -> None:
+        """Throw away what is in memory, and what was asked for before now."""
+        with self._lock:
+            self._asked_before = time.monotonic()
+            self._front = None
+            self._shelves.clear()
+            self._fronts.pop(self.sequence, None)
+
+    def close(self) -> None:
+        """Hand out nothing from memory any more."""
+        self._closed = True
+        self.drop()
+
+    # --- with the lock held ----------------------------------------------------------------------------------------
+
+    def _collect(self, got: list[Ticket], n: int) -> None:
+        """Add tickets from the shelves to `got` until they are `n`."""
+        now = time.monotonic()
+        while len(got) < n and (self._front is not None or self._shelves):
+            if self._front is not None and self._front.expires > now:
+                take, add = self._front.tickets.popleft, got.append
+                try:
+                    for _ in range(n - len(got)):
+                        add(take())
+                except IndexError:  # others take from it as well, without the lock
+                    pass
+                else:
+                    return
+            self._next_shelf(now)
+
+    def _next_shelf(self, now: float) -> None:
+        """The front shelf is empty or too old. Its size and the time that it lasted are the rate."""
+        front, self._front = self._front, None
+        self._fronts.pop(self.sequence, None)
+        if front is not None:
+            left = len(front.tickets) if front.expires <= now else 0
+            rate = (front.size - left) / max(now - front.since, SHORTEST_USE)
+            wanted = int(rate * min(HORIZON, self._limits.max_age / 2))
+            wanted = max(self._target // 2, min(wanted, self._target * FASTEST_GROWTH))
+            self._target = max(1, min(wanted, self._half))
+        if self._shelves:
+            self._to_front(self._shelves.popleft(), now)
+
+    def _to_front(self, shelf: _Shelf, now: float) -> None:
+        shelf.since = now
+        self._front = shelf
+        self._fronts[self.sequence] = (shelf.tickets.popleft, shelf.expires)
+
+    def _stock(self) -> int:
+        return sum(len(shelf.tickets) for shelf in self._shelves) + (len(self._front.tickets) if self._front else 0)
+
+    def _is_low(self) -> bool:
+        return self._limits.prefetch > 0 and self._stock() <= self._target
+
+    def _next_size(self) -> int:
+        """How many to ask for now; 0 where nothing is wanted."""
+        need = sum(waiter.need for waiter in self._waiters)
+        room = max(0, self._limits.prefetch - self._stock())
+        if need:
+            ahead = min(room, 2 * self._target if self._target > 1 else 1)
+        else:
+            ahead = min(room, self._target) if self._is_low() and not self._closed else 0
+        return min(need + ahead, self._largest_block)
+
+    def _put(self, block: Block, began: float) -> list[_Waiter]:
+        """Give the block, asked for at `began`, to those who wait, and the rest to the shelves. Returns those who have
+        what they want."""
+        ids = iter(block.ids)
+        served = []
+        while self._waiters:
+            waiter = self._waiters[0]
+            before = len(waiter.got)
+            waiter.got.extend(islice(ids, waiter.need))
+            waiter.need -= len(waiter.got) - before
+            if waiter.need:
+                break
+            served.append(self._waiters.popleft())
+        rest = list(ids)
+        if rest and self._limits.prefetch and not self._closed and began >= self._asked_before:
+            expires = began + self._limits.max_age
+            # of one shelf the next block would come only when it is empty
+            halves = (rest,) if self._stock() or len(rest) == 1 else (rest[: len(rest) // 2], rest[len(rest) // 2 :])
+            self._shelves.extend(_Shelf(half, expires) for half in halves)
+            if self._front is None:
+                self._to_front(self._shelves.popleft(), time.monotonic())
+        return served
+
+    # --- without it ------------------------------------------------------------------------------------------------
+
+    def _fetch(self, own: _Waiter | None = None) -> None:
+        """Fetch blocks until nobody waits and enough is in memory. One thread at a time does. `own`: the caller's, who
+        has other things to do once he is served."""
+        more = True
+        try:
+            while more:
+                more = self._fetch_one()
+                if own is not None and own.future.done():
+                    break
+        finally:
+            if more:  # also at an interrupt from the keyboard
+                self._run(self._fetch)
+
+    def _fetch_one(self) -> bool:
+        """Fetch a block; False where nothing is wanted, and from then on another thread may fetch."""
+        with self._lock:
+            now = time.monotonic()
+            self._waiters = deque(each for each in self._waiters if each.deadline > now and not each.future.cancelled())
+            size = self._next_size()
+            if not size:
+                self._fetching = False
+                return False
+            asking = list(self._waiters)
+        deadline = max((waiter.deadline for waiter in asking), default=now + self._limits.timeout)
+        try:
+            block, began = self._failover.ask(lambda server, end: self._ask(server, size, end), deadline, self.trouble)
+        except InvalidRequest as error:
+            if size > 1:  # more than the increment allows, which only a block tells
+                with self._lock:
+                    self._largest_block = 1
+                return True
+            return self._failed(error, asking)
+        except SequenceConflict as error:
+            self.has_blocks = False
+            return self._failed(error, asking)
+        except Exception as error:
+            return self._failed(error, asking)
+        with self._lock:
+            self._largest_block = min(LARGEST_BLOCK, LARGEST_INCREMENT // block.step)
+            served = self._put(block, began)
+        for waiter in served:
+            if waiter.future.set_running_or_notify_cancel():  # else nobody gets these
+                waiter.future.set_result(waiter.got)
+        return True
+
+    def _ask(self, server: Server, size: int, deadline: float) -> tuple[Block, float]:
+        began = time.monotonic()
+        block = server.take_block(self.sequence, size, deadline)
+        with self._lock:
+            self._given.take_block(block, server.url)
+        return block, began
+
+    def _failed(self, error: Exception, asking: list[_Waiter]) -> bool:
+        """Those who waited when this was asked have their answer; True where others have come meanwhile."""
+        with self._lock:
+            self._waiters = deque(waiter for waiter in self._waiters if waiter not in asking)
+            more = self._fetching = bool(self._waiters)
+        for waiter in asking:
+            if waiter.future.set_running_or_notify_cancel():
+                waiter.future.set_exception(error)
+        return more
