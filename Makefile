@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 1)))
 SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test check fix bench torture long newest lock clean tools
+.PHONY: help run test check fix bench torture long newest client lock clean tools
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -66,6 +66,7 @@ check: $(VENV)/.test  ## lint, formatting, types, who imports whom; writes nothi
 	$(BIN)/ruff check --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --check --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests $(wildcard bench)
+	$(BIN)/mypy --config-file client/pyproject.toml --cache-dir $(VENV)/.cache/mypy-client client
 	$(BIN)/lint-imports --no-logo --no-cache
 
 fix: $(VENV)/.test  ## fix what ruff can fix
@@ -85,8 +86,15 @@ newest: tools  ## run the tests on the newest releases of what we depend on, wha
 	@.ci/make-venv $(NEWEST)
 	@echo "Installing into $(NEWEST), the newest releases ..."
 	@$(NEWEST)/bin/pip install -qq --upgrade --upgrade-strategy eager 'setuptools>=68'
-	@$(NEWEST)/bin/pip install -qq --upgrade --upgrade-strategy eager --no-build-isolation --editable '.[test,tracing]'
+	@$(NEWEST)/bin/pip install -qq --upgrade --upgrade-strategy eager --no-build-isolation --editable ./client \
+		--editable '.[test,tracing]'
 	$(NEWEST)/bin/python -m pytest $(SPREAD) $(ARGS)
+
+client: $(VENV)/.test  ## build the Python client's wheel, into dist/
+	@rm -rf client/build
+	$(BIN)/pip wheel -q --no-deps --no-build-isolation --no-index --wheel-dir dist ./client
+	@rm -rf client/build
+	@ls dist/ticketd_client-*.whl
 
 # One file serves every Python and platform we support: the resolution is universal, with environment markers. It asks
 # the public index alone, whatever this machine's pip is told, so that no hash in it is of a file only we have.
@@ -97,11 +105,11 @@ lock: $(VENV)/.lock  ## write the hash-locked requirements anew (UPGRADE=1: with
 # setuptools is locked as well: it builds the project, and an isolated build would fetch one that no hash vouches for.
 compile = @echo 'setuptools>=68' | $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links --strip-extras $(if $(UPGRADE),--upgrade) \
-	pyproject.toml - --extra tracing $(2) --output-file $(1) && \
+	--no-emit-package ticketd-client pyproject.toml - --extra tracing $(2) --output-file $(1) && \
 	sed -i '1i \# Written by `make lock` from pyproject.toml: exact versions, and the hash of every file they may come as.' $(1)
 
 clean:  ## remove what the other targets made, but no ticket data
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist client/build *.egg-info client/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: a second run has nothing to do until a file that it was made from changes.
@@ -110,14 +118,14 @@ $(VENV)/.made:
 	@touch $@
 
 install = $(BIN)/pip install -qq --require-hashes -r $(1) && \
-	$(BIN)/pip install -qq --no-deps --no-build-isolation --no-index --editable .
+	$(BIN)/pip install -qq --no-deps --no-build-isolation --no-index --editable ./client --editable .
 
-$(VENV)/.run: $(VENV)/.made requirements.txt pyproject.toml
+$(VENV)/.run: $(VENV)/.made requirements.txt pyproject.toml client/pyproject.toml
 	@echo "Installing into $(VENV) ..."
 	@$(call install,requirements.txt)
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.made requirements-test.txt pyproject.toml
+$(VENV)/.test: $(VENV)/.made requirements-test.txt pyproject.toml client/pyproject.toml
 	@echo "Installing into $(VENV), what the tests and checks need as well ..."
 	@$(call install,requirements-test.txt)
 	@touch $(VENV)/.run $@

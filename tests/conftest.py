@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=more)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     rank = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: rank.get(item.path.relative_to(TESTS).parts[0], 0))
+    items.sort(key=lambda item: rank.get(item.path.relative_to(TESTS.parent).parts[1], 0))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 
 from app.commands import kinds
-from app.commands.client import DEFAULT_URL, TicketClient
+from app.commands.remote import DEFAULT_URL, RemoteServer
 from app.common import log as logging_setup
 from app.common.errors import SettingsError, TicketDatabaseError, TicketError
 from app.common.value_files import WatchedFiles, read_value
@@ -190,9 +190,9 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", metavar="FILE", help="a file with the bearer token")
 
 
-def _client(arguments: argparse.Namespace) -> TicketClient:
+def _remote(arguments: argparse.Namespace) -> RemoteServer:
     token = None if arguments.token_file is None else _secret("--token-file", arguments.token_file).strip()
-    return TicketClient(arguments.url, token)
+    return RemoteServer(arguments.url, token)
 
 
 def _secret(flag: str, path: str) -> str:
@@ -203,17 +203,17 @@ def _secret(flag: str, path: str) -> str:
 
 
 def _take(arguments: argparse.Namespace) -> int:
-    for ids in _client(arguments).take(arguments.sequence, arguments.number):
+    for ids in _remote(arguments).take(arguments.sequence, arguments.number):
         _print(map(str, ids))
     return OK
 
 
 def _bump(arguments: argparse.Namespace) -> int:
-    client = _client(arguments)
+    server = _remote(arguments)
     above = arguments.above
     if arguments.source is not None:
         above = _last_used(arguments.source, arguments.from_password_file)
-    answer = client.bump(arguments.sequence, above, force=arguments.force)
+    answer = server.bump(arguments.sequence, above, force=arguments.force)
     _print([f"{arguments.sequence}: every ticket from now on is larger than {above}"])
     _print(
         f"  {each.get('name')}: last id {each.get('last')}"

@@ -18,6 +18,8 @@
     errors      what is raised
 """
 
+import logging
+
 from ticketd_client.errors import (
     Answer,
     InvalidRequest,
@@ -42,4 +44,6 @@ __all__ = [
     "Tickets",
     "TicketsUnavailable",
 ]
+
+logging.getLogger("ticketd_client").addHandler(logging.NullHandler())  # a program without a log is told nothing
 __version__ = "0.1.0"

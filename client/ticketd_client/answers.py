@@ -102,18 +102,18 @@ def block_of(first: object, step: object, size: object, wanted: int) -> Block:
 
 def read_ticket(answer: dict[str, Any], sequence: str) -> list[Ticket]:
     """The one ticket of an answer over HTTP, in a list. Raises AttemptFailed."""
-    _of_this(answer, sequence)
     if "id" not in answer:
         raise AttemptFailed("did not answer with 1 tickets")
+    _of_this(answer, sequence)
     return tickets_of([answer["id"]], [answer.get("id_str")], 1)
 
 
 def read_tickets(answer: dict[str, Any], sequence: str, count: int) -> list[Ticket]:
     """The tickets of an answer over HTTP. Raises AttemptFailed."""
-    _of_this(answer, sequence)
     ids, strings = answer.get("ids"), answer.get("ids_str")
     if not isinstance(ids, list) or not isinstance(strings, list) or answer.get("count") != count:
         raise AttemptFailed(f"did not answer with {count} tickets")
+    _of_this(answer, sequence)
     return tickets_of(ids, strings, count)
 
 

@@ -116,7 +116,7 @@ class HTTPServer(Server):
         reply = self._exchange(method, path, body, deadline, most)
         if reply.status != 200:
             raise self._error_of(reply)
-        if reply.kind != "application/json":
+        if reply.kind not in ("application/json", ""):
             raise AttemptFailed(f"did not answer with JSON but with {answers.quoted(reply.kind)}")
         return answers.read_object(reply.body)
 

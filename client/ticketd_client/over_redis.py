@@ -26,6 +26,17 @@ try:
 except ImportError as missing:
     raise InvalidRequest("redis:// URLs take redis-py: pip install 'ticketd-client[redis]'") from missing
 
+REFUSALS: dict[str, type[TicketError]] = {
+    "NOAUTH": NotAllowed,
+    "WRONGPASS": NotAllowed,
+    "NOPERM": NotAllowed,
+    "EXHAUSTED": SequenceExhausted,
+    "no such sequence": NoSuchSequence,
+}
+"""What an error begins with that every server would give; redis-py takes the word ERR away."""
+NOT_NOW = "max number of clients", "unknown command"
+"""Another server may do better; the second is no ticket server."""
+
 
 class RedisServer(Server):
     """See Server. `attempt` in seconds: redis-py's timeouts are a connection's, so a deadline is looked at before."""
@@ -39,9 +50,8 @@ class RedisServer(Server):
             "password": token,
             "socket_timeout": attempt,
             "socket_connect_timeout": attempt,
+            "protocol": 2,  # no HELLO: a connection is open, and authorised, a round trip earlier
             "retry": Retry(NoBackoff(), 0),
-            "lib_name": None,
-            "lib_version": None,
         }
         self._redis = self._made()
 
@@ -64,7 +74,8 @@ class RedisServer(Server):
 
     def take_block(self, sequence: str, size: int, deadline: float) -> Block:
         """See Server."""
-        found = self._ask(deadline, "TICKET.BLOCK", sequence, size, otherwise=SequenceConflict)
+        otherwise = InvalidRequest if size > 1 else SequenceConflict  # a block of one is never too large
+        found = self._ask(deadline, "TICKET.BLOCK", sequence, size, otherwise=otherwise)
         if not isinstance(found, list) or len(found) != 3:
             raise AttemptFailed("did not answer with a block")
         return answers.block_of(found[0], found[1], found[2], size)
@@ -107,17 +118,12 @@ class RedisServer(Server):
 
     def _error_of(self, error: Exception, otherwise: type[TicketError]) -> Exception:
         text = str(error)
-        if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM")):
-            return self._refusal(NotAllowed, error)
-        if text.startswith("EXHAUSTED"):
-            return self._refusal(SequenceExhausted, error)
-        if text.startswith("no such sequence"):
-            return self._refusal(NoSuchSequence, error)
-        if text.startswith(("TRYAGAIN", "max number of clients")):
-            return AttemptFailed(self._says(error), retry_after=1.0 if text.startswith("TRYAGAIN") else None)
-        if text.startswith("unknown command"):
-            return AttemptFailed(f"{self._says(error)}: is it a ticket server?")
-        return self._refusal(otherwise, error)
+        if isinstance(error, exceptions.TryAgainError):
+            return AttemptFailed(f"TRYAGAIN {self._says(error)}", retry_after=1.0)  # as over HTTP
+        if text.startswith(NOT_NOW):
+            return AttemptFailed(self._says(error))
+        kind = next((kind for begins, kind in REFUSALS.items() if text.startswith(begins)), otherwise)
+        return self._refusal(SequenceConflict if "no blocks" in text else kind, error)
 
     def _refusal(self, kind: type[TicketError], error: Exception) -> TicketError:
         says = self._says(error)

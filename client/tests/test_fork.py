@@ -1,0 +1,177 @@
+"""What a fork, and the interpreter's end, do to a client. Each runs in a process of its own, as a program would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lying_server import Answer, Honest, LyingServer, Says
+
+Serve = Callable[[Answer], LyingServer]
+
+PROGRAM = """
+import gc, json, os, sys, threading, time, warnings
+warnings.filterwarnings("ignore", "This process")  # multi-threaded: that is what is tried here
+from ticketd_client import Tickets
+tickets = Tickets(sys.argv[1], prefetch=1000, timeout=5)
+
+def forked(child):
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        def result():
+            with open(reading) as pipe:
+                text = pipe.read()
+            assert os.waitpid(pid, 0)[1] == 0
+            return json.loads(text)
+        return result
+    status = 1
+    try:
+        with open(writing, "w") as pipe:
+            json.dump(child(), pipe)
+        gc.collect()
+        status = 0
+    finally:
+        os._exit(status)
+
+def take(n=3000):
+    return [tickets.take("photos") for _ in range(n)]
+"""
+
+
+def run(program: str, url: str, timeout: float = 30) -> str:
+    """What the program prints; it has to end by itself, and well."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    ran = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", "-c", PROGRAM + program, url],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout
+
+
+def test_children_begin_with_nothing_and_share_no_ticket(serve: Serve) -> None:
+    assert (
+        run(
+            """
+first = take(100)
+children = [forked(take) for _ in range(4)]
+parent = take()
+parts = [first, parent, *(child() for child in children)]
+every = [each for part in parts for each in part]
+print(len(every), len(set(every)))
+""",
+            serve(Honest()).url,
+        )
+        == "15100 15100\n"
+    )
+
+
+def test_children_of_children(serve: Serve) -> None:
+    program = """
+take(10)
+def child():
+    mine = take(100)
+    return mine + forked(lambda: take(100))()
+every = take(100) + forked(child)() + take(100)
+print(len(every), len(set(every)))
+"""
+    assert run(program, serve(Honest()).url) == "400 400\n"
+
+
+def test_forks_while_threads_take_and_blocks_are_under_way(serve: Serve) -> None:
+    program = """
+taken, stop = [], False
+def work():
+    while not stop:
+        taken.append(tickets.take("photos"))
+threads = [threading.Thread(target=work) for _ in range(4)]
+for each in threads: each.start()
+children = [forked(lambda: take(500)) for _ in range(30)]
+parts = [child() for child in children]
+stop = True
+for each in threads: each.join()
+every = [each for part in parts for each in part]
+assert len(every) == 15000
+every += taken
+print(len(every) == len(set(every)))
+"""
+    assert run(program, serve(Honest(after=0.001)).url, 60) == "True\n"
+
+
+def test_a_fork_while_the_first_block_is_under_way(serve: Serve) -> None:
+    program = """
+thread = threading.Thread(target=lambda: results.append(tickets.take("photos")))
+results = []
+thread.start()
+time.sleep(0.2)
+child = forked(lambda: take(1))()
+thread.join()
+print(len(set(results + child)))
+"""
+    assert run(program, serve(Honest(after=0.5)).url) == "2\n"
+
+
+def test_a_connection_of_the_parent_is_not_the_childs(serve: Serve) -> None:
+    server = serve(Honest())
+    program = """
+single = Tickets(sys.argv[1], prefetch=0)
+single.take("photos")
+child = forked(lambda: [single.take("photos") for _ in range(100)])
+mine = [single.take("photos") for _ in range(100)]
+print(len(set(mine + child())))
+single.close()
+"""
+    assert run(program, server.url) == "200\n"
+
+
+def test_multiprocessing(serve: Serve) -> None:
+    program = """
+import multiprocessing
+take(10)
+with multiprocessing.get_context("fork").Pool(4) as pool:
+    parts = pool.map(take, [500] * 8)
+every = [each for part in parts for each in part] + take(500)
+print(len(every), len(set(every)))
+"""
+    assert run(program, serve(Honest()).url) == "4500 4500\n"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "take()",
+        "take(); tickets.close()",
+        "threading.Thread(target=take, daemon=True).start(); time.sleep(0.05)",
+        "import atexit; atexit.register(take); take(10)",
+        "import asyncio, ticketd_client as client; asyncio.run(client.AsyncTickets(sys.argv[1]).take('photos'))",
+    ],
+)
+def test_a_program_ends_without_close(serve: Serve, program: str) -> None:
+    server = serve(Honest(after=0.001))
+    began = time.monotonic()
+    run(program + "\n", server.url)
+    assert time.monotonic() - began < 10
+
+
+def test_a_program_ends_while_a_server_is_silent(serve: Serve) -> None:
+    server = serve(lambda _: Says({}, after=60))
+    program = """
+tickets = Tickets(sys.argv[1], timeout=60)
+threading.Thread(target=take, daemon=True).start()
+time.sleep(0.3)
+"""
+    began = time.monotonic()
+    run(program, server.url)
+    assert time.monotonic() - began < 10

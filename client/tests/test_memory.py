@@ -1,0 +1,248 @@
+"""Tickets from memory: how many are fetched ahead, when, and that each is handed out once."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import pytest
+
+from lying_server import Answer, Honest, LyingServer, Says, problem, until
+from ticketd_client import InvalidRequest, TicketError, Tickets, TicketsUnavailable
+
+Serve = Callable[[Answer], LyingServer]
+
+
+def drawn(server: Honest) -> int:
+    """How many tickets it has given."""
+    return sum(int(urlsplit(path).query.partition("=")[2] or 1) for path in server.calls)
+
+
+def test_each_ticket_once_and_few_requests(serve: Serve) -> None:
+    honest = Honest()
+    with Tickets(serve(honest).url, prefetch=1000) as tickets:
+        got = [tickets.take("photos") for _ in range(10_000)]
+    assert got == list(range(1, 20_001, 2))
+    assert len(honest.calls) < 40
+    assert all(call.startswith("/block/photos?size=") for call in honest.calls)
+
+
+def test_no_more_than_prefetch_are_ahead(serve: Serve) -> None:
+    honest = Honest()
+    with Tickets(serve(honest).url, prefetch=100) as tickets:
+        for used in range(1, 5_000):
+            tickets.take("photos")
+            assert drawn(honest) - used <= 100
+
+
+def test_a_quiet_sequence_draws_little_ahead(serve: Serve) -> None:
+    honest = Honest()
+    with Tickets(serve(honest).url, prefetch=1000) as tickets:
+        for _ in range(20):
+            tickets.take("photos")
+            time.sleep(0.05)
+    assert drawn(honest) < 20 + 100
+
+
+def test_at_a_steady_rate_nobody_waits(serve: Serve) -> None:
+    honest = Honest(after=0.1)
+    with Tickets(serve(honest).url, prefetch=1000) as tickets:
+        waits = []
+        for _ in range(1_000):
+            began = time.monotonic()
+            tickets.take("photos")
+            waits.append(time.monotonic() - began)
+            time.sleep(0.001)
+    assert max(waits) > 0.09, "the first ones wait"
+    assert max(waits[300:]) < 0.09
+
+
+def test_prefetch_0_is_a_request_for_each_call(serve: Serve) -> None:
+    honest = Honest()
+    with Tickets(serve(honest).url, prefetch=0) as tickets:
+        assert [tickets.take("photos") for _ in range(3)] == [1, 3, 5]
+        assert tickets.take_many("photos", 3) == [7, 9, 11]
+        assert sorted(tickets.take_many("photos", 10_001)) == list(range(13, 13 + 20_002, 2))
+    assert honest.calls[:4] == ["/ticket/photos"] * 3 + ["/ticket/photos?count=3"]
+    assert honest.calls[4:] == ["/block/photos?size=10000", "/block/photos?size=1"]
+
+
+def test_many_tickets_are_one_request(serve: Serve) -> None:
+    honest = Honest()
+    with Tickets(serve(honest).url, prefetch=1000) as tickets:
+        assert len(set(tickets.take_many("photos", 9_000))) == 9_000
+        assert len(honest.calls) == 1
+        assert tickets.take_many("photos", 0) == []
+
+
+def test_a_key_is_a_request(serve: Serve) -> None:
+    honest = Honest()
+    with Tickets(serve(honest).url) as tickets:
+        tickets.take("likes", key=31341)
+        tickets.take_many("likes", 2, key=7)
+    assert honest.calls == ["/ticket/likes?key=31341", "/ticket/likes?count=2&key=7"]
+
+
+def test_a_kind_without_blocks(serve: Serve) -> None:
+    honest = Honest()
+
+    def answer(path: str) -> Says | bytes | None:
+        return problem(409, "has no blocks") if path.startswith("/block") else honest(path)
+
+    server = serve(answer)
+    with Tickets(server.url) as tickets:
+        assert [tickets.take("likes") for _ in range(3)] == [1, 3, 5]
+        assert len(tickets.take_many("likes", 2_500)) == 2_500
+    assert [request.split()[1] for request in server.requests].count(b"/block/likes?size=17") == 1
+    assert len(server.requests) == 1 + 3 + 3
+
+
+def test_a_ticket_as_a_string(serve: Serve) -> None:
+    ulid = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    server = serve(lambda _: Says({"sequence": "likes", "id": ulid, "id_str": ulid}))
+    with Tickets(server.url, prefetch=0) as tickets:
+        assert tickets.take("likes") == ulid
+
+
+def test_after_max_age_it_is_thrown_away(serve: Serve) -> None:
+    honest = Honest()
+    with Tickets(serve(honest).url, prefetch=100, max_age=0.2) as tickets:
+        assert tickets.take("photos") == 1
+        until(lambda: drawn(honest) > 1)
+        ahead = drawn(honest)
+        time.sleep(0.25)
+        assert tickets.take("photos") > 2 * ahead
+        assert min(tickets.take_many("photos", 50)) > 2 * ahead
+
+
+def test_a_smaller_block_where_the_increment_is_large(serve: Serve) -> None:
+    honest = Honest(step=100)
+
+    def answer(path: str) -> Says | bytes | None:
+        size = int(path.partition("=")[2])
+        return problem(422, "size is required: a whole number from 1 to 655") if size > 655 else honest(path)
+
+    server = serve(answer)
+    with Tickets(server.url, prefetch=0) as tickets:
+        assert len(set(tickets.take_many("photos", 2_000))) == 2_000
+    assert [request.split()[1][19:] for request in server.requests] == [b"2000", b"1", b"655", b"655", b"655", b"34"]
+
+
+def test_threads_never_share_a_ticket(serve: Serve) -> None:
+    with Tickets(serve(Honest()).url, prefetch=1000) as tickets, ThreadPoolExecutor(8) as pool:
+
+        def take(number: int) -> list[int]:
+            if number % 2:
+                return [tickets.take("photos") for _ in range(20_000)]
+            return [each for _ in range(200) for each in tickets.take_many("photos", 100)]
+
+        got = [each for part in pool.map(take, range(8)) for each in part]
+    assert len(got) == len(set(got)) == 160_000
+
+
+def test_sequences_do_not_wait_for_each_other(serve: Serve) -> None:
+    honest = Honest()
+
+    def answer(path: str) -> Says | bytes | None:
+        said = honest(path)
+        return said._replace(after=5) if isinstance(said, Says) and "slow" in path else said
+
+    with Tickets(serve(answer).url, timeout=10) as tickets:
+        threading.Thread(target=lambda: tickets.take("slow"), daemon=True).start()
+        began = time.monotonic()
+        tickets.take_many("photos", 2_000)
+        assert time.monotonic() - began < 2
+
+
+def test_who_waits_for_others_waits_no_longer_than_timeout(serve: Serve) -> None:
+    server = serve(lambda _: Says({}, after=60))
+    with Tickets(server.url, timeout=0.5) as tickets, ThreadPoolExecutor(8) as pool:
+
+        def take(number: int) -> float:
+            time.sleep(number * 0.05)
+            began = time.monotonic()
+            with pytest.raises(TicketsUnavailable):
+                tickets.take("photos")
+            return time.monotonic() - began
+
+        assert max(pool.map(take, range(8))) < 0.7
+
+
+def test_a_bump_empties_the_memory(serve: Serve) -> None:
+    honest = Honest()
+
+    def answer(path: str) -> Says | bytes | None:
+        return Says({"sequence": "photos", "above": 10_000}) if path.endswith("bump") else honest(path)
+
+    server = serve(answer)
+    with Tickets(server.url, prefetch=100) as tickets:
+        assert tickets.take("photos") == 1
+        until(lambda: len(honest.calls) >= 1)
+        honest.__init__(10_001)  # type: ignore[misc]
+        assert tickets.bump("photos", 10_000)["above"] == 10_000
+        assert tickets.take("photos") > 10_000
+    assert b'{"above": 10000, "force": false}' in server.requests[-2] + server.requests[-1] + server.requests[1]
+
+
+def test_closed_it_hands_out_nothing(serve: Serve) -> None:
+    server = serve(Honest())
+    tickets = Tickets(server.url)
+    tickets.take("photos")
+    tickets.close()
+    with pytest.raises(TicketError, match="closed"):
+        tickets.take("photos")
+    until(lambda: server.connections == 0)
+
+
+def test_one_that_nobody_holds_is_collected_with_its_threads_and_connections(serve: Serve) -> None:
+    server = serve(Honest())
+    before = threading.active_count()
+    tickets = Tickets(server.url)
+    for _ in range(100):
+        tickets.take("photos")
+    gone = weakref.ref(tickets)
+    del tickets
+    gc.collect()
+    assert gone() is None
+    until(lambda: server.connections == 0)
+    until(lambda: threading.active_count() <= before + 1)  # the server's own
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Tickets([]),
+        lambda: Tickets("ftp://host"),
+        lambda: Tickets("http://"),
+        lambda: Tickets("http://h:port"),
+        lambda: Tickets("http://h/?x=1"),
+        lambda: Tickets("http://h", prefetch=-1),
+        lambda: Tickets("http://h", timeout=0),
+        lambda: Tickets("http://h", max_age=True),
+        lambda: Tickets("http://h", token="two lines\n"),
+        lambda: Tickets("http://h").take(""),
+        lambda: Tickets("http://h").take(7),  # type: ignore[arg-type]
+        lambda: Tickets("http://h").take_many("photos", -1),
+        lambda: Tickets("http://h").take_many("photos", True),
+        lambda: Tickets("http://h").take("photos", key=-1),
+        lambda: Tickets("http://h").take("photos", key=2**63),
+    ],
+)
+def test_what_cannot_be_used_is_a_value_error(wrong: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        wrong()
+    assert isinstance(caught.value, InvalidRequest)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://user:hidden@h", "http://:hidden@h", "redis://user:hidden@h", "htp://u:hidden@h"]
+)
+def test_a_secret_in_a_url_is_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Tickets(url)
+    assert "hidden" not in str(caught.value) + repr(caught.value)
