@@ -6,6 +6,7 @@ ends no read timeout), and a child of `fork` can throw all of it away without a 
 
 from __future__ import annotations
 
+import codecs
 import http.client
 import io
 import json
@@ -34,6 +35,11 @@ from ticketd_client.servers import Server
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+# Python finds a codec by importing it. A thread that does so while another one forks leaves the child with a lock that
+# nobody will release; so both that a host's name may take are found now.
+for _codec in ("idna", "punycode"):
+    codecs.lookup(_codec)
 
 IDLE_CONNECTIONS = 16
 LARGEST_PROBLEM = 16_384
