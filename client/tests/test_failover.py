@@ -36,7 +36,7 @@ def test_what_each_answered_is_listed(serve: Serve, dead: str) -> None:
         began = time.monotonic()
         with pytest.raises(TicketsUnavailable) as caught:
             tickets.take("photos")
-        assert time.monotonic() - began < 0.8
+        assert time.monotonic() - began < 1.5
     text = str(caught.value)
     assert text.startswith("no tickets of photos: ")
     assert f"{busy.url}: 503: no ticket database can draw" in text
@@ -60,10 +60,10 @@ def test_a_server_that_sends_a_byte_now_and_then_ends_with_its_share(serve: Serv
 
     slow = serve(drip)
     honest = Honest(2)
-    with Tickets([slow.url, serve(honest).url], timeout=1.0, prefetch=0) as tickets:
+    with Tickets([slow.url, serve(honest).url], timeout=2.0, prefetch=0) as tickets:
         began = time.monotonic()
         assert tickets.take("photos") == 2
-        assert 0.4 < time.monotonic() - began < 0.9
+        assert 0.9 < time.monotonic() - began < 1.9
 
 
 def test_retry_after_is_honoured(serve: Serve) -> None:

@@ -161,16 +161,16 @@ def test_sequences_do_not_wait_for_each_other(serve: Serve) -> None:
 
 def test_who_waits_for_others_waits_no_longer_than_timeout(serve: Serve) -> None:
     server = serve(lambda _: Says({}, after=60))
-    with Tickets(server.url, timeout=0.5) as tickets, ThreadPoolExecutor(8) as pool:
+    with Tickets(server.url, timeout=2) as tickets, ThreadPoolExecutor(8) as pool:
 
         def take(number: int) -> float:
-            time.sleep(number * 0.05)
+            time.sleep(number * 0.1)
             began = time.monotonic()
             with pytest.raises(TicketsUnavailable):
                 tickets.take("photos")
             return time.monotonic() - began
 
-        assert max(pool.map(take, range(8))) < 0.7
+        assert max(pool.map(take, range(8))) < 3
 
 
 def test_a_bump_empties_the_memory(serve: Serve) -> None:
