@@ -1,0 +1,1 @@
+"""Albums and photos with tickets as primary keys."""

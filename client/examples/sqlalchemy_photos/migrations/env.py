@@ -1,0 +1,13 @@
+"""Alembic's entry: the tables are those of photos.py. No ticket is taken in a migration."""
+
+from alembic import context
+from sqlalchemy import create_engine
+
+from photos import DATABASE_URL, Base
+
+engine = create_engine(DATABASE_URL)
+with engine.connect() as connection:
+    context.configure(connection=connection, target_metadata=Base.metadata)
+    with context.begin_transaction():
+        context.run_migrations()
+engine.dispose()
