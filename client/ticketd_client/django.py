@@ -94,7 +94,7 @@ if hasattr(os, "register_at_fork"):
 @receiver(setting_changed)
 def _settings_changed(*, setting: str, **_: Any) -> None:
     """A test that overrides TICKETD gets Tickets made from that."""
-    global _tickets  # noqa: PLW0603
+    global _tickets
     if setting == "TICKETD":
         with _lock:
             old, _tickets = _tickets, None

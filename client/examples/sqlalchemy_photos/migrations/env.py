@@ -1,9 +1,8 @@
 """Alembic's entry: the tables are those of photos.py. No ticket is taken in a migration."""
 
 from alembic import context
-from sqlalchemy import create_engine
-
 from photos import DATABASE_URL, Base
+from sqlalchemy import create_engine
 
 engine = create_engine(DATABASE_URL)
 with engine.connect() as connection:
