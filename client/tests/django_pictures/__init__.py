@@ -1,0 +1,1 @@
+"""An app of Django's for the tests of TicketField."""

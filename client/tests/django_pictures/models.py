@@ -1,0 +1,50 @@
+"""Models with tickets for keys: referred to, inherited from in each of Django's ways, and beside another key."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from ticketd_client.django import TicketField
+
+
+class Album(models.Model):
+    id = TicketField(sequence="groups")
+    title = models.CharField(max_length=100)
+
+
+class Photo(models.Model):
+    number = TicketField(sequence="photos")
+    title = models.CharField(max_length=100)
+    album = models.ForeignKey(Album, on_delete=models.CASCADE, null=True, blank=True, related_name="photos")
+
+
+class Panorama(Photo):
+    degrees = models.IntegerField(default=90)
+
+
+class Sphere(Panorama):
+    poles = models.IntegerField(default=2)
+
+
+class SmallPhoto(Photo):
+    class Meta:
+        proxy = True
+
+
+class Numbered(models.Model):
+    id = TicketField(sequence="accounts")
+
+    class Meta:
+        abstract = True
+
+
+class Account(Numbered):
+    name = models.CharField(max_length=100, unique=True)
+    friends = models.ManyToManyField("self", blank=True)
+
+
+class Invoice(models.Model):
+    """The ticket is not its key."""
+
+    code = models.CharField(max_length=20, primary_key=True)
+    number = TicketField(sequence="offline_tasks", primary_key=False, unique=True)
