@@ -78,6 +78,20 @@ def test_flush_of_10000_objects_takes_its_tickets_at_once(engine: Engine, server
     assert sum("INSERT" in statement for statement in seen) <= MANY / 100
 
 
+def test_flush_on_a_driver_without_returning_of_many_rows(
+    application: Database, server: TicketServer, models: Models
+) -> None:
+    """As on MySQL: with keys that were there only after the INSERT, the rows would have to go one by one."""
+    engine = create_engine(application.url, use_insertmanyvalues=False)
+    before, seen = requests(server), statements(engine)
+    with Session(engine) as session:
+        session.add_all([models.Photo(title=str(number)) for number in range(500)])
+        session.commit()
+    engine.dispose()
+    assert requests(server) - before == 1
+    assert sum("INSERT" in statement for statement in seen) == 1
+
+
 def test_flush_with_prefetch_asks_once_a_block_at_most(engine: Engine, server: TicketServer, models: Models) -> None:
     with Tickets([server.url], prefetch=1000, timeout=30) as tickets:
         mine = make_models(tickets)
