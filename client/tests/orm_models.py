@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, ForeignKey, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column, relationship
@@ -22,7 +22,7 @@ class Models(NamedTuple):
     Note: Any
 
 
-def make_models(tickets: Union[Tickets, AsyncTickets, Callable[[], Any]]) -> Models:
+def make_models(tickets: Tickets | AsyncTickets | Callable[[], Any]) -> Models:
     """A model, one that refers to it, one that inherits from that one, and a dataclass with the key from a mixin."""
 
     class Base(DeclarativeBase):
@@ -39,7 +39,7 @@ def make_models(tickets: Union[Tickets, AsyncTickets, Callable[[], Any]]) -> Mod
         id = mapped_column(BigInteger, default=TicketDefault(tickets, "photos"), primary_key=True)
         title: Mapped[str] = mapped_column(String(100))
         kind: Mapped[str] = mapped_column(String(20), default="photo")
-        album_id: Mapped[Optional[int]] = mapped_column(ForeignKey("albums.id"))
+        album_id = mapped_column(ForeignKey("albums.id"))
         album = relationship("Album", back_populates="photos")
         __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "photo"}
 

@@ -1,4 +1,4 @@
-"""TicketField on real databases: objects have their keys when they are made, and those that are given keys take none."""
+"""TicketField on real databases: objects have their keys when made, and those that are given one take none."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from django.db.migrations.state import ProjectState
 from django.forms import inlineformset_factory, modelform_factory
 from django.test import Client
 from django.test.utils import override_settings
-from orm_servers import KINDS, database, requests, ticket_server
 from tests.harness.ticketd import TicketServer
 
+from orm_servers import KINDS, database, requests, ticket_server
 from ticketd_client import TicketsUnavailable
 from ticketd_client.django import TicketField, get_tickets
 
@@ -47,8 +47,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TicketServer]:
         settings.configure(
             TICKETD={"urls": [server.url], "timeout": 30, "prefetch": 0},
             DATABASES={"default": databases["sqlite"], **databases},
-            INSTALLED_APPS=["django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes"]
-            + ["django.contrib.messages", "django.contrib.sessions", "django_pictures"],
+            INSTALLED_APPS=[
+                "django.contrib.admin",
+                "django.contrib.auth",
+                "django.contrib.contenttypes",
+                "django.contrib.messages",
+                "django.contrib.sessions",
+                "django_pictures",
+            ],
             MIGRATION_MODULES={"django_pictures": MIGRATIONS},
             SECRET_KEY="only-for-tests",
             USE_TZ=True,

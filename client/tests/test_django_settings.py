@@ -6,8 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from orm_servers import PYTHON, environment
 from tests.harness.processes import free_port
+
+from orm_servers import PYTHON, environment
 
 _SETTINGS = """
 import django

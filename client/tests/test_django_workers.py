@@ -16,8 +16,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from orm_servers import EXAMPLES, PYTHON, environment, ticket_server
 from tests.harness.processes import ChildProcess, free_port, wait_until
+
+from orm_servers import EXAMPLES, PYTHON, environment, ticket_server
 
 EXAMPLE = EXAMPLES / "django_photos"
 

@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Union
+from typing import Any
 
 import pytest
-from orm_models import Models, make_models
-from orm_servers import KINDS, Database, database, requests, ticket_server
 from sqlalchemy import create_engine, insert, select
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
@@ -18,6 +16,8 @@ from sqlalchemy.orm import Session
 from tests.harness.processes import free_port
 from tests.harness.ticketd import TicketServer
 
+from orm_models import Models, make_models
+from orm_servers import KINDS, Database, database, requests, ticket_server
 from ticketd_client import AsyncTickets, Tickets, TicketsUnavailable
 
 
@@ -49,7 +49,7 @@ async def tables(url: str, models: Models) -> AsyncIterator[AsyncEngine]:
 
 @pytest.mark.parametrize("kind", [Tickets, AsyncTickets])
 async def test_async_sessions_and_connections(
-    application: Database, server: TicketServer, kind: type[Union[Tickets, AsyncTickets]]
+    application: Database, server: TicketServer, kind: type[Tickets | AsyncTickets]
 ) -> None:
     """Ten thousand objects at a time with each driver there is, then rows, one request each; without RETURNING too."""
     tickets = kind([server.url], prefetch=0, timeout=30)

@@ -6,20 +6,23 @@ import copy
 import os
 import pickle
 import subprocess
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import alembic.op
 import pytest
+import sqlalchemy
 from alembic.autogenerate import compare_metadata, produce_migrations, render_python_code
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from orm_models import make_models
-from orm_servers import EXAMPLES, KINDS, PYTHON, Database, database, environment, ticket_server
 from sqlalchemy import BigInteger, Column, ColumnDefault, Integer, MetaData, Table, create_engine, insert, inspect
 from sqlalchemy.exc import StatementError
 from tests.harness.processes import free_port
 
+from orm_models import make_models
+from orm_servers import EXAMPLES, KINDS, PYTHON, Database, database, environment, ticket_server
 from ticketd_client import Tickets, TicketsUnavailable
 from ticketd_client.sqlalchemy import TicketDefault
 
@@ -150,11 +153,7 @@ def test_alembic_writes_the_tables_and_then_finds_nothing(application: Database)
         assert "TicketDefault" not in code
         assert "sa.Column('id', sa.BigInteger(), autoincrement=False, nullable=False)" in code
         with Operations.context(context):
-            import sqlalchemy as sa
-            from alembic import op
-
-            exec("def upgrade():\n    " + code, names := {"sa": sa, "op": op})
-            names["upgrade"]()
+            exec(textwrap.dedent(f"    {code}"), {"sa": sqlalchemy, "op": alembic.op})
         assert compare_metadata(context, metadata) == []
         key = next(column for column in inspect(connection).get_columns("photos") if column["name"] == "id")
         assert not key.get("autoincrement")
@@ -184,7 +183,7 @@ def test_example(application: Database, tmp_path: Path) -> None:
 
         run(PYTHON, "-m", "alembic", "upgrade", "head")
         assert "No new upgrade operations" in run(PYTHON, "-m", "alembic", "check")
-        first, last = run(PYTHON, "photos.py").splitlines()
+        first, last = run(PYTHON, "photobook.py").splitlines()
         assert first.startswith("album ")
         assert last == "2000 photos in the database"
         run(PYTHON, "-m", "alembic", "downgrade", "base")

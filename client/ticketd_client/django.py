@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from typing import Any, Optional
+from typing import Any
 
 from django.conf import settings
 from django.core import checks
@@ -63,7 +63,7 @@ def _made() -> Tickets:
 
 
 _lock = threading.Lock()
-_tickets: Optional[Tickets] = None
+_tickets: Tickets | None = None
 
 
 def get_tickets() -> Tickets:

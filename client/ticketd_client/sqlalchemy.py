@@ -12,12 +12,11 @@ With `MappedAsDataclass` write `insert_default=` for `default=`, as for every ot
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import secrets
 import weakref
 from collections.abc import Callable
-from typing import Any, Optional, Union, cast
+from typing import Any, Union, cast
 
 from sqlalchemy import Column, event, exc
 from sqlalchemy.engine import Connection
@@ -128,17 +127,20 @@ def _unpickled(name: str, sequence: str) -> TicketDefault:
     return TicketDefault(cast("Any", _pickled.get(name)), sequence)
 
 
-def _of(default: Any) -> Optional[TicketDefault]:
+def _of(default: Any) -> TicketDefault | None:
     """The TicketDefault in a column's default, if that is what it is."""
     argument = getattr(default, "arg", None)
     return argument if isinstance(argument, TicketDefault) else None
 
 
-@functools.cache
+_unwrapped: dict[type[TicketError], type[TicketError]] = {}
+"""The client's exceptions in a form that SQLAlchemy does not wrap."""
+
+
 def _as_it_is(kind: type[TicketError]) -> type[TicketError]:
     """The exception as one that SQLAlchemy lets through; others it makes a StatementError. Pickled, it is `kind`."""
     inside = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": lambda self: (kind, self.args)}
-    return type(kind.__name__, (kind, exc.DontWrapMixin), inside)
+    return _unwrapped.setdefault(kind, type(kind.__name__, (kind, exc.DontWrapMixin), inside))
 
 
 def _wait(connection: Connection, start: Callable[[], Any]) -> list[int | str]:

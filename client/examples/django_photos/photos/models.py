@@ -10,7 +10,7 @@ class Album(models.Model):
     title = models.CharField(max_length=100)
 
     def __str__(self) -> str:
-        return self.title
+        return str(self.title)
 
 
 class Photo(models.Model):
@@ -19,7 +19,7 @@ class Photo(models.Model):
     album = models.ForeignKey(Album, on_delete=models.CASCADE, related_name="photos")
 
     def __str__(self) -> str:
-        return self.title
+        return str(self.title)
 
 
 class Panorama(Photo):

@@ -1,7 +1,7 @@
-"""Alembic's entry: the tables are those of photos.py. No ticket is taken in a migration."""
+"""Alembic's entry: the tables are those of photobook.py. No ticket is taken in a migration."""
 
 from alembic import context
-from photos import DATABASE_URL, Base
+from photobook import DATABASE_URL, Base
 from sqlalchemy import create_engine
 
 engine = create_engine(DATABASE_URL)
