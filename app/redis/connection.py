@@ -45,6 +45,9 @@ class Shared(Protocol):
     def single_ticket(self, command: Command) -> str | None:
         """The sequence that this command wants one ticket of; None for any other command."""
 
+    def at_once(self, sequence: str, count: int) -> bytes | None:
+        """The replies to so many commands for one ticket each, from what was drawn ahead; None where it lacks them."""
+
     def draw(self, request: SingleTickets) -> None:
         """Have these settled."""
 
@@ -206,9 +209,13 @@ class RedisConnection(asyncio.Protocol):
         while end < size and todo[end] == command:
             end += 1
         self._at = end
-        request = SingleTickets(self, name, end - at)
-        self.expect(request)
-        shared.draw(request)
+        replies_to_all = shared.at_once(name, end - at)
+        if replies_to_all is not None:
+            self.reply(replies_to_all)
+        else:
+            request = SingleTickets(self, name, end - at)
+            self.expect(request)
+            shared.draw(request)
         return end - at
 
     def execute_before_others(self, commands: list[Command]) -> None:

@@ -47,6 +47,7 @@ class RedisDoor:
         self.closed = connections.closed
         self.execute = self._commands.execute
         self.single_ticket = single_ticket
+        self.at_once = self._tickets.at_once
 
     async def listen(self, host: str, port: int) -> None:
         """Accept connections from now on. Raises SettingsError where it cannot."""

@@ -28,10 +28,17 @@ class TicketCommands:
         self._watcher = watcher
 
     def draw(self, command: str, request: RedisTicketRequest) -> None:
-        """Have a request settled. Every ticket that is drawn over the Redis protocol goes through here."""
+        """Have a request settled. Every ticket that waits for a database goes through here."""
         if self._watcher is not None:
             request.watched_by(self._watcher, f"{command} {replies.shown(request.sequence.encode())}")
         self._desk.accept(request)
+
+    def at_once(self, sequence: str, count: int) -> bytes | None:
+        """See connection.Shared."""
+        if self._watcher is not None:
+            return None  # it is told of requests, which get the same tickets
+        tickets = self._desk.ready_singly(sequence, count)
+        return None if tickets is None else replies.single_tickets(tickets)
 
     def incr(self, connection: RedisConnection, command: Command) -> None:
         """INCR sequence"""

@@ -22,7 +22,7 @@ from app.operations.metrics import Metrics
 from app.tickets.front_desk import FrontDesk
 from app.tickets.issuer import TicketIssuer
 from app.tickets.lane import Lane
-from app.tickets.request import TicketRequest
+from app.tickets.request import Ids, TicketRequest
 from tests.fakes.virtual_time import settled
 
 
@@ -54,6 +54,8 @@ class FakeIssuer:
     largest_block = 10_000
 
     draws_ahead = False
+    drawn_ahead: Ids | None = None
+    """What is given at once to who asks for single tickets."""
 
     def __init__(self) -> None:
         self.next = 1
@@ -65,6 +67,10 @@ class FakeIssuer:
     def issue(self, request: TicketRequest) -> None:
         self.asked.append(request.sequence)
         self._wait(request)
+
+    def ready_singly(self, sequence: str, times: int) -> Ids | None:
+        del sequence
+        return None if self.drawn_ahead is None else self.drawn_ahead[:times]
 
     def ask_next(self, request: TicketRequest) -> None:
         self.again.append(request.sequence)

@@ -69,6 +69,21 @@ async def test_tickets_that_are_there_at_once_are_answered_in_one_write() -> Non
 
 
 @virtual_time
+async def test_what_was_drawn_ahead_is_answered_without_a_request_and_in_its_place() -> None:
+    bench = Bench()
+    client = bench.connect()
+    client.send(INCR)
+    bench.issuer.drawn_ahead = range(11, 19, 2)
+    client.send(PING + INCR * 3)
+    assert bench.issuer.asked == ["photos"]
+    assert client.take() == b""  # the first is on its way, and replies keep their order
+    bench.issuer.answer()
+    assert await client.ask() == b":1\r\n+PONG\r\n:11\r\n:13\r\n:15\r\n"
+    assert bench.outcomes() == {("ticket", "ok"): 4}
+    assert bench.metrics.in_flight == 0
+
+
+@virtual_time
 async def test_a_run_that_is_too_long_for_what_is_left_is_asked_for_one_by_one() -> None:
     for reason in (SequenceExhausted("photos is near its end"), Unavailable("4 ids at once are more than it has")):
         bench = Bench()
