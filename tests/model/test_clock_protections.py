@@ -46,11 +46,6 @@ def without_last_tick(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ticks, "take", lambda _, count, first: range(first, first + count))
 
 
-def without_next_moment(patch: pytest.MonkeyPatch) -> None:
-    """Another worker number is used in the moment of the last id."""
-    patch.setattr(Ticks, "next_moment", lambda self, _: self.last + 1)
-
-
 def without_instance_ticket(patch: pytest.MonkeyPatch) -> None:
     """A life of a server has a number that nobody drew."""
     patch.setattr(InstanceNumber, "right", lambda _: Instance(7))
@@ -71,7 +66,6 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
     without_comparing_clocks: Where(3, ["likes", "flakes"], right_clocks=False),
     without_end: Where(0, ["flakes"], more=AWAY),
     without_last_tick: Where(1, ["flakes", "objects"]),
-    without_next_moment: Where(19, ["flakes"], right_clocks=False),
     without_instance_ticket: Where(1, ["instances", "objects"]),
 }
 

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import pytest
 
 from app.common.errors import TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.sequences import number_leased
 from app.databases.protocol import Mark
+from app.tickets.instance_number import Instance
 from app.tickets.rights import NotYet
 from app.tickets.worker_lease import LEASE_MS, RETRY_SECONDS, Lease
 from tests.fakes.ticket_server import FakeTicketServer, Site
@@ -97,5 +99,24 @@ def test_trying_again_and_again_uses_up_no_numbers(error: type[TicketDatabaseErr
             other = await site.ticket_server()
             assert (await leased(server)).number != (await leased(other)).number
             assert len(used(site)) <= 3
+
+    scenario()
+
+
+@pytest.mark.parametrize("kind", ["snowflake", "flake", "objectid"])
+def test_a_smaller_number_is_used_from_the_next_moment_on(kind: str) -> None:
+    """In the moment of the last id it would make smaller ones."""
+
+    @virtual_time
+    async def scenario() -> None:
+        async with Site(2) as site:
+            server = await site.ticket_server()
+            await server.admin.make("likes", kind, {})
+            holder = server.lease if kind == "snowflake" else server.instance
+            seen: list[int] = []
+            for number in (5, 3, 4, 2):
+                holder.right = partial(Instance, number)  # type: ignore[method-assign]
+                seen += [int(str(id_), 10 if kind == "snowflake" else 16) for id_ in await server.desk.take("likes", 3)]
+            assert seen == sorted(set(seen))
 
     scenario()
