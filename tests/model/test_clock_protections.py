@@ -4,7 +4,9 @@ What the schedules do not come upon by themselves is shown where one server afte
 `tests/unit/tickets/test_worker_lease.py`: that T is committed on the number's own database and on the others, that the
 next holder stamps above it, that a renewal is refused where another holds the number, that a database which comes up
 has the lease before it is used again, and that a renewal names its ring. That marks of such counters are not far ahead
-keeps a database that went back in use; `test_kind_sequences.py` shows it.
+keeps a database that went back in use; `test_kind_sequences.py` shows it. That a tick which comes back too far ahead is
+dropped is for `test_lane_stamps.py`, and that another worker number is used from the next moment on for
+`test_worker_numbers.py`.
 """
 
 from collections import Counter
