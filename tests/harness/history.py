@@ -5,9 +5,9 @@ A history is a list of answers. `violations` finds every broken promise:
     duplicates      no ticket of a sequence twice, whoever got it and however (single, count, block)
     malformed       the ids an answer carries are as many as asked for, increasing, and of the offsets that there are;
                     a block has the increment as its step
-    disorder        the tickets one server gets from one database increase: of two requests to one server, the second
-                    asked when the first had been answered, the second's id is the larger one. Requests that overlap in
-                    time may come out in any order. The database of an id is known by its residue.
+    disorder        the tickets one server gets from one database increase, blocks by themselves: of two requests to one
+                    server, the second asked when the first had been answered, the second's id is the larger one.
+                    Requests that overlap in time may come out in any order. The database of an id is known by its residue.
 
 Histories may hold millions of tickets and blocks of ten thousand: everything is done on runs of ids, not on ids.
 """
@@ -133,7 +133,7 @@ def malformed(history: Iterable[Answer], increment: int = 2, offsets: Iterable[i
 
 def disorder(history: Iterable[Answer], increment: int = 2) -> list[Violation]:
     """Ids at or below one that the same server had already handed out, from the same database, before it was asked."""
-    groups: dict[tuple[str, str, int], list[_Run]] = defaultdict(list)
+    groups: dict[tuple[str, str, bool, int], list[_Run]] = defaultdict(list)
     for answer in history:
         spans: dict[int, _Run] = {}
         for run in runs_of(answer, increment):
@@ -141,9 +141,9 @@ def disorder(history: Iterable[Answer], increment: int = 2) -> list[Violation]:
             span = spans.get(residue, run)
             spans[residue] = _Run(min(run.first, span.first), max(run.last, span.last), answer)
         for residue, span in spans.items():
-            groups[answer.sequence, answer.server, residue].append(span)
+            groups[answer.sequence, answer.server, answer.kind == "block", residue].append(span)
     found = []
-    for (sequence, server, _), spans_asked in groups.items():
+    for (sequence, server, *_), spans_asked in groups.items():
         spans_asked.sort(key=lambda span: span.answer.asked_at)
         arriving: list[tuple[float, int, _Run]] = []  # not yet arrived when the present one was asked
         highest: _Run | None = None

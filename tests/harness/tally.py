@@ -130,7 +130,7 @@ class Tally:
     def __post_init__(self) -> None:
         self._runs: dict[tuple[str, int, int], Runs] = defaultdict(lambda: Runs(self.increment))
         self._rings = {self.increment}
-        self._highest: dict[tuple[str, str, int, int], _Highest] = defaultdict(lambda: _Highest(self.horizon))
+        self._highest: dict[tuple[str, str, bool, int, int], _Highest] = defaultdict(lambda: _Highest(self.horizon))
         self._bumps: dict[str, list[tuple[float, int]]] = defaultdict(list)
         self._windows: list[_Window] = []
         self._lock = threading.Lock()
@@ -198,7 +198,8 @@ class Tally:
             low, high = spans.get(residue, (first, last))
             spans[residue] = (min(low, first), max(high, last))
         for residue, (low, high) in spans.items():
-            highest = self._highest[answer.sequence, answer.server, self.increment, residue]
+            of = answer.sequence, answer.server, answer.kind == "block", self.increment, residue
+            highest = self._highest[of]
             known = highest.before(answer.asked_at)
             if known and low <= known:
                 self._violated(

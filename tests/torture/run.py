@@ -21,6 +21,10 @@ BUMP_SHARE = 0.1
 """How often a sequence is bumped before the next fault."""
 
 
+RESERVES = (0.0, 0.0, 2.0, 10.0)
+"""TICKETS_RESERVE_SECONDS: one of these, as the seed has it."""
+
+
 class Torture:
     """One run."""
 
@@ -33,6 +37,7 @@ class Torture:
         self.bumps = 0
         self._faults = [fault for fault in FAULTS if not only or fault.name in only]
         self._chance = random.Random(seed)
+        self._reserve = random.Random(f"{seed} reserve").choice(RESERVES)
         self._now = "starting"
         self._began = time.monotonic()
         self._over = threading.Event()
@@ -41,13 +46,14 @@ class Torture:
     def run(self) -> int:
         """Torture, and say what came of it; the exit status."""
         print(
-            f"torture for {self.seconds:g} s, {self.databases} databases, TORTURE_SEED={self.seed}",
+            f"torture for {self.seconds:g} s, {self.databases} databases, {self._reserve:g} s in reserve, "
+            f"TORTURE_SEED={self.seed}",
             flush=True,
         )
         progress = threading.Thread(target=self._show_progress, daemon=True)
         progress.start()
         try:
-            with Stage(self._chance, self.tally, self.databases) as stage:
+            with Stage(self._chance, self.tally, self.databases, reserve_seconds=self._reserve) as stage:
                 print(f"on {stage.engine.kind} {stage.engine.version}: {stage.engine.path}", flush=True)
                 self._began = time.monotonic()
                 with Load(
