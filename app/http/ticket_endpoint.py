@@ -133,6 +133,7 @@ class TicketEndpoint:
 
     def __init__(self, desk: FrontDesk, access: Access, denials: Denials, watcher: Watcher | None = None) -> None:
         self._desk = desk
+        self._draws_ahead = desk.draws_ahead
         self._access = access
         self._denials = denials
         self._watcher = watcher
@@ -165,7 +166,7 @@ class TicketEndpoint:
             if order.form is not BLOCK:  # how large one may be changes with the increment, which is learnt later
                 head.order = order
         taken = HTTPTicketRequest(self, protocol, request, order)
-        if self._desk.draws_ahead and not taken.whole and order.address is None:
+        if self._draws_ahead and not taken.whole and order.address is None:
             tickets = self._desk.ready(order.sequence, order.count)
             if tickets is not None:
                 taken.trace = trace

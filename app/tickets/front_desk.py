@@ -55,6 +55,8 @@ class FrontDesk:
     def __init__(self, issuer: TicketIssuer, observer: RequestObserver) -> None:
         self._issuer = issuer
         self._observer = observer
+        self.draws_ahead = issuer.draws_ahead
+        """Whether `ready` is worth a call."""
         self.closed = False
         """Whether the drain is over: new requests are refused, those that were taken before are finished."""
 
@@ -62,11 +64,6 @@ class FrontDesk:
     def largest_block(self) -> int:
         """The most tickets that one block can have."""
         return self._issuer.largest_block
-
-    @property
-    def draws_ahead(self) -> bool:
-        """Whether `ready` is worth a call."""
-        return self._issuer.draws_ahead
 
     @property
     def increment(self) -> int:

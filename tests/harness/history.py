@@ -7,7 +7,8 @@ A history is a list of answers. `violations` finds every broken promise:
                     a block has the increment as its step
     disorder        the tickets one server gets from one database increase, blocks by themselves: of two requests to one
                     server, the second asked when the first had been answered, the second's id is the larger one.
-                    Requests that overlap in time may come out in any order. The database of an id is known by its residue.
+                    Requests that overlap in time may come out in any order. The database of an id is known by its
+                    residue.
 
 Histories may hold millions of tickets and blocks of ten thousand: everything is done on runs of ids, not on ids.
 """

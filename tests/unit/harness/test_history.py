@@ -176,8 +176,10 @@ def test_a_smaller_id_from_another_server_or_another_database_is_no_disorder() -
     )
 
 
-def test_a_block_that_begins_below_an_earlier_ticket_is_disorder() -> None:
-    assert len(disorder([single(51, 0, 1), block(41, 10, asked_at=2, arrived_at=3)])) == 1
+def test_a_block_that_begins_below_an_earlier_block_is_disorder_and_below_a_ticket_it_is_none() -> None:
+    late = block(41, 10, asked_at=2, arrived_at=3)
+    assert len(disorder([block(51, 10, asked_at=0, arrived_at=1), late])) == 1
+    assert not disorder([single(51, 0, 1), late])
 
 
 def test_a_count_over_both_databases_is_in_order_on_each() -> None:
