@@ -9,7 +9,9 @@ The way of a ticket
     redis/                the same for the Redis protocol: `parser` makes commands of bytes, `connection` keeps replies
                           in order, `commands` says what each command does, `requests` how an answer reads.
     tickets/front_desk    takes it for every protocol in front: counted, timed, refused while the server drains.
-    tickets/issuer        takes the sequence's turn from the ring, has one lane after the other asked.
+    tickets/issuer        takes the sequence's turn from the ring, has one lane after the other asked. Where tickets are
+                          drawn ahead (TICKETS_RESERVE_SECONDS), `tickets/reserve` gives them first, at once, and has
+                          lanes asked for refills; until when it may is in `tickets/reserve_window`.
     tickets/lane          one sequence on one database: the requests that wait (lane_queue), the statement under way.
                           While it runs, requests queue; the next statement draws for all of them at once.
     databases/mysql/draws puts the draws of several lanes on few connections, each an OK packet on the `wire`;
