@@ -1,6 +1,7 @@
 """What is measured, in the order in which every round goes through it: what is compared stands close together."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 from bench import direct, first_tickets, web_client, wrk
 from bench.case import Case
@@ -49,16 +50,35 @@ def _kind(kind: str, connections: int) -> Run:
     return run
 
 
-def _latency(connections: int) -> Run:
-    return lambda stage, seconds: web_client.measure(stage.server.port, "/ticket/photos", connections, seconds)
+def _latency(connections: int, ahead: int = 0) -> Run:
+    def run(stage: Stage, seconds: float) -> Sample:
+        return web_client.measure(stage.server_ahead(ahead).port, "/ticket/photos", connections, seconds)
+
+    return run
 
 
 def _random(count: int) -> Run:
     def run(stage: Stage, seconds: float) -> Sample:
-        stage.use_every_sequence()
+        stage.use_every_sequence(0)
         return wrk.measure([stage.server.port], "", 64, seconds, sequences=count)
 
     return run
+
+
+def _random_ahead(stage: Stage, seconds: float) -> Sample:
+    """A thousand sequences from reserves, as they are after a while. What is burnt is held against a bound."""
+    stage.use_every_sequence(MANY_AHEAD)
+    port, tables = stage.server_ahead(MANY_AHEAD).port, sequences()
+    wrk.measure([port], "", 64, WARM_UP, sequences=len(tables))
+    before, began = _counted(stage, tables), time.monotonic()
+    sample = wrk.measure([port], "", 64, seconds, sequences=len(tables))
+    lasted = time.monotonic() - began
+    drawn, answered = _counted(stage, tables) - before, sample.rate * min(seconds, lasted)
+    if drawn < 0.9 * answered:  # what lay in reserve at the beginning was drawn before
+        raise CaseFailed(f"{answered:.0f} tickets were answered, but {drawn:.0f} drawn")
+    if drawn - answered > MOST_BURNT * drawn:
+        raise CaseFailed(f"{answered:.0f} tickets were answered of {drawn:.0f} drawn: too many are burnt")
+    return sample
 
 
 def _first(stage: Stage, _seconds: float) -> Sample:
@@ -91,34 +111,51 @@ def _plural(connections: int) -> str:
     return f"{connections} connection{'s' if connections > 1 else ''}"
 
 
-def _door(connections: int, pipeline: int) -> Run:
+AHEAD = 2
+"""Seconds' tickets in reserve of the server that draws ahead, where single tickets are measured."""
+MANY_AHEAD = 5
+"""The same where a thousand sequences are."""
+WARM_UP = 30.0
+"""Seconds until reserves are what they should be at the rate."""
+MOST_BURNT = 0.3
+"""The share of what is drawn that may be dropped, or still lie in reserve at the end."""
+
+
+def _counted(stage: Stage, tables: Sequence[str]) -> float:
+    """How many tickets of these tables have been drawn: their counters go on by the number of databases each time."""
+    return sum(database.counter(table) for database in stage.databases for table in tables) / len(stage.databases)
+
+
+def _over_redis(ahead: int, connections: int, pipeline: int) -> Run:
     def run(stage: Stage, seconds: float) -> Sample:
-        door = stage.redis_door
-        asked, before = door.asked, sum(database.counter("photos") for database in stage.databases)
+        door, before = stage.over_redis(ahead, "INCR", "photos"), _counted(stage, ["photos"])
+        asked = door.asked
         sample = door.measure(connections, pipeline, seconds)
-        drawn = (sum(database.counter("photos") for database in stage.databases) - before) / len(stage.databases)
-        if drawn < 0.99 * (door.asked - asked):
+        drawn = _counted(stage, ["photos"]) - before
+        if drawn + ahead * sample.rate < 0.99 * (door.asked - asked):  # what lay in reserve was drawn before
             raise CaseFailed(f"{door.asked - asked} tickets were answered, but {drawn:.0f} drawn")
         return sample
 
     return run
 
 
-def _over_redis(connections: int, pipeline: int) -> tuple[Case, ...]:
-    """The ticket server over the Redis protocol, between Redis itself and the constant answer."""
+def _redis_protocol(connections: int, pipeline: int) -> tuple[Case, ...]:
+    """The ticket server over the Redis protocol, between Redis itself and a constant answer of the same process."""
     name = f"{connections}-{pipeline}"
-    title = f"INCR, {connections} connections" + (f", -P {pipeline}" if pipeline > 1 else "")
+    title = f"{connections} connections" + (f", -P {pipeline}" if pipeline > 1 else "")
 
     def redis(stage: Stage, seconds: float) -> Sample:
         return stage.redis.measure(connections, pipeline, seconds)
 
     def constant(stage: Stage, seconds: float) -> Sample:
-        return stage.resp_yardstick.benchmark.measure(connections, pipeline, seconds)
+        return stage.over_redis(AHEAD, "PING").measure(connections, pipeline, seconds)
 
+    ahead = f"the server, TICKETS_RESERVE_SECONDS={AHEAD}"
     return (
-        Case(f"redis-always-{name}", REDIS, f"Redis, appendfsync always: {title}", redis),
-        Case(f"redis-door-{name}", REDIS, f"the server: {title}", _door(connections, pipeline)),
-        Case(f"redis-constant-{name}", REDIS, f"the same answer always: {title}", constant, "uvloop and hiredis"),
+        Case(f"redis-always-{name}", REDIS, f"Redis, appendfsync always: INCR, {title}", redis),
+        Case(f"redis-server-{name}", REDIS, f"the server: INCR, {title}", _over_redis(0, connections, pipeline)),
+        Case(f"redis-ahead-{name}", REDIS, f"{ahead}: INCR, {title}", _over_redis(AHEAD, connections, pipeline)),
+        Case(f"redis-constant-{name}", REDIS, f"{ahead}: PING, {title}", constant, "the same process and connections"),
     )
 
 
@@ -132,6 +169,13 @@ CASES: tuple[Case, ...] = (
     ),
     Case("server-latency-1", SERVER, "single tickets, 1 connection, latency", _latency(1), _OWN_LOOP),
     Case("yardstick-asgi-1", YARDSTICK, "bare ASGI, 1 connection, latency", _bare_latency, _OWN_LOOP),
+    Case(
+        "ahead-latency-1",
+        SERVER,
+        f"single tickets, 1 connection, latency, TICKETS_RESERVE_SECONDS={AHEAD}",
+        _latency(1, AHEAD),
+        _OWN_LOOP,
+    ),
     Case("server-1", SERVER, "single tickets, 1 connection", _server("/ticket/photos", 1)),
     *(
         Case(
@@ -193,7 +237,11 @@ CASES: tuple[Case, ...] = (
         "Redis INCR, appendfsync always, unpipelined",
         lambda stage, seconds: stage.redis.measure(64, 1, seconds),
     ),
-    *(case for connections, pipeline in ((64, 1), (256, 1), (64, 16)) for case in _over_redis(connections, pipeline)),
+    *(
+        case
+        for connections, pipeline in ((64, 1), (256, 1), (64, 16))
+        for case in _redis_protocol(connections, pipeline)
+    ),
     Case("postgresql", INSTEAD, "PostgreSQL nextval", lambda stage, seconds: stage.postgresql.measure(64, seconds)),
     Case(
         "direct-tables-1000",
@@ -205,6 +253,13 @@ CASES: tuple[Case, ...] = (
     *(
         Case(f"sequences-{count}", GROWTH, f"the server: {count:,} sequence{'s' if count > 1 else ''}", _random(count))
         for count in (SEQUENCES, 100, 1)
+    ),
+    Case(
+        f"sequences-ahead-{SEQUENCES}",
+        GROWTH,
+        f"the server, TICKETS_RESERVE_SECONDS={MANY_AHEAD}: {SEQUENCES:,} sequences",
+        _random_ahead,
+        f"after {WARM_UP:.0f} s of the same",
     ),
     Case(
         "sequences-first",

@@ -57,6 +57,17 @@ def _added_latency(rows: Rows, asked: float) -> Claim:
     return Claim(title, f"{added:.2f} ms", expected, asked / max(added, asked / 100), spread)
 
 
+def _latency_ratio(rows: Rows, title: str, ours: str, theirs: str, asked: float) -> Claim:
+    """Our median latency against theirs, at most so many times."""
+    expected = f"at most {asked:g} ×"
+    a, b = rows.get(ours), rows.get(theirs)
+    if not a or not b or a.p50 is None or b.p50 is None:
+        return Claim(title, "-", expected, None)
+    ratio = a.p50 / b.p50
+    spread = _spread(a, b, lambda x, y: (x.p50 or 0) / (y.p50 or 1), "×")
+    return Claim(title, f"{ratio:.2f} ×", expected, asked / ratio, spread)
+
+
 def _tail(rows: Rows, asked: float) -> Claim:
     title, expected = "256 connections: p99 against p50", f"at most {asked:g} ×"
     row = rows.get("server-latency-256")
@@ -102,6 +113,13 @@ def judge(rows: Rows, readings: list[Reading], million: int) -> list[Claim]:
         _ratio(rows, f"{single} 64 direct connections, Flickr's keys, InnoDB", "server-64", "direct-flickr-64", 3),
         _ratio(rows, f"{single} 64 direct connections, stub as primary key", "server-64", "direct-stub-64", 1.2),
         _added_latency(rows, 0.25),
+        _latency_ratio(
+            rows,
+            "one connection, TICKETS_RESERVE_SECONDS=2, against bare ASGI, p50",
+            "ahead-latency-1",
+            "yardstick-asgi-1",
+            1.5,
+        ),
         _tail(rows, 4),
         _ratio(rows, "blocks of 10,000, 1 connection, against Redis INCR, 64 connections", "block-10000", "redis", 60),
         _ratio(rows, "count=100, 16 connections, against the same", "count-100", "redis", 1.5),
@@ -111,6 +129,55 @@ def judge(rows: Rows, readings: list[Reading], million: int) -> list[Claim]:
             "sequences-1000",
             "direct-tables-1000",
             0.8,
+        ),
+        _ratio(
+            rows,
+            "the same, TICKETS_RESERVE_SECONDS=5, at most 30 % burnt",
+            "sequences-ahead-1000",
+            "direct-tables-1000",
+            3,
+        ),
+        *(
+            _ratio(
+                rows,
+                f"redis-benchmark INCR, {title}, against Redis, appendfsync always",
+                f"redis-server-{name}",
+                f"redis-always-{name}",
+                least,
+            )
+            for name, title, least in (
+                ("64-1", "64 connections", 0.5),
+                ("256-1", "256 connections", 0.6),
+                ("64-16", "64 connections, -P 16", 0.5),
+            )
+        ),
+        *(
+            _ratio(
+                rows,
+                f"the same, {title}, TICKETS_RESERVE_SECONDS=2",
+                f"redis-ahead-{name}",
+                f"redis-always-{name}",
+                least,
+            )
+            for name, title, least in (
+                ("64-1", "64 connections", 0.9),
+                ("256-1", "256 connections", 0.9),
+                ("64-16", "64 connections, -P 16", 0.8),
+            )
+        ),
+        *(
+            _ratio(
+                rows,
+                f"the same, {title}, against a constant answer of the same process",
+                f"redis-ahead-{name}",
+                f"redis-constant-{name}",
+                0.85,
+            )
+            for name, title in (
+                ("64-1", "64 connections"),
+                ("256-1", "256 connections"),
+                ("64-16", "64 connections, -P 16"),
+            )
         ),
         _memory(readings, million, 120),
     ]

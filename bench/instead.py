@@ -3,7 +3,6 @@
 import os
 import pwd
 import socket
-import sys
 from pathlib import Path
 
 from bench.model import CaseFailed, Missing, Sample, percentile
@@ -20,7 +19,7 @@ class Redis:
         self.version = run([server, "--version"], 10).split()[2].removeprefix("v=")
         directory.mkdir()
         self.port = free_port()
-        self._benchmark = RedisBenchmark(self.port, "tickets")
+        self._benchmark = RedisBenchmark(self.port, "INCR", "tickets")
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory), "--save", ""]
         self.process = ChildProcess(
             [server, *options, "--appendonly", "yes", "--appendfsync", "always"],
@@ -140,30 +139,3 @@ def _as_somebody_else(directory: Path) -> list[str]:
         setpriv = program("setpriv", "util-linux")
         return [setpriv, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--"]
     raise Missing("PostgreSQL does not run as root, and there is no user postgres or nobody")
-
-
-class RespYardstick:
-    """The constant answer over the Redis protocol."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        self.port = free_port()
-        command = [sys.executable, "-m", "bench.resp_yardstick", str(self.port)]
-        self.process = ChildProcess(command, stdout=directory / "log", stderr=directory / "log")
-        self.benchmark = RedisBenchmark(self.port, "photos")
-        wait_until(self._listens, 60, "the constant answer to start")
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
-        except OSError:
-            return False
-        return True
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def stop(self) -> None:
-        """SIGKILL: it keeps nothing."""
-        self.process.kill()

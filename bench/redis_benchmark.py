@@ -10,11 +10,12 @@ FIRST = 3_000
 
 
 class RedisBenchmark:
-    """INCR of `key` on one server. It takes a number of commands, not a time. `asked`: how many there have been."""
+    """One command, again and again, on one server. It takes a number of commands, not a time. `asked`: how many there
+    have been."""
 
-    def __init__(self, port: int, key: str) -> None:
+    def __init__(self, port: int, *words: str) -> None:
         self._command = [_program(), "-h", "127.0.0.1", "-p", str(port), "--csv"]
-        self._key = key
+        self._words = words
         self.asked = 0
         self._rates: dict[tuple[int, int], float] = {}
 
@@ -22,13 +23,13 @@ class RedisBenchmark:
         """`pipeline`: commands that each connection sends at once."""
         kind = connections, pipeline
         if kind not in self._rates:
-            self._rates[kind] = self._increments(*kind, FIRST * pipeline)["rps"]
-        found = self._increments(*kind, max(1000, int(self._rates[kind] * seconds)))
+            self._rates[kind] = self._run(*kind, FIRST * pipeline)["rps"]
+        found = self._run(*kind, max(1000, int(self._rates[kind] * seconds)))
         self._rates[kind] = found["rps"]
         return Sample(found["rps"], found["p50_latency_ms"], found["p99_latency_ms"])
 
-    def _increments(self, connections: int, pipeline: int, count: int) -> dict[str, float]:
-        how = ["-c", str(connections), "-P", str(pipeline), "-n", str(count), "INCR", self._key]
+    def _run(self, connections: int, pipeline: int, count: int) -> dict[str, float]:
+        how = ["-c", str(connections), "-P", str(pipeline), "-n", str(count), *self._words]
         said = run([*self._command, *how], 120)
         self.asked += count
         lines = [line for line in said.splitlines() if line.startswith('"')]

@@ -76,13 +76,15 @@ class WebServer:
             return False
 
 
-def ticket_server(name: str, directory: Path, database_urls: Sequence[str]) -> WebServer:
-    """A ticket server on these databases, or on its embedded pair where there are none."""
+def ticket_server(name: str, directory: Path, database_urls: Sequence[str], ahead: float = 0) -> WebServer:
+    """A ticket server on these databases, or on its embedded pair where there are none. `ahead`: for how many seconds
+    it draws tickets ahead."""
     env = {
         "TICKETS_HOST": "127.0.0.1",
         "TICKETS_PORT": "{port}",
         "TICKETS_REDIS_PORT": "{redis_port}",
         "TICKETS_DRAIN_SECONDS": "0",
+        "TICKETS_RESERVE_SECONDS": str(ahead),
     }
     if database_urls:
         env["TICKETS_DATABASES"] = " ".join(database_urls)

@@ -14,7 +14,7 @@ import httpx
 
 from bench import first_tickets, servers
 from bench.databases import SEQUENCES, Database, engine, sequences
-from bench.instead import PostgreSQL, Redis, RespYardstick
+from bench.instead import PostgreSQL, Redis
 from bench.machine import filesystem
 from bench.model import CaseFailed, Missing
 from bench.redis_benchmark import RedisBenchmark
@@ -46,8 +46,8 @@ class Stage:
         self._actors: dict[str, tuple[str, _Actor]] = {}
         self._refusals: dict[str, Exception] = {}
         self._kinds_made: set[str] = set()
-        self._every_sequence_used = False
-        self._redis_door: RedisBenchmark | None = None
+        self._every_sequence_used: set[int] = set()
+        self._over_redis: dict[tuple[int, tuple[str, ...]], RedisBenchmark] = {}
 
     @property
     def engine(self) -> Engine:
@@ -85,17 +85,15 @@ class Stage:
         """Redis, appendfsync always."""
         return self._start("redis", "redis", lambda: Redis(self.directory / "redis"))
 
-    @property
-    def resp_yardstick(self) -> RespYardstick:
-        """The constant answer over the Redis protocol."""
-        return self._start("resp", "server", lambda: RespYardstick(self.directory / "resp"))
+    def server_ahead(self, seconds: int) -> WebServer:
+        """A ticket server that draws so many seconds' tickets ahead; 0: `server`."""
+        return self._ticket_server(f"ahead-{seconds}", seconds) if seconds else self.server
 
-    @property
-    def redis_door(self) -> RedisBenchmark:
-        """What asks the ticket server over the Redis protocol."""
-        if self._redis_door is None:
-            self._redis_door = RedisBenchmark(self.server.redis_port, "photos")
-        return self._redis_door
+    def over_redis(self, ahead: int, *words: str) -> RedisBenchmark:
+        """What asks such a server for one thing over the Redis protocol."""
+        if (ahead, words) not in self._over_redis:
+            self._over_redis[ahead, words] = RedisBenchmark(self.server_ahead(ahead).redis_port, *words)
+        return self._over_redis[ahead, words]
 
     @property
     def postgresql(self) -> PostgreSQL:
@@ -106,14 +104,14 @@ class Stage:
         """The constant FastAPI route, or bare ASGI."""
         return self._start(which, "server", lambda: servers.yardstick(which, self.directory / which))
 
-    def use_every_sequence(self) -> None:
-        """Once: let the server draw from each of the thousand sequences, on either database."""
-        if not self._every_sequence_used:
-            server = self.server
+    def use_every_sequence(self, ahead: int) -> None:
+        """Once for each server: let it draw from each of the thousand sequences, on either database."""
+        if ahead not in self._every_sequence_used:
+            server = self.server_ahead(ahead)
             self._say(f"first tickets of {SEQUENCES:,} sequences")
             for _ in self.databases:
                 first_tickets.measure(server.port, sequences(), 64)
-            self._every_sequence_used = True
+            self._every_sequence_used.add(ahead)
 
     def make_of_kind(self, kind: str) -> None:
         """Once for each kind: make the sequence of this name and kind."""
@@ -172,9 +170,9 @@ class Stage:
             lambda: Database(program or self.engine, number, 2, self.directory / f"database-{number}", many),
         )
 
-    def _ticket_server(self, name: str) -> WebServer:
+    def _ticket_server(self, name: str, ahead: int = 0) -> WebServer:
         urls = [database.url for database in self.databases]
-        return self._start(name, "server", lambda: servers.ticket_server(name, self.directory / name, urls))
+        return self._start(name, "server", lambda: servers.ticket_server(name, self.directory / name, urls, ahead))
 
     def _start(self, name: str, part: str, make: Callable[[], _A]) -> _A:
         """Start it, once; what could not be started is not tried again."""
