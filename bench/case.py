@@ -20,5 +20,5 @@ class Case:
     @property
     def ours(self) -> bool:
         """Is it the ticket server that is measured?"""
-        beginnings = "server-", "two-servers-", "count-", "block-", "sequences-", "embedded-", "redis-door-"
-        return self.name.startswith(beginnings)
+        groups = "server", "ahead", "two-servers", "count", "block", "sequences", "embedded", "snowflake", "instagram"
+        return self.name.startswith((*(f"{group}-" for group in groups), "redis-server-", "redis-ahead-"))
