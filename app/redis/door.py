@@ -12,6 +12,7 @@ from app.common.log import event
 from app.redis.client_commands import ClientCommands
 from app.redis.commands import Commands
 from app.redis.connection import RedisConnection
+from app.redis.known_runs import KnownRuns
 from app.redis.requests import SingleTickets, Watcher
 from app.redis.session import Session
 from app.redis.ticket_commands import TicketCommands, single_ticket
@@ -48,6 +49,7 @@ class RedisDoor:
         self.execute = self._commands.execute
         self.single_ticket = single_ticket
         self.at_once = self._tickets.at_once
+        self.known_runs = KnownRuns()
 
     async def listen(self, host: str, port: int) -> None:
         """Accept connections from now on. Raises SettingsError where it cannot."""

@@ -56,9 +56,15 @@ class Bumps:
         again ends when it would have ended, for a smaller number as well.
         """
         members = self._ring.members
+        unrecorded: TicketDatabaseError | None = None
         try:
             for member in members:
-                await self._record(member.database, _record_of(entry, above, member.database.increment))
+                try:
+                    await self._record(member.database, _record_of(entry, above, member.database.increment))
+                except TicketDatabaseError as error:
+                    if not member.marks_trouble:
+                        raise
+                    unrecorded = error  # nobody can keep a mark there: that matters to those who draw ahead alone
             committed_at = self._clock()
             entries = [server for member in members for server in await member.database.servers(ANY_AGE)]
         except MarkRefused as error:
@@ -67,7 +73,10 @@ class Bumps:
             raise NoTicketDatabase(f"a ticket database {error}; try again: a bump may be repeated") from error
         if entry.reserve is not None:
             entry.reserve.bumped(above)
-        found = _Committed(entry, above, committed_at, max((server.reserve_window for server in entries), default=0.0))
+        window = max((server.reserve_window for server in entries), default=0.0)
+        if unrecorded is not None and window:
+            raise NoTicketDatabase(f"a ticket database {unrecorded}, and servers hold tickets drawn ahead")
+        found = _Committed(entry, above, committed_at, window)
         before = self._committed.get(entry.name)
         if before is not None and before.entry is entry and before.above >= above:
             found = replace(before, window=max(before.window, found.window))

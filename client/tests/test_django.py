@@ -33,11 +33,19 @@ MANY = 10_000
 MIGRATIONS = "pictures_migrations_of_this_test"
 
 
+def as_mysqlclient() -> None:
+    """Let Django take PyMySQL for mysqlclient. PyMySQL's own way to do that names the package alone: its modules would
+    be imported once more, with exceptions that nobody in this process catches."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "pymysql":
+            sys.modules[name.replace("pymysql", "MySQLdb", 1)] = module
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TicketServer]:
     """The ticket server of settings.TICKETD; Django is set up with all the databases."""
     folder = tmp_path_factory.mktemp("django")
-    pymysql.install_as_MySQLdb()
+    as_mysqlclient()
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(ticket_server(folder))
         databases = {kind: dict(stack.enter_context(database(kind, folder)).django) for kind in KINDS}

@@ -56,7 +56,7 @@ OWN_TABLES = (
     "instance VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
     "of_release VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
     "kinds VARCHAR(2000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
-    "probe_interval DOUBLE NOT NULL, reserve_window DOUBLE NOT NULL, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
+    "probe_interval DOUBLE NOT NULL, reserve_window DOUBLE NOT NULL DEFAULT 0, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
     "CREATE TABLE IF NOT EXISTS _kinds ("
     "sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
     "kind VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "

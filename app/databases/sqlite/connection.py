@@ -64,7 +64,7 @@ CREATE TABLE IF NOT EXISTS _inner_high_water (
 CREATE TABLE IF NOT EXISTS _probe (id INTEGER PRIMARY KEY CHECK (id = 1), at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS _servers (
     instance TEXT NOT NULL PRIMARY KEY, of_release TEXT NOT NULL, kinds TEXT NOT NULL, probe_interval REAL NOT NULL,
-    reserve_window REAL NOT NULL, at REAL NOT NULL);
+    reserve_window REAL NOT NULL DEFAULT 0, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS _kinds (
     sequence TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, parameters TEXT NOT NULL);
 """
