@@ -152,24 +152,25 @@ class MarkExchange:
         """The rows that may have changed since the last time, or all; None where they say nothing about this ring."""
         ring = self._ring.number
         all_at, last_at = self._read.get(witness, (-EVERYTHING_SECONDS, 0.0))
-        everything = read_at - all_at >= EVERYTHING_SECONDS or witness not in self._kept or self._was_set(witness)
+        clock = _clock_of(witness)
+        was_set = clock is None or self._was_set(witness, clock)
+        everything = read_at - all_at >= EVERYTHING_SECONDS or witness not in self._kept or was_set
         within = None if everything else read_at - last_at + OVERLAP_SECONDS
         rows = {(m.sequence, m.offset): m for m in await witness.database.marks(within, anybody=False)}
         if self._ring.number != ring or (not everything and witness not in self._kept):
             return None  # the ring changed, or it was taken in anew meanwhile; the next probe reads everything
         self._kept[witness] = rows if everything else self._kept[witness] | rows
         self._read[witness] = (read_at if everything else all_at, read_at)
+        if clock is not None:
+            self._clocks[witness] = clock  # and not before: where a reading fails, the next one is to see it, too
         for row in rows.values():
             self._note(row)
         return rows
 
-    def _was_set(self, witness: Member) -> bool:
-        """Whether its clock, which rows are dated by, has been set since the last time."""
-        result = witness.probe_result
-        if result is None:
-            return True
+    def _was_set(self, witness: Member, now: tuple[float, float]) -> bool:
+        """Whether its clock, which rows are dated by, has been set since its marks were read, or this server's has
+        stood still, as a suspended machine's does."""
         before = self._clocks.get(witness)
-        self._clocks[witness] = now = result.clock.seconds, result.clock.until
         return before is not None and abs((now[0] - before[0]) - (now[1] - before[1])) > OVERLAP_SECONDS / 3
 
     def _compare(self, lane: Lane, changed: Mark | None, read_at: float) -> None:
@@ -180,6 +181,12 @@ class MarkExchange:
             lane.close()
         else:
             lane.marks.read_at = max(lane.marks.read_at, read_at)
+
+
+def _clock_of(witness: Member) -> tuple[float, float] | None:
+    """What its clock said with the last probe, and this server's then; None where it has not been probed."""
+    result = witness.probe_result
+    return None if result is None else (result.clock.seconds, result.clock.until)
 
 
 def _hides(mark: Mark, found: Mark | None) -> bool:

@@ -96,8 +96,9 @@ class Reserves:
             event(log, logging.INFO, "reaches a ticket database: lives no longer on its reserves alone", left=tickets)
 
     def read(self, member: Member, began: float) -> None:
-        """See Window.read."""
-        self.window.read(member, began)
+        """See Window.read. One that cannot keep marks may lack the record of a bump: nobody could bring it there."""
+        if member.marks_trouble is None:
+            self.window.read(member, began)
 
     def bumped(self, name: str, above: int) -> None:
         """A bump record of this name says so."""

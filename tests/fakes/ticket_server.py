@@ -26,6 +26,7 @@ from app.tickets.server_clock import ServerClock
 from app.tickets.sources import Sources
 from app.tickets.worker_lease import WorkerLease
 from tests.fakes.ticket_database import TIMEOUT, TRUE_TIME, FakeServer, FakeTicketDatabase
+from tests.fakes.virtual_time import VirtualLoop
 
 PROBE_INTERVAL = 1.0
 REQUEST_TIMEOUT = 2.0
@@ -162,8 +163,10 @@ class Site:
     ) -> None:
         self._increment = increment or None
         step = increment or databases
-        clock = asyncio.get_running_loop().time
-        self.servers = [FakeServer(offset, step, sequences, clock) for offset in range(1, databases + 1)]
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self.clock = loop.clock
+        self.servers = [FakeServer(offset, step, sequences, self.clock) for offset in range(1, databases + 1)]
         if recorded:
             record_ring(self.servers)
         self._numbers = itertools.count(1)
@@ -186,11 +189,12 @@ class Site:
         largest_block: int = 32_767,
         reserve_seconds: float = 0.0,
         wall: Callable[[], float] | None = None,
+        longest: float = 0.004,
     ) -> FakeTicketServer:
-        """One more ticket server, started."""
+        """One more ticket server, started. `longest`: seconds that a statement takes at the most, each way."""
         clock = asyncio.get_running_loop().time
         clients = [
-            FakeTicketDatabase(server, largest_block=largest_block, latency=latency(next(self._numbers)))
+            FakeTicketDatabase(server, largest_block=largest_block, latency=latency(next(self._numbers), longest))
             for server in self.servers
         ]
         made = FakeTicketServer(
@@ -202,6 +206,7 @@ class Site:
             increment=self._increment,
             wall=wall,
             reserve_seconds=reserve_seconds,
+            boot_clock=self.clock,
         )
         await made.start()
         self._running.append(made)

@@ -1,15 +1,18 @@
 """Bumps and tickets drawn ahead: after the answer no server hands out what has been passed."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
 import pytest
 
-from app.common.errors import NoTicketDatabase
+from app.common.errors import NoTicketDatabase, SequenceUnavailable, TicketDatabaseBusy
 from app.common.sequences import bump_name
+from app.databases.protocol import LARGEST_INCREMENT, Mark
 from app.tickets.reserve_window import Window, window_seconds
 from tests.fakes.ticket_database import TIMEOUT
-from tests.fakes.ticket_server import PROBE_INTERVAL, REQUEST_TIMEOUT, Site
-from tests.fakes.virtual_time import virtual_time
+from tests.fakes.ticket_server import PROBE_INTERVAL, REQUEST_TIMEOUT, FakeTicketServer, Site
+from tests.fakes.virtual_time import VirtualLoop, virtual_time
 from tests.unit.tickets.test_reserve import SECONDS, gaps, reserve_of, use
 
 WINDOW = PROBE_INTERVAL + TIMEOUT
@@ -125,6 +128,76 @@ async def test_one_that_comes_back_alone_as_another_says_nothing_of_bumps_before
         await asyncio.sleep(2)
         assert holding.ring.members[0].up
         assert gaps(holding)["blind"] > 300
+        assert holding.desk.ready("photos") is None
+
+
+def cut_off(server: FakeTicketServer, *, cut: bool = True) -> None:
+    for database in server.databases:
+        database.cut = cut  # type: ignore[attr-defined]
+
+
+@virtual_time
+async def test_after_a_suspension_everything_is_read_even_where_the_first_reading_fails() -> None:
+    """The bump was recorded while the machine stood still, and its own clock with it: for this server it is longer
+    past than what it reads again."""
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=60)
+        await use(server, 100, 33)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        for witness in server.databases:
+            read, failed = witness.marks, []
+
+            async def marks(
+                within: float | None = None,
+                *,
+                anybody: bool = True,
+                read: Callable[..., Awaitable[list[Mark]]] = read,
+                failed: list[bool] = failed,
+            ) -> list[Mark]:
+                if loop.suspended and not failed:
+                    failed.append(True)
+                    raise TicketDatabaseBusy("had no connection free in time")
+                return await read(within, anybody=anybody)
+
+            witness.marks = marks  # type: ignore[method-assign]
+        site.clock.now += 10
+        for database in site.servers:
+            database.reserve([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 50_000, 0, "bumped:")])
+        site.clock.now += 10
+        loop.suspended += 20
+        left = reserve_of(server).left
+        assert left > 1_000
+        assert server.desk.ready("photos") is None
+        await asyncio.sleep(2.5)
+        tickets = server.desk.ready("photos")
+        assert tickets is None or tickets[0] > 50_000
+        assert gaps(server)["bumped"] >= left
+
+
+@virtual_time
+async def test_one_that_cannot_keep_marks_does_not_say_that_there_was_no_bump() -> None:
+    """It may have come back from before the bump, and nobody could bring the record there."""
+    async with Site(2) as site:
+        bumping = await site.ticket_server()
+        holding = await site.ticket_server(reserve_seconds=20)
+        await use(holding, 100, 6)
+        copy = site.servers[0].snapshot()
+        cut_off(holding)
+        await asyncio.sleep(3)
+        await bumping.admin.bump("photos", 50_000, force=False)
+        await site.stop(bumping)
+        site.servers[0].restore(copy)
+
+        async def refused(*_: object) -> NoReturn:
+            raise SequenceUnavailable("has a damaged table for it")
+
+        holding.databases[0].reserve = refused  # type: ignore[method-assign]
+        holding.databases[0].cut = False  # type: ignore[attr-defined]
+        await asyncio.sleep(2)
+        assert holding.ring.members[0].up
+        assert holding.ring.members[0].marks_trouble
+        assert reserve_of(holding).left > 300
         assert holding.desk.ready("photos") is None
 
 
