@@ -22,6 +22,7 @@ from app.tickets.catalog import Catalog, Entry
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
 from app.tickets.request import Ids, TicketRequest
+from app.tickets.reserve import Reserve
 from app.tickets.reserves import Reserves
 from app.tickets.ring import UP, Member, Ring
 
@@ -56,7 +57,8 @@ class TicketIssuer:
         self._loop = asyncio.get_running_loop()  # kept: on the way of a ticket it takes too long to ask for it
         self._attempt = attempt
         self._timeout = timeout
-        self._asked: set[Lane] = set()
+        self._asked: set[Lane | Reserve] = set()
+        """Where requests may wait whose time there ends."""
         self._expiry: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._waiting: dict[TicketRequest, None] = {}
@@ -115,6 +117,13 @@ class TicketIssuer:
         request.until = request.deadline = self._loop.time() + self._attempt
         lane.ask(request)
         self._asked.add(lane)
+        if self._expiry is None:
+            self._expiry = self._loop.call_later(EXPIRY_SECONDS, self._expire)
+
+    def waits(self, reserve: Reserve, request: TicketRequest) -> None:
+        """See LaneAsker.waits."""
+        request.until = min(self._loop.time() + self._attempt, request.deadline)
+        self._asked.add(reserve)
         if self._expiry is None:
             self._expiry = self._loop.call_later(EXPIRY_SECONDS, self._expire)
 

@@ -61,6 +61,9 @@ class LaneAsker(Protocol):
     def ask_lanes(self, request: TicketRequest) -> None:
         """Have a request served without the reserve."""
 
+    def waits(self, reserve: "Reserve", request: TicketRequest) -> None:
+        """A request waits for a refill: have the reserve's `expire` called when it has waited long enough."""
+
 
 class Refill(TicketRequest):
     """A request for tickets to be put in reserve."""
@@ -197,34 +200,67 @@ class Reserve:
             if tickets is not None:
                 request.desk.answer(request, tickets)
                 return True
-            if not self._coming or self._clock() >= self._window.until:
-                self._given += request.count
+            if not self._may_wait:
+                self._count(request)
                 return False
         self._waiting.append(request)
+        self._asker.waits(self, request)
         return True
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether a refill is under way whose tickets may be handed out."""
+        return self._coming > 0 and not self._closed and self._clock() < self._window.until
+
+    def _count(self, request: TicketRequest) -> None:
+        """The lanes are asked for a request: what it wants has been used, once, however often they are asked for it."""
+        if request.turn is None:
+            self._given += request.count
 
     @property
     def has_tickets(self) -> bool:
         """Whether there are any that may be handed out now."""
         return self.left > 0 and self._clock() < self._window.until
 
+    @property
+    def waiting(self) -> bool:
+        """Whether any request waits for a refill."""
+        return bool(self._waiting)
+
+    def expire(self, now: float) -> None:
+        """Ask the lanes for every request that has waited long enough: the next refill may be too small for it, too.
+        `now`: in the event loop's time."""
+        waiting, self._waiting = self._waiting, deque()
+        expired = [request for request in waiting if request.until <= now]
+        self._waiting.extend(request for request in waiting if request.until > now)
+        for request in expired:
+            self._leave_to_lanes(request)
+        if expired:
+            self._serve_waiting()
+
+    def _leave_to_lanes(self, request: TicketRequest) -> None:
+        if not request.settled:
+            self._count(request)
+            self._asker.ask_lanes(request)
+
     def _serve_waiting(self) -> None:
-        """Serve those who wait for a refill; ask the lanes for the others where none is under way any more."""
-        waiting = self._waiting
-        while waiting:
-            request = waiting[0]
-            tickets = None if request.settled else self.take(request.count)
-            if tickets is None and not request.settled:
-                break
-            waiting.popleft()
+        """Serve those who wait for a refill, first come, first served. Who finds too few waits for the next one, if
+        that is under way, and the others behind; else the lanes are asked for it.
+
+        Each is taken out before anything is done for it: what is done may end another refill, and come back here.
+        """
+        while self._waiting:
+            request = self._waiting.popleft()
+            if request.settled:
+                continue
+            tickets = self.take(request.count)
             if tickets is not None:
                 request.desk.answer(request, tickets)
-        if waiting and (not self._coming or self._clock() >= self._window.until):
-            self._waiting = deque()
-            for request in waiting:
-                if not request.settled:
-                    self._given += request.count
-                    self._asker.ask_lanes(request)
+            elif self._may_wait:
+                self._waiting.appendleft(request)
+                return
+            else:
+                self._leave_to_lanes(request)
 
     # --- the rate, and what follows from it ---------------------------------------------------------------------------
 
@@ -253,10 +289,11 @@ class Reserve:
         return self.left / rate if rate > 0 else None
 
     def refill(self, now: float | None = None) -> None:
-        """Ask for what is missing, where that is worth a statement."""
+        """Ask for what is missing, where that is worth a statement, and may be handed out: else whom the lanes serve
+        meanwhile would pass it, one refill after the other."""
         now = self._clock() if now is None else now
         there = self.left + self._coming
-        if there >= self._refill_below or now < self._refill_at or self._closed:
+        if there >= self._refill_below or now < self._refill_at or self._closed or now >= self._window.until:
             return
         wanted = self.size - there
         shelves = sorted((shelf for shelf in self.shelves if self._may_refill(shelf, now)), key=len)
@@ -267,6 +304,8 @@ class Reserve:
             del shelves[1:]
         for shelf in shelves:
             count = min(-(-wanted // len(shelves)), max(1, shelf.lane.member.database.largest_block // 2))
+            if shelf.lane.table is None:
+                count = 1  # where its database stands is known when it has opened
             shelf.refilling = True
             self._coming += count
             self._asker.ask_lane(shelf.lane, Refill(self, shelf, count, now))
@@ -279,7 +318,10 @@ class Reserve:
             and lane.can_be_asked
             and lane.member.status is UP
             and self._may_draw(lane.member)
-            and lane.guard.headroom() * lane.member.database.increment >= CEILING_DISTANCE * self.size
+            and (
+                lane.table is None
+                or lane.guard.headroom() * lane.member.database.increment >= CEILING_DISTANCE * self.size
+            )
         )
 
     def came(self, refill: Refill, tickets: Tickets | None) -> None:
@@ -291,6 +333,7 @@ class Reserve:
             shelf.asks_at = self._clock() + RETRY_SECONDS
         else:
             self._put(shelf, tickets, refill.asked_at)
+            self._refill_at = -math.inf  # there is one to ask again
         self._serve_waiting()
 
     def _put(self, shelf: Shelf, tickets: Tickets, asked_at: float) -> None:
@@ -356,8 +399,7 @@ class Reserve:
         self.drop_all(cause)
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
-            if not request.settled:
-                self._asker.ask_lanes(request)
+            self._leave_to_lanes(request)
 
     def refuse_waiting(self) -> None:
         """The server ends: nobody waits any more."""
