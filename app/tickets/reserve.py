@@ -178,7 +178,6 @@ class Reserve:
             return None
         shelf, found = self._turn, None
         for _ in self.shelves:
-            shelf.skip_empty()
             if shelf.token != shelf.marks.token and shelf.pieces:
                 self._drop(shelf, "superseded", [piece for piece in shelf.left() if piece.token == shelf.marks.token])
             if found is None and (shelf.next_id + shelf.step * count <= shelf.end or len(shelf) >= count):

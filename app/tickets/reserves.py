@@ -17,6 +17,9 @@ from app.tickets.ring import Member, Ring
 
 log = logging.getLogger(__name__)
 
+DRIFT = 0.002
+"""The share by which a bump waits longer than a server gives itself: of two clocks, one may be slewed up while the other
+is slewed down, each by half a thousandth at the most."""
 SWEEP_SECONDS = 1.0
 """How often what is too old is dropped where nobody asks for it."""
 
@@ -53,7 +56,7 @@ class Reserves:
     @property
     def announced(self) -> float:
         """The window that this server announces, in seconds; 0 where it has no reserves."""
-        return self.window.seconds if self.seconds else 0.0
+        return self.window.seconds * (1 + DRIFT) if self.seconds else 0.0
 
     def serve(self, asker: LaneAsker) -> None:
         """Have lanes asked by the issuer from now on."""

@@ -1,15 +1,16 @@
 """Bumps and tickets drawn ahead: after the answer no server hands out what has been passed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NoReturn
 
 import pytest
 
 from app.common.errors import NoTicketDatabase, SequenceUnavailable, TicketDatabaseBusy
-from app.common.sequences import bump_name
-from app.databases.protocol import LARGEST_INCREMENT, Mark
+from app.common.sequences import Width, bump_name
+from app.databases.protocol import LARGEST_INCREMENT, Mark, ServerEntry
 from app.tickets.reserve_window import Window, window_seconds
+from app.tickets.ring import Member
 from tests.fakes.ticket_database import TIMEOUT
 from tests.fakes.ticket_server import PROBE_INTERVAL, REQUEST_TIMEOUT, FakeTicketServer, Site
 from tests.fakes.virtual_time import VirtualLoop, virtual_time
@@ -42,6 +43,15 @@ async def test_a_bump_waits_for_the_window_of_every_server_that_has_announced_on
         assert WINDOW <= now() - began < REQUEST_TIMEOUT
         assert (await holding.desk.take("photos"))[0] > 50_000
         assert gaps(holding)["bumped"] > 300
+
+
+@virtual_time
+async def test_a_server_whose_clock_is_slow_has_no_more_time_than_a_bump_waits_for() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        announced = {entry.reserve_window for entry in await server.databases[0].servers(10.0)}
+        assert announced == {server.reserves.announced}
+        assert server.reserves.announced > 1.001 * server.reserves.window.seconds
 
 
 @virtual_time
@@ -131,6 +141,142 @@ async def test_one_that_comes_back_alone_as_another_says_nothing_of_bumps_before
         assert holding.desk.ready("photos") is None
 
 
+@virtual_time
+async def test_a_server_that_reaches_one_database_alone_or_none_any_more_is_waited_for() -> None:
+    async with Site(2) as site:
+        bumping = await site.ticket_server()
+        holding = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(holding, 100, 6)
+        cut_off(holding)
+        await asyncio.sleep(5)
+        ((instance, entry),) = [(i, e) for i, e in site.servers[0].state.servers.items() if e.reserve_window]
+        del site.servers[0].state.servers[instance]
+        assert entry.reserve_window >= WINDOW
+        began = now()
+        await bumping.admin.bump("photos", 50_000, force=False)
+        assert now() - began >= WINDOW
+
+
+@virtual_time
+async def test_the_wait_begins_when_the_last_record_has_been_committed_and_with_whom_is_read_after_that() -> None:
+    async with Site(2) as site:
+        bumping = await site.ticket_server(longest=0.15, request_timeout=10.0)
+        await site.ticket_server(reserve_seconds=SECONDS)
+        steps: list[str] = []
+        committed = 0.0
+        for database in site.servers:
+            reserve, servers_since = database.reserve, database.servers_since
+
+            def noted(
+                marks: Iterable[Mark],
+                ring: int | None = None,
+                reserve: Callable[..., dict[tuple[str, int], Mark]] = reserve,
+            ) -> dict[tuple[str, int], Mark]:
+                nonlocal committed
+                marks = list(marks)
+                if marks[0].sequence == bump_name("photos"):
+                    steps.append("record")
+                    committed = now()
+                return reserve(marks, ring)
+
+            def asked(
+                at: float, servers_since: Callable[[float], list[ServerEntry]] = servers_since
+            ) -> list[ServerEntry]:
+                steps.append("servers")
+                return servers_since(at)
+
+            database.reserve, database.servers_since = noted, asked  # type: ignore[method-assign]
+        await bumping.admin.bump("photos", 50_000, force=False)
+        assert steps == ["record"] * 4 + ["servers"] * 2
+        assert now() >= committed + WINDOW
+
+
+@virtual_time
+async def test_a_sequence_that_was_made_anew_has_not_been_bumped_yet() -> None:
+    async with Site(2) as site:
+        await site.ticket_server(reserve_seconds=SECONDS, probe_interval=3.0)
+        server = await site.ticket_server()
+        with pytest.raises(NoTicketDatabase, match="under way"):
+            await server.admin.bump("photos", 5_000, force=False)
+        for database in site.servers:
+            database.drop("photos")
+        await asyncio.sleep(8)
+        assert "photos" not in server.catalog.entries
+        for database in site.servers:
+            database.make("photos", Width.BIGINT, 1)
+        await asyncio.sleep(8)
+        with pytest.raises(NoTicketDatabase, match="under way"):
+            await server.admin.bump("photos", 5_000, force=False)
+
+
+@virtual_time
+async def test_a_record_that_a_database_does_not_take_is_no_record() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        site.servers[1].reserve([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 10, 0, "somebody's")])
+        with pytest.raises(NoTicketDatabase, match="did not take the bump's record"):
+            await server.admin.bump("photos", 5_000, force=False)
+
+
+@virtual_time
+async def test_a_look_begins_before_it_has_announced_the_server() -> None:
+    """What it finds holds from when it began: who bumps after that has seen the announcement, or waits."""
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS, longest=0.1)
+        announced: list[tuple[str, float]] = []
+        began: list[tuple[str, float]] = []
+        for database in site.servers:
+            probes, name = database.probes, database.name
+
+            def noted(
+                entry: ServerEntry,
+                at: float,
+                probes: Callable[[ServerEntry, float], None] = probes,
+                name: str = name,
+            ) -> None:
+                announced.append((name, at))
+                probes(entry, at)
+
+            database.probes = noted  # type: ignore[method-assign]
+        window = server.reserves.window
+        read, looked = window.read, window.looked
+
+        def noted_reading(member: Member, at: float) -> None:
+            began.append((member.name, at))
+            read(member, at)
+
+        def noted_look(member: Member, at: float, *, reached: bool) -> None:
+            began.append((member.name, at))
+            looked(member, at, reached=reached)
+
+        window.read, window.looked = noted_reading, noted_look  # type: ignore[method-assign]
+        await asyncio.sleep(1.2)
+        first = now()
+        await asyncio.sleep(6)
+        later = [(name, at) for name, at in began if at > first]
+        assert len(later) >= 16
+        for name, at in later:
+            assert any(0 <= there - at <= 0.1 for of, there in announced if of == name)
+
+
+@virtual_time
+async def test_one_that_is_not_what_it_should_be_has_been_reached() -> None:
+    """Who reaches a database, and reads no record there, does not live on its reserve."""
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+        site.servers[0].down = True
+        site.servers[1].misconfigured = "has another increment"
+        await asyncio.sleep(3)
+        assert reserve_of(server).left > 300
+        assert not server.reserves.any_gives
+        site.servers[1].misconfigured = None
+        site.servers[1].down = True
+        await asyncio.sleep(1)
+        assert server.reserves.any_gives
+        assert server.admin.ready
+
+
 def cut_off(server: FakeTicketServer, *, cut: bool = True) -> None:
     for database in server.databases:
         database.cut = cut  # type: ignore[attr-defined]
@@ -199,6 +345,10 @@ async def test_one_that_cannot_keep_marks_does_not_say_that_there_was_no_bump() 
         assert holding.ring.members[0].marks_trouble
         assert reserve_of(holding).left > 300
         assert holding.desk.ready("photos") is None
+        del holding.databases[0].reserve
+        await asyncio.sleep(2)
+        assert not holding.ring.members[0].marks_trouble
+        assert gaps(holding)["blind"] > 300
 
 
 class Members:
@@ -222,6 +372,8 @@ async def test_the_window_begins_with_the_look_and_not_with_its_end() -> None:
     assert window.until == 11.5
     window.read(other, 9.0)  # type: ignore[arg-type]
     assert window.until == 11.5
+    window.read(one, 9.5)  # type: ignore[arg-type]
+    assert window.until == 11.5  # an older reading that ended later
     window.looked(one, 11.0, reached=False)  # type: ignore[arg-type]
     assert window.until == 11.5  # the other one may be reached
     window.looked(other, 10.8, reached=False)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import pytest
 
 from app.common.errors import Draining
 from app.tickets.reserve import Reserve
+from app.tickets.reserve_shelf import Piece, above
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.tickets.test_reserve import SECONDS, WINDOW, Noting, assert_in_order, empty, gaps, reserve_of, use
@@ -416,6 +417,13 @@ async def test_what_is_dropped_is_no_ticket_that_was_issued() -> None:
         assert {ticket - max(given) for ticket in first} == {101, 102}  # what is above is kept, to the ticket
         reserve.drop_all("dropped")
         assert server.catalog.entries["photos"].issued == len(given)
+
+
+def test_what_is_above_a_number_is_never_more_than_there_was() -> None:
+    piece = Piece(7, 15, 2, "t:1", 0.0, protected=True)
+    left = {number: list(range(above(piece, number).next_id, piece.end, piece.step)) for number in (0, 6, 7, 8, 12, 99)}
+    assert left == {0: [7, 9, 11, 13], 6: [7, 9, 11, 13], 7: [9, 11, 13], 8: [9, 11, 13], 12: [13], 99: []}
+    assert above(piece, 99).size == 0
 
 
 @virtual_time
