@@ -54,17 +54,16 @@ class Bumps:
 
         Raises NoTicketDatabase where a database fails, or where that takes longer than the request may; then asking
         again ends when it would have ended, for a smaller number as well.
+
+        A database that is up and cannot keep marks keeps no record either: it stands in the way only while there are
+        servers that draw ahead, and might read there that there was no bump.
         """
         members = self._ring.members
-        unrecorded: TicketDatabaseError | None = None
+        without = [member for member in members if member.marks_trouble is not None]
         try:
             for member in members:
-                try:
+                if member not in without:
                     await self._record(member.database, _record_of(entry, above, member.database.increment))
-                except TicketDatabaseError as error:
-                    if not member.marks_trouble:
-                        raise
-                    unrecorded = error  # nobody can keep a mark there: that matters to those who draw ahead alone
             committed_at = self._clock()
             entries = [server for member in members for server in await member.database.servers(ANY_AGE)]
         except MarkRefused as error:
@@ -74,8 +73,8 @@ class Bumps:
         if entry.reserve is not None:
             entry.reserve.bumped(above)
         window = max((server.reserve_window for server in entries), default=0.0)
-        if unrecorded is not None and window:
-            raise NoTicketDatabase(f"a ticket database {unrecorded}, and servers hold tickets drawn ahead")
+        if without and window:
+            raise NoTicketDatabase(f"{without[0].name} cannot keep the bump's record for servers that draw ahead")
         found = _Committed(entry, above, committed_at, window)
         before = self._committed.get(entry.name)
         if before is not None and before.entry is entry and before.above >= above:

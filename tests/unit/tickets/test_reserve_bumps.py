@@ -219,6 +219,21 @@ async def test_a_record_that_a_database_does_not_take_is_no_record() -> None:
 
 
 @virtual_time
+async def test_while_servers_draw_ahead_every_database_has_to_keep_the_record() -> None:
+    async with Site(2) as site:
+        bumping = await site.ticket_server()
+        holding = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(holding, 100, 6)
+        site.servers[1].ledger_fails = True
+        await asyncio.sleep(3)
+        assert bumping.ring.members[1].up
+        with pytest.raises(NoTicketDatabase, match="cannot keep the bump's record"):
+            await bumping.admin.bump("photos", 50_000, force=False)
+        await site.stop(holding)
+        await bumping.admin.bump("photos", 50_000, force=False)
+
+
+@virtual_time
 async def test_a_look_begins_before_it_has_announced_the_server() -> None:
     """What it finds holds from when it began: who bumps after that has seen the announcement, or waits."""
     async with Site(2) as site:

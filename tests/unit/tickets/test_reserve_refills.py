@@ -150,3 +150,31 @@ async def test_while_nothing_may_be_handed_out_nothing_is_drawn_ahead() -> None:
         before = drawn(site)
         given = await use(server, 100, 3)
         assert drawn(site) - before == len(given)
+
+
+@virtual_time
+async def test_of_one_that_was_away_at_first_it_is_seen_first_where_it_stands() -> None:
+    async with Site(2) as site:
+        site.servers[1].down = True
+        site.servers[1].table("photos").advance(2**63 - 1_000)
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(server, 100, 8)
+        site.servers[1].down = False
+        await asyncio.sleep(2)
+        await use(server, 100, 4)
+        assert 0 < sum(draw.size for _, draw, _ in site.servers[1].draws) <= 3
+
+
+@virtual_time
+async def test_databases_are_not_looked_at_for_every_request_that_finds_the_window_over() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=60)
+        await use(server, 100, 6)
+        for database in site.servers:
+            database.ledger_fails = True
+        await asyncio.sleep(3)
+        assert reserve_of(server).left > 300
+        before = [database.looks for database in site.servers]
+        await use(server, 200, 3)
+        looks = [database.looks - there for database, there in zip(site.servers, before, strict=True)]
+        assert max(looks) < 30

@@ -158,6 +158,31 @@ async def test_nobody_overtakes_those_who_wait() -> None:
 
 
 @virtual_time
+async def test_who_has_waited_long_enough_is_sent_on_alone() -> None:
+    async with Site(1) as site:
+        server, reserve, _ = await used_up(site, 100)
+        reserve.refill()
+        await asyncio.sleep(0.1)
+        assert server.desk.ready("photos", reserve.left - 5) is not None
+        site.servers[0].lock("photos")
+        assert coming(reserve) > 0
+        given: list[list[int]] = [[], [], []]
+        requests = [Noting(each, count) for each, count in zip(given, (100, 2, 50), strict=True)]
+        for request in requests:
+            server.desk.accept(request)
+        assert reserve.waiting
+        requests[0].until = -math.inf
+        reserve.expire(asyncio.get_running_loop().time())
+        assert requests[0].lane is server.lane("photos", 1)
+        assert len(given[1]) == 2  # it was only behind
+        assert requests[2].lane is None
+        assert reserve.waiting
+        site.servers[0].unlock()
+        await asyncio.sleep(0.1)
+        assert max(given[1]) < min(given[2]) < min(given[0])
+
+
+@virtual_time
 async def test_who_has_gone_away_while_it_waited_gets_nothing() -> None:
     for fails in (False, True):
         async with Site(1) as site:
