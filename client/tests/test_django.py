@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import django
-import pymysql
 import pytest
 from django.apps import apps
 from django.conf import settings

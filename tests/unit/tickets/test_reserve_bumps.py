@@ -405,18 +405,3 @@ def test_the_window_lets_the_next_look_end_in_time() -> None:
     assert window_seconds(1.0, 0.5) == 1.5
     for interval, timeout in ((0.1, 0.5), (1.0, 2.0), (5.0, 0.1)):
         assert window_seconds(interval, timeout) >= max(interval + timeout, 0.25 + 2 * timeout)
-
-
-@virtual_time
-async def test_a_database_that_keeps_no_marks_stands_in_the_way_where_tickets_lie_in_reserve() -> None:
-    async with Site(2) as site:
-        server = await site.ticket_server(reserve_seconds=SECONDS)
-        await use(server, 100, 6)
-        site.servers[1].ledger_fails = True
-        await asyncio.sleep(3 * PROBE_INTERVAL)
-        with pytest.raises(NoTicketDatabase, match="servers hold tickets drawn ahead"):
-            await server.admin.bump("photos", 50_000, force=False)
-        site.servers[1].ledger_fails = False
-        await asyncio.sleep(4)
-        await server.admin.bump("photos", 50_000, force=False)
-        assert (await server.desk.take("photos"))[0] > 50_000

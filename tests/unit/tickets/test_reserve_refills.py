@@ -7,7 +7,7 @@ import pytest
 
 from app.common.errors import NoTicketDatabase, OutOfTime
 from app.databases.protocol import Drawn, Table
-from tests.fakes.ticket_server import REQUEST_TIMEOUT, Site
+from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.tickets.test_reserve import SECONDS, assert_in_order, drawn, empty, reserve_of, use
 
