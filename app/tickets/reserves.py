@@ -18,8 +18,8 @@ from app.tickets.ring import Member, Ring
 log = logging.getLogger(__name__)
 
 DRIFT = 0.002
-"""The share by which a bump waits longer than a server gives itself: of two clocks, one may be slewed up while the other
-is slewed down, each by half a thousandth at the most."""
+"""The share by which a bump waits longer than a server gives itself: one clock may be slewed up while another is slewed
+down, each by half a thousandth at the most."""
 SWEEP_SECONDS = 1.0
 """How often what is too old is dropped where nobody asks for it."""
 

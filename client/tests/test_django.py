@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import django
+import pymysql
 import pytest
 from django.apps import apps
 from django.conf import settings
@@ -36,7 +37,7 @@ def as_mysqlclient() -> None:
     """Let Django take PyMySQL for mysqlclient. PyMySQL's own way to do that names the package alone: its modules would
     be imported once more, with exceptions that nobody in this process catches."""
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "pymysql":
+        if name.partition(".")[0] == pymysql.__name__:
             sys.modules[name.replace("pymysql", "MySQLdb", 1)] = module
 
 
