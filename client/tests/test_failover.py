@@ -6,6 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -122,6 +123,37 @@ def test_connections_are_used_again(serve: Serve) -> None:
         for _ in range(20):
             tickets.take("photos")
         assert server.connections == 1
+
+
+def test_a_restart_within_timeout_is_waited_for(serve: Serve) -> None:
+    began = time.monotonic()
+    honest = Honest()
+
+    def answer(path: str) -> Says | bytes | None:
+        return honest(path) if time.monotonic() - began > 0.8 else None
+
+    with Tickets(serve(answer).url, prefetch=0, timeout=5) as tickets:
+        assert tickets.take("photos") == 1
+
+
+def test_what_a_url_answered_before_it_was_well_again_is_not_listed(serve: Serve) -> None:
+    calls: list[str] = []
+    honest = Honest()
+
+    def answer(path: str) -> Says | bytes | None:
+        calls.append(path)
+        if len(calls) == 1:
+            return problem(503, "long ago")
+        return honest(path) if len(calls) == 2 else Says({}, after=60)
+
+    with Tickets(serve(answer).url, prefetch=0, timeout=0.5) as tickets, ThreadPoolExecutor(1) as pool:
+        assert tickets.take("photos") == 1
+        first = pool.submit(tickets.take_many, "photos", 1_001)
+        until(lambda: len(calls) == 3)
+        with pytest.raises(TicketsUnavailable) as caught:
+            tickets.take_many("photos", 1_001)
+        assert "long ago" not in str(caught.value)
+        assert first.exception() is not None
 
 
 def test_a_server_that_is_restarted_meanwhile(serve: Serve) -> None:

@@ -157,6 +157,26 @@ def test_what_is_said_of_every_server_is_believed(serve: Serve) -> None:
         assert str(caught.value) == f"{first.url}: {status}: so it is"
 
 
+@pytest.mark.parametrize("prefetch", [10, 0])
+@pytest.mark.parametrize(
+    "changes", [{}, {"sequence": "ours"}, {"first": "ours", "id": "ours"}, {"step": "x" * 45 + "ours"}]
+)
+def test_a_token_that_a_lie_repeats_is_nowhere(
+    serve: Serve, caplog: pytest.LogCaptureFixture, changes: dict[str, Any], prefetch: int
+) -> None:
+    token = "s3cret\\" + "0123456789" * 3
+    lie = {name: value.replace("ours", token) for name, value in changes.items()}
+    liar = serve(Changed(**lie) if lie else lambda _: problem(503, "x" * 280 + token))
+    with Tickets(liar.url, token=token, timeout=0.1, prefetch=prefetch) as tickets:
+        if "step" in changes and not prefetch:
+            tickets.take("photos")
+            return
+        with pytest.raises(TicketsUnavailable) as caught:
+            tickets.take("photos")
+    assert "[token]" in str(caught.value)
+    assert "s3cret" not in str(caught.value) + repr(caught.value) + caplog.text
+
+
 def test_a_token_is_nowhere(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     token = "s3cret-of-ours"
     liar = serve(lambda _: problem(503, f"you sent {token}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -16,10 +17,8 @@ log = logging.getLogger("ticketd_client")
 
 T = TypeVar("T")
 
-ROUNDS = 3
-"""How often all are asked before one gives up, if there is time."""
 PAUSE = 0.05
-"""Seconds between two rounds; the next pause is twice as long."""
+"""Seconds between asking all and asking them again, while there is time; the next pause is twice as long."""
 FIRST_REST, LONGEST_REST = 0.5, 30.0
 """Seconds for which a URL that failed is not asked while there is another; doubled each time."""
 LOOK_SECONDS = 2.0
@@ -41,6 +40,7 @@ class _Place:
         """It gave what was asked for."""
         self.seems_well()
         self.failures = 0
+        self.says = None
 
     def seems_well(self) -> None:
         """It says that it could. Its next rest is as long as if it had not said so, until it has done it."""
@@ -51,15 +51,16 @@ class _Place:
 
     def failed(self, failure: AttemptFailed) -> Answer:
         """It did not."""
+        says = self.server.hide(failure.says)
         if self.well:
-            log.warning("%s: %s", self.server.url, failure.says)
+            log.warning("%s: %s", self.server.url, says)
         now = time.monotonic()
         self.well = False
         self.rests_until = now + min(FIRST_REST * 2 ** min(self.failures, 10), LONGEST_REST)
         self.failures += 1
         if failure.retry_after is not None:
             self.wants_rest_until = now + failure.retry_after
-        self.says = Answer(self.server.url, failure.says, failure.status)
+        self.says = Answer(self.server.url, says, failure.status)
         return self.says
 
 
@@ -90,7 +91,7 @@ class Failover:
         """
         said: dict[str, Answer] = {}
         pause = PAUSE
-        for rest in range(ROUNDS - 1, -1, -1):
+        while True:
             order = self._order()
             for number, place in enumerate(order):
                 now = time.monotonic()
@@ -111,7 +112,7 @@ class Failover:
                     return answer
             now = time.monotonic()
             until = max(now + pause, min(place.wants_rest_until for place in order))
-            if not rest or until >= deadline:
+            if until >= deadline:
                 break
             time.sleep(until - now)
             pause *= 2
@@ -143,10 +144,12 @@ class Failover:
         if place.looked_at or now < max(place.rests_until, place.wants_rest_until):
             return
         place.looked_at = True
+        asker = threading.get_ident()
 
         def look() -> None:
             try:
-                place.server.look(time.monotonic() + LOOK_SECONDS)
+                if threading.get_ident() != asker:  # else there are no threads to be had: the next request finds it out
+                    place.server.look(time.monotonic() + LOOK_SECONDS)
             except AttemptFailed as failure:
                 place.failed(failure)
             except Exception as error:  # whatever it is, it is not well

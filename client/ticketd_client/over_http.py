@@ -13,6 +13,7 @@ import json
 import socket
 import ssl
 import time
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -69,12 +70,12 @@ class HTTPServer(Server):
         self._address = address
         self._path = quote(parts.path.rstrip("/"), safe="/%")
         self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
-        self._token = token
+        self.token = token
         head = f"Host: {parts.netloc}\r\nAccept: application/json\r\nUser-Agent: ticketd-client\r\n"
         # the server compares the token's UTF-8 bytes
         self._head = (head + (f"Authorization: Bearer {token}\r\n" if token else "")).encode()
         self._idle: deque[_Connection] = deque()
-        self._open: set[_Connection] = set()
+        self._open: weakref.WeakSet[_Connection] = weakref.WeakSet()  # weak: an interrupt may have one forgotten
         self._closed = False
 
     def take(self, sequence: str, count: int | None, key: int | None, deadline: float) -> list[Ticket]:
@@ -106,7 +107,7 @@ class HTTPServer(Server):
         """See Server."""
         for connection in list(self._open):
             connection.close()
-        self._idle, self._open = deque(), set()
+        self._idle, self._open = deque(), weakref.WeakSet()
 
     def close(self) -> None:
         """See Server."""
@@ -136,14 +137,10 @@ class HTTPServer(Server):
             else:
                 refusal = REFUSALS.get(reply.status)
                 if refusal is not None:
-                    says = self._hide(f"{reply.status}: {answers.shown(detail)}")
+                    says = self.hide(f"{reply.status}: {answers.shown(detail)}")
                     return refusal(f"{self.url}: {says}", [Answer(self.url, says, reply.status)])
-        says = self._hide(f"{reply.status}: {answers.shown(detail)}")
+        says = self.hide(f"{reply.status}: {answers.shown(detail)}")
         return AttemptFailed(says, reply.status, _seconds(reply.retry_after))
-
-    def _hide(self, says: str) -> str:
-        """Without the token, which a server may have sent back."""
-        return says.replace(self._token, "[token]") if self._token else says
 
     def _exchange(self, method: str, path: str, body: bytes, deadline: float, most: int) -> _Reply:
         """One request and its answer. A connection that was open already may have died meanwhile: then a new one."""

@@ -43,7 +43,7 @@ class RedisServer(Server):
 
     def __init__(self, url: str, host: str, port: int, *, token: str | None, attempt: float) -> None:
         self.url = url
-        self._token = token
+        self.token = token
         self._options: dict[str, Any] = {
             "host": host,
             "port": port,
@@ -130,8 +130,7 @@ class RedisServer(Server):
         return kind(f"{self.url}: {says}", [Answer(self.url, says)])
 
     def _says(self, error: Exception) -> str:
-        says = answers.shown(str(error)) or type(error).__name__
-        return says.replace(self._token, "[token]") if self._token else says
+        return self.hide(answers.shown(str(error)) or type(error).__name__)
 
 
 def _ticket(value: object) -> object:

@@ -21,6 +21,16 @@ class Server(ABC):
 
     url: str
     """Without a token."""
+    token: str | None = None
+
+    def hide(self, text: str) -> str:
+        """The text without the token, which a server may have sent back; nor with the rest of one where it was cut."""
+        if self.token:
+            for known in (self.token, repr(self.token)[1:-1]):
+                text = text.replace(known, "[token]")
+                for length in range(len(known) - 1, 3, -1):
+                    text = text.replace(known[:length] + "…", "[token]…")
+        return text
 
     @abstractmethod
     def take(self, sequence: str, count: int | None, key: int | None, deadline: float) -> list[Ticket]:
