@@ -46,11 +46,11 @@ def take(n=3000):
 """
 
 
-def run(program: str, url: str, timeout: float = 30) -> str:
-    """What the program prints; it has to end by itself, and well."""
+def run(program: str, url: str, timeout: float = 30, before: str = "") -> str:
+    """What the program prints; it has to end by itself, and well. `before`: what it does before it imports us."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     ran = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", "-c", PROGRAM + program, url],
+        [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", "-c", before + PROGRAM + program, url],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -136,6 +136,58 @@ single.close()
     assert run(program, server.url) == "200\n"
 
 
+def test_a_fork_that_python_is_not_told_of(serve: Serve) -> None:
+    """As uWSGI forks its workers."""
+    program = """
+import ctypes
+fork = ctypes.PyDLL(None).fork
+several = [tickets, Tickets(sys.argv[1], prefetch=100), Tickets(sys.argv[1], prefetch=0)]
+def some(n=400):
+    return [each.take("photos") for _ in range(n) for each in several] + tickets.take_many("photos", 50)
+first = some(10)
+reading, writing = os.pipe()
+children = []
+for _ in range(3):
+    time.sleep(0.1)  # the threads in the background have nothing to do: uWSGI forks before there are any
+    pid = fork()
+    if not pid:
+        status = 1
+        try:
+            mine = tickets.take_many("photos", 5) + some() + forked(some)()
+            os.write(writing, json.dumps(mine).encode() + b"\\n")
+            for each in several: each.close()
+            gc.collect()
+            status = 0
+        finally:
+            os._exit(status)
+    children.append(pid)
+parent = some()
+os.close(writing)
+with open(reading) as pipe:
+    every = first + parent + [each for line in pipe for each in json.loads(line)]
+assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
+for each in several: each.close()
+print(len(every), len(set(every)))
+"""
+    total = 80 + 1250 + 3 * (5 + 1250 + 1250)
+    assert run(program, serve(Honest()).url) == f"{total} {total}\n"
+
+
+def test_a_hook_in_the_child_that_runs_before_the_clients(serve: Serve) -> None:
+    program = """
+first = take(10)
+child = forked(lambda: list(hooked) + take(100))
+every = first + take(100) + child()
+print(len(every), len(set(every)))
+"""
+    early = """
+import os
+hooked = []
+os.register_at_fork(after_in_child=lambda: hooked.extend(tickets.take("photos") for _ in range(20)))
+"""
+    assert run(program, serve(Honest()).url, before=early) == "230 230\n"
+
+
 def test_multiprocessing(serve: Serve) -> None:
     program = """
 import multiprocessing
@@ -163,6 +215,20 @@ def test_a_program_ends_without_close(serve: Serve, program: str) -> None:
     began = time.monotonic()
     run(program + "\n", server.url)
     assert time.monotonic() - began < 10
+
+
+def test_a_finalizer_after_the_threads_have_stopped_is_refused(serve: Serve) -> None:
+    program = """
+class Late:
+    def __del__(self):
+        try:
+            tickets.take_many("photos", 5000)
+        except Exception as error:
+            print(error, flush=True)
+late = Late()
+take(10)
+"""
+    assert run(program, serve(Honest()).url) == "the interpreter is ending\n"
 
 
 def test_a_program_ends_while_a_server_is_silent(serve: Serve) -> None:

@@ -9,12 +9,13 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 
 from lying_server import Answer, Honest, LyingServer, Says, problem, until
-from ticketd_client import InvalidRequest, TicketError, Tickets, TicketsUnavailable
+from ticketd_client import InvalidRequest, TicketError, Tickets, TicketsUnavailable, clock
 
 Serve = Callable[[Answer], LyingServer]
 
@@ -177,6 +178,117 @@ def test_who_waits_for_others_waits_no_longer_than_timeout(serve: Serve) -> None
             return time.monotonic() - began
 
         assert max(pool.map(take, range(8))) < 3
+
+
+def test_who_fetches_for_others_waits_no_longer_than_timeout(serve: Serve) -> None:
+    calls: list[float] = []
+    honest = Honest()
+
+    def answer(path: str) -> Says | bytes | None:
+        calls.append(time.monotonic())
+        said = honest(path)
+        return said._replace(after=0.4) if isinstance(said, Says) else said
+
+    with Tickets(serve(answer).url, timeout=1.0) as tickets, ThreadPoolExecutor(4) as pool:
+
+        def another(_: int) -> None:
+            until(lambda: len(calls) > 1)  # their deadlines are later
+            for _ in range(4):
+                with contextlib.suppress(TicketsUnavailable):
+                    tickets.take_many("photos", 9_000)
+
+        others = pool.map(another, range(4))
+        began = time.monotonic()
+        with pytest.raises(TicketsUnavailable):
+            tickets.take_many("photos", 90_000)
+        took = time.monotonic() - began
+        list(others)
+    assert took < 1.2
+
+
+def test_as_much_as_prefetch_is_asked_for_at_the_highest_rate(serve: Serve) -> None:
+    honest = Honest(after=0.003)
+    with Tickets(serve(honest).url, prefetch=1000) as tickets:
+        for used in range(1, 40_000):
+            tickets.take("photos")
+            assert drawn(honest) - used <= 1000
+    sizes = [int(path.rpartition("=")[2]) for path in honest.calls[10:]]
+    assert sum(sizes) / len(sizes) > 550
+
+
+def test_a_block_that_a_bump_has_overtaken_goes_to_nobody(serve: Serve) -> None:
+    asked = threading.Event()
+    honest = Honest()
+
+    def answer(path: str) -> Says | bytes | None:
+        if path.endswith("bump"):
+            honest.__init__(10_001)  # type: ignore[misc]
+            return Says({"sequence": "photos", "above": 10_000})
+        said = honest(path)
+        assert isinstance(said, Says)
+        if asked.is_set():
+            return said
+        asked.set()
+        return said._replace(after=0.5)
+
+    with Tickets(serve(answer).url, timeout=5) as tickets, ThreadPoolExecutor(1) as pool:
+        before = pool.submit(tickets.take, "photos")
+        assert asked.wait(5)
+        tickets.bump("photos", 10_000)
+        assert tickets.take("photos") > 10_000
+        assert before.result() > 10_000
+
+
+def test_a_ticket_grows_older_while_the_machine_is_suspended(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Honest()
+    with Tickets(serve(honest).url, prefetch=100) as tickets:
+        assert tickets.take("photos") == 1
+        ahead = drawn(honest)
+        slept = clock.passed() + 61
+        for module in ("tickets", "supply"):
+            monkeypatch.setattr(f"ticketd_client.{module}.passed", lambda: slept)
+        assert tickets.take("photos") > 2 * ahead
+        slept += 61
+        assert min(tickets.take_many("photos", 3)) > 2 * ahead
+
+
+def test_the_clock_is_the_one_that_goes_on() -> None:
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        assert abs(clock.passed() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 1
+    before = clock.passed()
+    time.sleep(0.05)
+    assert 0.05 <= clock.passed() - before < 5
+
+
+@pytest.mark.parametrize("prefetch", [10, 0])
+def test_without_threads(serve: Serve, monkeypatch: pytest.MonkeyPatch, prefetch: int) -> None:
+    server = serve(Honest())
+    hangs = serve(lambda _: Says({}, after=60))
+
+    def refuse(**_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with Tickets([hangs.url, server.url], prefetch=prefetch, timeout=1) as tickets:
+        assert tickets.take("photos") == 1
+        with monkeypatch.context() as patched:
+            patched.setattr("ticketd_client.workers.threading", SimpleNamespace(Thread=refuse))
+            began = time.monotonic()
+            while time.monotonic() - began < 1.2:  # a rest is over: the first one is tried
+                before = time.monotonic()
+                tickets.take("photos")
+                assert time.monotonic() - before < 1.1
+        tickets.take_many("photos", 100)
+
+
+def test_all_threads_end_with_the_client(serve: Serve) -> None:
+    before = threading.active_count()
+    server = serve(Honest(after=0.1))
+    tickets = Tickets(server.url)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: tickets.take_many(f"s{number}", 10_500), range(8)))
+    tickets.close()
+    until(lambda: server.connections == 0)
+    until(lambda: threading.active_count() <= before + 1)  # the server's own
 
 
 def test_a_bump_empties_the_memory(serve: Serve) -> None:

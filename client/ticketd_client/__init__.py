@@ -15,6 +15,8 @@
     failover    which URL is asked, and which next
     servers     one URL; over_http and over_redis speak to it, `answers` reads what it says with suspicion
     workers     the threads in the background
+    forks       which process this is
+    clock       how old a ticket is
     errors      what is raised
 """
 

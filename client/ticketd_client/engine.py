@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import ssl
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from ticketd_client import forks
 from ticketd_client.answers import LARGEST_COUNT, LARGEST_ID, Ticket
 from ticketd_client.errors import InvalidRequest, TicketError
 from ticketd_client.failover import Failover
@@ -40,7 +41,7 @@ class Engine:
         servers = servers_of(urls, token, tls, limits.timeout)
         self.urls = [server.url for server in servers]
         self.fronts: dict[str, Front] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._supplies: dict[str, Supply] = {}
         self._closed = False
         self._workers = Workers(THREADS)
@@ -83,6 +84,7 @@ class Engine:
 
     def close(self) -> None:
         """Hand out nothing any more. What is under way is waited for by nobody."""
+        forks.look()
         with self._lock:
             self._closed = True
             supplies = list(self._supplies.values())
@@ -94,7 +96,7 @@ class Engine:
         """In the child of a fork: what is in memory is the parent's, so are the connections, and its threads are not
         here. Locks are made anew, for one of those threads may have held them."""
         self.fronts.clear()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._supplies = {}
         self._workers = Workers(THREADS)
         self._failover.begin_anew(self._workers)
@@ -104,6 +106,9 @@ class Engine:
             self._end()
 
     def _supply(self, sequence: str) -> Supply:
+        forks.look()
+        if sys.is_finalizing():  # threads that held a lock have stopped where they were
+            raise TicketError("the interpreter is ending")
         supply = self._supplies.get(sequence) if isinstance(sequence, str) else None
         if supply is not None and not self._closed:
             return supply
@@ -112,9 +117,11 @@ class Engine:
         with self._lock:
             if self._closed:
                 raise TicketError("this client is closed")
-            return self._supplies.setdefault(
-                sequence, Supply(sequence, self._failover, self.limits, self.fronts, self._workers.run)
-            )
+            supply = Supply(sequence, self._failover, self.limits, self.fronts, self._workers.run)
+            supply = self._supplies.setdefault(sequence, supply)
+            if self._closed:  # by a finalizer or a signal handler, in this thread
+                supply.close()
+            return supply
 
     def _singles(self, supply: Supply, n: int, key: int | None, deadline: float) -> list[Ticket]:
         got = supply.take_singles(min(n, LARGEST_COUNT), key, deadline)
@@ -139,8 +146,9 @@ class Engine:
 
 
 def _end(workers: Workers, failover: Failover) -> None:
-    workers.close()
-    failover.close()
+    if not forks.in_a_child():  # else all that is the parent's, and may be locked for ever
+        workers.close()
+        failover.close()
 
 
 def _in_the_child() -> None:
@@ -149,5 +157,4 @@ def _in_the_child() -> None:
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_the_child)
+forks.tell(_in_the_child)

@@ -13,13 +13,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat, starmap
+from typing import TypeVar
 
 from ticketd_client.answers import LARGEST_BLOCK, LARGEST_INCREMENT, Block, Ticket
-from ticketd_client.errors import InvalidRequest, SequenceConflict
+from ticketd_client.clock import passed
+from ticketd_client.errors import InvalidRequest, SequenceConflict, TicketsUnavailable
 from ticketd_client.failover import Failover
 from ticketd_client.given import Given
 from ticketd_client.servers import Server
+
+T = TypeVar("T")
 
 FIRST_TARGET = 8
 """Tickets on a shelf before anything is known of the rate."""
@@ -29,9 +33,8 @@ HORIZON = 1.0
 """Seconds that a shelf lasts at the present rate, if `prefetch` and `max_age` allow it."""
 SHORTEST_USE = 0.001
 """Seconds; no rate is computed from less."""
-
 Front = tuple[Callable[[], Ticket], float]
-"""How `take` gets a ticket from the front shelf, and until when it may, on `time.monotonic()`."""
+"""How `take` gets a ticket from the front shelf, and until when it may, on the clock `passed`."""
 
 
 @dataclass
@@ -76,12 +79,15 @@ class Supply:
         self._limits = limits
         self._fronts = fronts
         self._run = run
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._busy = False
+        self._to_be_emptied = False
         self._given = Given()
         self._front: _Shelf | None = None
         self._shelves: deque[_Shelf] = deque()
         self._waiters: deque[_Waiter] = deque()
-        self._fetching = False
+        self._fetcher: object | None = None
+        self._fetcher_thread = 0
         self._closed = False
         self._asked_before = 0.0
         self._half = max(1, limits.prefetch // 2)
@@ -94,19 +100,14 @@ class Supply:
         `here`: whether the caller's thread may wait, so that it can fetch them itself if nobody does yet. The future
         has a SequenceConflict where the sequence is of a kind without blocks.
         """
-        waiter = None
-        with self._lock:
-            self._collect(got, n)
-            if len(got) < n:
-                waiter = _Waiter(got, n - len(got), deadline)
-                self._waiters.append(waiter)
-            fetch = not self._fetching and (waiter is not None or self._is_low())
-            self._fetching |= fetch
-        if fetch:
-            if here and waiter is not None:
-                self._fetch(waiter)
-            else:
-                self._run(self._fetch)
+        fetcher = object()
+        try:
+            waiter = self._locked(lambda: self._join(got, n, deadline, fetcher))
+            if waiter is not None and here and self._fetcher is fetcher:
+                self._fetch_one(fetcher)
+        finally:  # also at an interrupt from the keyboard
+            if self._fetcher is fetcher:  # others have other deadlines: nobody fetches for them but the background
+                self._fetch_in_background(fetcher)
         return got if waiter is None else waiter.future
 
     def take_singles(self, count: int, key: int | None, deadline: float) -> list[Ticket]:
@@ -114,8 +115,7 @@ class Supply:
 
         def question(server: Server, attempt: float) -> list[Ticket]:
             tickets = server.take(self.sequence, None if count == 1 else count, key, attempt)
-            with self._lock:
-                self._given.take_singles(tickets)
+            self._locked(lambda: self._given.take_singles(tickets))
             return tickets
 
         return self._failover.ask(question, deadline, self.trouble)
@@ -128,27 +128,66 @@ class Supply:
     def drop(self) -> None:
         """Throw away what is in memory, and what was asked for before now."""
         with self._lock:
-            self._asked_before = time.monotonic()
-            self._front = None
-            self._shelves.clear()
-            self._fronts.pop(self.sequence, None)
+            self._asked_before = passed()
+            self._to_be_emptied = True
+            if not self._busy:
+                self._empty()
 
     def close(self) -> None:
         """Hand out nothing from memory any more."""
         self._closed = True
         self.drop()
 
+    def _locked(self, do: Callable[[], T]) -> T:
+        """Do it with the lock held.
+
+        A finalizer or a signal handler may interrupt that, in the same thread, and ask for a ticket: that is refused,
+        for what it would find is half done. What it drops is dropped afterwards.
+        """
+        with self._lock:
+            if self._busy:
+                raise self._interrupting()
+            try:
+                self._busy = True
+                return do()
+            finally:
+                self._busy = False
+                if self._to_be_emptied:
+                    self._empty()
+
+    def _interrupting(self) -> TicketsUnavailable:
+        return TicketsUnavailable(
+            f"{self.trouble} for a finalizer or signal handler that interrupts a request for them"
+        )
+
     # --- with the lock held ----------------------------------------------------------------------------------------
+
+    def _join(self, got: list[Ticket], n: int, deadline: float, fetcher: object) -> _Waiter | None:
+        """Add tickets from memory to `got`, wait for the others, and be the `fetcher` if one is wanted."""
+        self._collect(got, n)
+        waiter = None
+        if len(got) < n:
+            if self._fetcher is not None and self._fetcher_thread == threading.get_ident():
+                raise self._interrupting()
+            waiter = _Waiter(got, n - len(got), deadline)
+            self._waiters.append(waiter)
+        if self._fetcher is None and (waiter is not None or self._is_low()):
+            self._fetcher, self._fetcher_thread = fetcher, threading.get_ident()
+        return waiter
+
+    def _empty(self) -> None:
+        self._to_be_emptied = False
+        self._front = None
+        self._shelves.clear()
+        self._fronts.pop(self.sequence, None)
 
     def _collect(self, got: list[Ticket], n: int) -> None:
         """Add tickets from the shelves to `got` until they are `n`."""
-        now = time.monotonic()
+        now = passed()
         while len(got) < n and (self._front is not None or self._shelves):
             if self._front is not None and self._front.expires > now:
-                take, add = self._front.tickets.popleft, got.append
                 try:
-                    for _ in range(n - len(got)):
-                        add(take())
+                    got.extend(starmap(self._front.tickets.popleft, repeat((), n - len(got))))
                 except IndexError:  # others take from it as well, without the lock
                     pass
                 else:
@@ -187,11 +226,39 @@ class Supply:
             ahead = min(room, 2 * self._target if self._target > 1 else 1)
         else:
             ahead = min(room, self._target) if self._is_low() and not self._closed else 0
+            if ahead and self._target == self._half:  # the rate may be more than that: as much as there may be
+                ahead = room
         return min(need + ahead, self._largest_block)
 
-    def _put(self, block: Block, began: float) -> list[_Waiter]:
+    def _plan(self, fetcher: object) -> tuple[int, list[_Waiter], float]:
+        """How many to ask for, who waits for them, and until when. None are wanted where another one fetches."""
+        now = time.monotonic()
+        if self._fetcher is not fetcher:
+            return 0, [], now
+        self._fetcher_thread = threading.get_ident()
+        asking = [each for each in self._waiters if each.deadline > now and not each.future.cancelled()]
+        self._waiters = deque(asking)
+        if not self._next_size():
+            self._done(fetcher)
+        deadline = max((waiter.deadline for waiter in asking), default=now + self._limits.timeout)
+        return self._next_size(), asking, deadline
+
+    def _done(self, fetcher: object) -> None:
+        """This one need not go on fetching; from now on another thread may."""
+        if self._fetcher is fetcher:
+            self._fetcher = None
+
+    def _send_away(self, asking: list[_Waiter], fetcher: object) -> None:
+        self._waiters = deque(waiter for waiter in self._waiters if waiter not in asking)
+        if not self._waiters:  # memory that is low is no reason to ask again at once
+            self._done(fetcher)
+
+    def _put(self, block: Block, began: float, fetcher: object) -> list[_Waiter]:
         """Give the block, asked for at `began`, to those who wait, and the rest to the shelves. Returns those who have
         what they want."""
+        self._largest_block = min(LARGEST_BLOCK, LARGEST_INCREMENT // block.step)
+        if began < self._asked_before:
+            return []
         ids = iter(block.ids)
         served = []
         while self._waiters:
@@ -202,76 +269,70 @@ class Supply:
             if waiter.need:
                 break
             served.append(self._waiters.popleft())
-        rest = list(ids)
-        if rest and self._limits.prefetch and not self._closed and began >= self._asked_before:
+        rest = list(islice(ids, max(0, self._limits.prefetch - self._stock())))
+        if rest and not self._closed:
             expires = began + self._limits.max_age
             # of one shelf the next block would come only when it is empty
             halves = (rest,) if self._stock() or len(rest) == 1 else (rest[: len(rest) // 2], rest[len(rest) // 2 :])
             self._shelves.extend(_Shelf(half, expires) for half in halves)
             if self._front is None:
-                self._to_front(self._shelves.popleft(), time.monotonic())
+                self._to_front(self._shelves.popleft(), passed())
+        # where somebody had to wait more are used than come: the next block is larger if it is asked for a little later
+        if not self._waiters and ((served and rest) or not self._next_size()):
+            self._done(fetcher)
         return served
 
     # --- without it ------------------------------------------------------------------------------------------------
 
-    def _fetch(self, own: _Waiter | None = None) -> None:
-        """Fetch blocks until nobody waits and enough is in memory. One thread at a time does. `own`: the caller's, who
-        has other things to do once he is served."""
-        more = True
+    def _fetch_in_background(self, fetcher: object) -> None:
         try:
-            while more:
-                more = self._fetch_one()
-                if own is not None and own.future.done():
-                    break
-        finally:
-            if more:  # also at an interrupt from the keyboard
-                self._run(self._fetch)
+            self._run(lambda: self._fetch(fetcher))
+        except BaseException:  # an interrupt: who comes next fetches
+            self._done(fetcher)
+            raise
+        if self._fetcher_thread == threading.get_ident():  # it has not begun
+            self._fetcher_thread = 0
 
-    def _fetch_one(self) -> bool:
-        """Fetch a block; False where nothing is wanted, and from then on another thread may fetch."""
-        with self._lock:
-            now = time.monotonic()
-            self._waiters = deque(each for each in self._waiters if each.deadline > now and not each.future.cancelled())
-            size = self._next_size()
-            if not size:
-                self._fetching = False
-                return False
-            asking = list(self._waiters)
-        deadline = max((waiter.deadline for waiter in asking), default=now + self._limits.timeout)
+    def _fetch(self, fetcher: object) -> None:
+        """Fetch blocks until nobody waits and enough is in memory."""
+        try:
+            while self._fetcher is fetcher:
+                self._fetch_one(fetcher)
+        except BaseException:
+            self._done(fetcher)
+            raise
+
+    def _fetch_one(self, fetcher: object) -> None:
+        """Fetch a block. Afterwards `self._fetcher` is another one or None if this one need not fetch more."""
+        size, asking, deadline = self._locked(lambda: self._plan(fetcher))
+        if not size:
+            return
         try:
             block, began = self._failover.ask(lambda server, end: self._ask(server, size, end), deadline, self.trouble)
         except InvalidRequest as error:
             if size > 1:  # more than the increment allows, which only a block tells
-                with self._lock:
-                    self._largest_block = 1
-                return True
-            return self._failed(error, asking)
+                self._largest_block = 1
+            else:
+                self._failed(error, asking, fetcher)
         except SequenceConflict as error:
             self.has_blocks = False
-            return self._failed(error, asking)
+            self._failed(error, asking, fetcher)
         except Exception as error:
-            return self._failed(error, asking)
-        with self._lock:
-            self._largest_block = min(LARGEST_BLOCK, LARGEST_INCREMENT // block.step)
-            served = self._put(block, began)
-        for waiter in served:
-            if waiter.future.set_running_or_notify_cancel():  # else nobody gets these
-                waiter.future.set_result(waiter.got)
-        return True
+            self._failed(error, asking, fetcher)
+        else:
+            for waiter in self._locked(lambda: self._put(block, began, fetcher)):
+                if waiter.future.set_running_or_notify_cancel():  # else nobody gets these
+                    waiter.future.set_result(waiter.got)
 
     def _ask(self, server: Server, size: int, deadline: float) -> tuple[Block, float]:
-        began = time.monotonic()
+        began = passed()
         block = server.take_block(self.sequence, size, deadline)
-        with self._lock:
-            self._given.take_block(block, server.url)
+        self._locked(lambda: self._given.take_block(block, server.url))
         return block, began
 
-    def _failed(self, error: Exception, asking: list[_Waiter]) -> bool:
-        """Those who waited when this was asked have their answer; True where others have come meanwhile."""
-        with self._lock:
-            self._waiters = deque(waiter for waiter in self._waiters if waiter not in asking)
-            more = self._fetching = bool(self._waiters)
+    def _failed(self, error: Exception, asking: list[_Waiter], fetcher: object) -> None:
+        """Those who waited when this was asked have their answer. If others have come meanwhile, it is asked again."""
+        self._locked(lambda: self._send_away(asking, fetcher))
         for waiter in asking:
             if waiter.future.set_running_or_notify_cancel():
                 waiter.future.set_exception(error)
-        return more

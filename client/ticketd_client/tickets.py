@@ -7,13 +7,16 @@ import concurrent.futures
 import ssl
 from collections.abc import Sequence
 from concurrent.futures import Future
+from itertools import repeat, starmap
 from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 
 from ticketd_client.answers import Ticket
+from ticketd_client.clock import passed
 from ticketd_client.engine import Engine
 from ticketd_client.errors import InvalidRequest, SequenceConflict
+from ticketd_client.forks import at_home
 from ticketd_client.supply import Limits
 
 T = TypeVar("T")
@@ -64,15 +67,13 @@ class _Client:
     def _from_memory(self, sequence: str, n: int) -> list[Ticket]:
         """Up to n tickets from the front shelf, without a lock."""
         got: list[Ticket] = []
+        expires = 0.0
         try:
             pop, expires = self._fronts[sequence]
-            if expires > monotonic():
-                add = got.append
-                for _ in range(n):
-                    add(pop())
+            got.extend(starmap(pop, repeat((), n)))
         except (LookupError, TypeError):  # none there, no more there, or no name
             pass
-        return got
+        return got if expires > passed() and at_home[0] else []
 
 
 class Tickets(_Client):
@@ -96,8 +97,9 @@ class Tickets(_Client):
         if key is None:
             try:
                 pop, expires = self._fronts[sequence]
-                if expires > monotonic():
-                    return pop()
+                ticket = pop()
+                if expires > passed() and at_home[0]:
+                    return ticket
             except (LookupError, TypeError):
                 pass
         return self._take(sequence, [], 1, key)[0]
@@ -171,8 +173,9 @@ class AsyncTickets(_Client):
         if key is None:
             try:
                 pop, expires = self._fronts[sequence]
-                if expires > monotonic():
-                    return pop()
+                ticket = pop()
+                if expires > passed() and at_home[0]:
+                    return ticket
             except (LookupError, TypeError):
                 pass
         return (await self._take(sequence, [], 1, key))[0]

@@ -44,17 +44,15 @@ class Workers:
         """Have the threads end when they have done what they were given. Waits for none."""
         crew = self._crew
         with crew.lock:
-            if not crew.closed:
-                crew.closed = True
-                for _ in range(crew.threads):
-                    crew.jobs.put(None)
+            crew.closed = True
+            crew.jobs.put(None)
 
 
 class _Crew:
     """What the threads share. `free`: those without a job, less the jobs without a thread."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a finalizer may end this, or ask for more, while its thread is in here
         self.jobs: SimpleQueue[Job | None] = SimpleQueue()
         self.threads = 0
         self.free = 0
@@ -73,6 +71,7 @@ class _Crew:
                     self.threads -= 1
                     return
             if job is None:
+                self.jobs.put(None)  # for the next one
                 return
             job()
             del job  # its owner may be collected while this thread waits
