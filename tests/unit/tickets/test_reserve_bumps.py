@@ -275,6 +275,37 @@ async def test_a_look_begins_before_it_has_announced_the_server() -> None:
 
 
 @virtual_time
+async def test_a_window_begins_when_what_was_read_is_known() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+
+        async def busy(within: float | None = None, *, anybody: bool = True) -> list[Mark]:
+            raise TicketDatabaseBusy("had no connection free in time")
+
+        for witness in server.databases:
+            witness.marks = busy  # type: ignore[method-assign]
+        await asyncio.sleep(3)
+        for database in site.servers:
+            database.reserve([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 50_000, 0, "bumped:")])
+        left = reserve_of(server).left
+        window, seen = server.reserves.window, []
+        read = window.read
+
+        def noted(member: Member, began: float) -> None:
+            seen.append(reserve_of(server).left)
+            read(member, began)
+
+        window.read = noted  # type: ignore[method-assign]
+        for witness in server.databases:
+            del witness.marks
+        await asyncio.sleep(2)
+        assert left > 300
+        assert seen
+        assert max(seen) < left
+
+
+@virtual_time
 async def test_one_that_is_not_what_it_should_be_has_been_reached() -> None:
     """Who reaches a database, and reads no record there, does not live on its reserve."""
     async with Site(2) as site:
@@ -292,9 +323,25 @@ async def test_one_that_is_not_what_it_should_be_has_been_reached() -> None:
         assert server.admin.ready
 
 
-def cut_off(server: FakeTicketServer, *, cut: bool = True) -> None:
+@virtual_time
+async def test_one_that_comes_back_alone_as_it_was_has_kept_every_record() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+        left = reserve_of(server).left
+        for database in site.servers:
+            database.down = True
+        await asyncio.sleep(3)
+        site.servers[0].down = False
+        await asyncio.sleep(2)
+        assert [member.up for member in server.ring.members] == [True, False]
+        assert reserve_of(server).left == left > 300
+        assert server.desk.ready("photos") is not None
+
+
+def cut_off(server: FakeTicketServer) -> None:
     for database in server.databases:
-        database.cut = cut  # type: ignore[attr-defined]
+        database.cut = True  # type: ignore[attr-defined]
 
 
 @virtual_time

@@ -516,3 +516,21 @@ async def test_a_lane_whose_database_went_back_under_the_same_token_loses_its_re
         assert [len(shelf) for shelf in reserve_of(server).shelves] == of_each
         server.lane("photos", 1).suspend("stands at 1", must_advance=True)
         assert [len(shelf) for shelf in reserve_of(server).shelves] == [0, of_each[1]]
+
+
+@virtual_time
+async def test_a_list_that_a_lane_collects_at_the_very_end_leaves_nothing_below_in_reserve() -> None:
+    async with Site(1) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        given = await use(server, 20, 6)
+        reserve = reserve_of(server)
+        reserve.shelves[0].asks_at = math.inf
+        found = server.desk.ready("photos", reserve.left - 3)
+        assert found is not None
+        site.servers[0].table("photos").advance(2**63 - 9)
+        await server.desk.take("photos", whole=True)  # its lane knows by this how close the end is
+        given += [*found, *await server.desk.take("photos", 5)]
+        assert site.servers[0].draws[-1][1].size == 1
+        assert given[-1] > 2**63 - 9
+        assert reserve.left == 0
+        assert gaps(server)["passed"] == 3
