@@ -252,7 +252,7 @@ async def test_a_look_begins_before_it_has_announced_the_server() -> None:
                 announced.append((name, at))
                 probes(entry, at)
 
-            database.probes = noted  # type: ignore[method-assign]
+            database.probes = noted  # type: ignore[assignment,method-assign]
         window = server.reserves.window
         read, looked = window.read, window.looked
 
@@ -264,7 +264,7 @@ async def test_a_look_begins_before_it_has_announced_the_server() -> None:
             began.append((member.name, at))
             looked(member, at, reached=reached)
 
-        window.read, window.looked = noted_reading, noted_look  # type: ignore[method-assign]
+        window.read, window.looked = noted_reading, noted_look  # type: ignore[assignment,method-assign]
         await asyncio.sleep(1.2)
         first = now()
         await asyncio.sleep(6)
@@ -354,7 +354,7 @@ async def test_after_a_suspension_everything_is_read_even_where_the_first_readin
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         for witness in server.databases:
-            read, failed = witness.marks, []
+            read, failed = witness.marks, list[bool]()
 
             async def marks(
                 within: float | None = None,
@@ -368,7 +368,7 @@ async def test_after_a_suspension_everything_is_read_even_where_the_first_readin
                     raise TicketDatabaseBusy("had no connection free in time")
                 return await read(within, anybody=anybody)
 
-            witness.marks = marks  # type: ignore[method-assign]
+            witness.marks = marks  # type: ignore[assignment,method-assign]
         site.clock.now += 10
         for database in site.servers:
             database.reserve([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 50_000, 0, "bumped:")])
