@@ -284,7 +284,7 @@ async def test_a_window_begins_when_what_was_read_is_known() -> None:
             raise TicketDatabaseBusy("had no connection free in time")
 
         for witness in server.databases:
-            witness.marks = busy  # type: ignore[method-assign]
+            witness.marks = busy  # type: ignore[assignment,method-assign]
         await asyncio.sleep(3)
         for database in site.servers:
             database.reserve([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 50_000, 0, "bumped:")])
@@ -400,7 +400,7 @@ async def test_one_that_cannot_keep_marks_does_not_say_that_there_was_no_bump() 
         async def refused(*_: object) -> NoReturn:
             raise SequenceUnavailable("has a damaged table for it")
 
-        holding.databases[0].reserve = refused  # type: ignore[method-assign]
+        holding.databases[0].reserve = refused  # type: ignore[assignment,method-assign]
         holding.databases[0].cut = False  # type: ignore[attr-defined]
         await asyncio.sleep(2)
         assert holding.ring.members[0].up
