@@ -230,6 +230,24 @@ async def test_those_who_wait_in_a_sequence_of_another_ring_are_served_in_this_o
         assert_in_order(given, 1)
 
 
+@virtual_time
+async def test_those_who_wait_when_a_reserve_is_closed_are_sent_on_but_not_who_has_gone_away() -> None:
+    async with Site(1) as site:
+        server, reserve, given = await used_up(site)
+        reserve.refill()
+        asked, gone = (asyncio.create_task(server.desk.take("photos")) for _ in range(2))
+        await settled()
+        gone.cancel()
+        await settled()
+        assert reserve.waiting
+        reserve.close()
+        assert not reserve.waiting
+        given += await asked
+        await asyncio.sleep(1)
+        assert server.metrics.in_flight == 0
+        assert server.catalog.entries["photos"].issued == len(given)
+
+
 # --- refills --------------------------------------------------------------------------------------------------------
 
 
@@ -389,7 +407,7 @@ async def test_who_waited_in_vain_has_used_what_it_asked_for() -> None:
         await asyncio.gather(*asked)
         await asyncio.sleep(0.1)
         await server.desk.take("photos")
-        assert reserve.rate > 2 * before
+        assert reserve.rate > 6 * before
 
 
 # --- what comes late, and what is dropped ---------------------------------------------------------------------------
