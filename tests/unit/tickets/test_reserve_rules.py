@@ -511,6 +511,21 @@ async def test_what_is_drawn_while_one_of_three_could_not_be_asked_is_warned_of(
 
 
 @virtual_time
+async def test_what_lies_below_a_mark_that_was_made_later_is_protected() -> None:
+    async with Site(2) as site:
+        site.servers[1].down = True
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+        left = reserve_of(server).left
+        marks = server.lane("photos", 1).marks
+        assert marks.mark == 0
+        assert [count for *_, count in server.reserves.unprotected()] == [left]
+        marks.unverified = ""
+        marks.reserved(10**9, 10**9)  # as the next draw does that somebody keeps a mark of
+        assert not list(server.reserves.unprotected())
+
+
+@virtual_time
 async def test_a_mark_of_another_token_vouches_for_nothing_that_was_drawn_before() -> None:
     async with Site(2) as site:
         site.servers[1].down = True
