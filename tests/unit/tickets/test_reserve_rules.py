@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.common.errors import Draining
+from app.common.errors import Draining, NoTicketDatabase
+from app.kinds.definition import Definition
 from app.tickets.reserve import Reserve
 from app.tickets.reserve_shelf import Piece, above
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
@@ -246,6 +247,56 @@ async def test_those_who_wait_when_a_reserve_is_closed_are_sent_on_but_not_who_h
         await asyncio.sleep(1)
         assert server.metrics.in_flight == 0
         assert server.catalog.entries["photos"].issued == len(given)
+
+
+@virtual_time
+async def test_who_found_no_database_is_served_from_what_may_be_handed_out_by_then() -> None:
+    async with Site(1) as site:
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+        site.servers[0].down = True
+        await asyncio.sleep(3)
+        server.reserves.window.until = -math.inf
+        server.ring.members[0].settled = True
+        given: list[int] = []
+        request = Noting(given)
+        server.desk.accept(request)
+        server.ring.members[0].settled = True
+        server.reserves.window.until = math.inf
+        await settled()
+        assert given
+
+
+@virtual_time
+async def test_who_waited_for_a_busy_database_is_served_from_what_may_be_handed_out_by_then() -> None:
+    async with Site(1) as site:
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+        reserve = reserve_of(server)
+        until, server.reserves.window.until = server.reserves.window.until, -math.inf
+        site.servers[0].deadlocks = 1
+        asked = asyncio.create_task(server.desk.take("photos"))
+        while not any(lane.member.failovers for lane in server.catalog.lanes.values()):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)
+        draws, left = len(site.servers[0].draws), reserve.left
+        server.reserves.window.until = until + 1
+        await asked
+        assert len(site.servers[0].draws) == draws
+        assert reserve.left == left - 1
+
+
+@virtual_time
+async def test_a_block_that_a_busy_database_has_to_be_asked_for_again_is_drawn_there_too() -> None:
+    async with Site(1) as site:
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+        left = reserve_of(server).left
+        site.servers[0].deadlocks = 1
+        await server.desk.take("photos", 5, whole=True)
+        assert site.servers[0].deadlocks == 0
+        assert server.ring.members[0].failovers == 1
+        assert reserve_of(server).left == left
 
 
 # --- refills --------------------------------------------------------------------------------------------------------
@@ -567,3 +618,35 @@ async def test_a_list_that_a_lane_collects_at_the_very_end_leaves_nothing_below_
         assert given[-1] > 2**63 - 9
         assert reserve.left == 0
         assert gaps(server)["passed"] == 3
+
+
+@virtual_time
+async def test_a_sequence_that_is_no_more_leaves_its_reserve_behind() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+        reserve = reserve_of(server)
+        for database in site.servers:
+            database.drop("photos")
+        reserve.refill()
+        await asyncio.sleep(8)
+        assert "photos" not in server.catalog.entries
+        assert reserve.take() is None
+        assert gaps(server)["ended"] + gaps(server)["superseded"] > 300
+        reserve.refill()
+        assert coming(reserve) == 0
+
+
+@virtual_time
+async def test_a_sequence_that_cannot_be_served_hands_out_nothing_that_was_drawn_before() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+        reserve = reserve_of(server)
+        assert reserve.left > 300
+        site.servers[0].state.kinds["photos"] = Definition("photos", "instagram", {"epoch": 0, "shards": 10})
+        await asyncio.sleep(8)
+        with pytest.raises(NoTicketDatabase):
+            await server.desk.take("photos")
+        assert server.desk.ready("photos") is None
+        assert gaps(server)["ended"] > 300
