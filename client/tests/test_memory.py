@@ -206,16 +206,6 @@ def test_who_fetches_for_others_waits_no_longer_than_timeout(serve: Serve) -> No
     assert took < 1.2
 
 
-def test_as_much_as_prefetch_is_asked_for_at_the_highest_rate(serve: Serve) -> None:
-    honest = Honest(after=0.003)
-    with Tickets(serve(honest).url, prefetch=1000) as tickets:
-        for used in range(1, 40_000):
-            tickets.take("photos")
-            assert drawn(honest) - used <= 1000
-    sizes = [int(path.rpartition("=")[2]) for path in honest.calls[10:]]
-    assert sum(sizes) / len(sizes) > 550
-
-
 def test_a_block_that_a_bump_has_overtaken_goes_to_nobody(serve: Serve) -> None:
     asked = threading.Event()
     honest = Honest()

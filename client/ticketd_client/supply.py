@@ -226,8 +226,6 @@ class Supply:
             ahead = min(room, 2 * self._target if self._target > 1 else 1)
         else:
             ahead = min(room, self._target) if self._is_low() and not self._closed else 0
-            if ahead and self._target == self._half:  # the rate may be more than that: as much as there may be
-                ahead = room
         return min(need + ahead, self._largest_block)
 
     def _plan(self, fetcher: object) -> tuple[int, list[_Waiter], float]:
@@ -277,8 +275,7 @@ class Supply:
             self._shelves.extend(_Shelf(half, expires) for half in halves)
             if self._front is None:
                 self._to_front(self._shelves.popleft(), passed())
-        # where somebody had to wait more are used than come: the next block is larger if it is asked for a little later
-        if not self._waiters and ((served and rest) or not self._next_size()):
+        if not self._next_size():
             self._done(fetcher)
         return served
 
