@@ -21,8 +21,8 @@ READ = 256 * 1024
 
 
 def heads() -> int:
-    """How many parsed requests there are."""
-    return sum(issubclass(type(each), ClientRequest) for each in gc.get_objects())  # some pretend to be of another class
+    """How many parsed requests there are. By their types: other objects may pretend to be of a class."""
+    return sum(issubclass(type(each), ClientRequest) for each in gc.get_objects())
 
 
 async def turns(is_so: Callable[[], bool]) -> None:
