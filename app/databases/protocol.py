@@ -44,9 +44,9 @@ class Table:
     """A sequence's table as it stands in one ticket database.
 
     `width`: of its id column, in bits. `ceiling`: the largest ticket that it can give. `created` changes when the table
-    is made anew, on a server only if that is in another second. `rows_per_statement` is how many distinct stubs the
-    table can hold, and so how many tickets one plain statement draws. `repeats_ceiling`: the column may give its
-    largest id again and again. `warnings`: what is served but should be repaired, in words.
+    is made anew, on a server only if that is in another second. `rows_per_statement` is how many tickets one plain
+    statement draws. `repeats_ceiling`: the column may give its largest id again and again. `warnings`: what is served
+    but should be repaired, in words.
     """
 
     sequence: str

@@ -1,11 +1,11 @@
 """Blocks: more tickets than one plain statement draws. What is sent for one, and what its results have to be."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.common.errors import ColumnExhausted, SequenceWentBack, TicketDatabaseUnavailable
 from app.databases.mysql import statements as sql
-from app.databases.mysql.connection import MySQLConnection
 from app.databases.protocol import ROOM, Draw, Table
 
 NEAR_THE_END = 16
@@ -33,9 +33,14 @@ class Block(ABC):
     @abstractmethod
     def statements(self) -> str: ...
 
+    @property
     @abstractmethod
-    async def read(self, connection: MySQLConnection) -> Draw | None:
-        """Read the results, of which the first has been received already.
+    def answers(self) -> int:
+        """How many statements there are."""
+
+    @abstractmethod
+    def drawn(self, ids: Sequence[int]) -> Draw | None:
+        """The block, from the id that each statement drew, 0 where it drew none. Raises TicketDatabaseError.
 
         None: another server drew between the block and the ids around it, so that they are not one block. All are
         dropped, and the block has to be drawn again as a `shared` one.
@@ -83,17 +88,15 @@ class BlockBetweenIds(Block):
         place = self._bounds, self.increment, self.offset
         return sql.draw_block(self.table.sequence, self._size, *place, below=self._ids_below, least=self.least)
 
-    async def read(self, connection: MySQLConnection) -> Draw | None:
-        """See Block.read."""
-        if self.least:
-            await connection.next()
-        below = [await _next_id(connection) for _ in range(self._ids_below)]
+    @property
+    def answers(self) -> int:
+        """See Block.answers."""
+        return 6 + self._ids_below + (self.least > 0)
+
+    def drawn(self, ids: Sequence[int]) -> Draw | None:
+        """See Block.drawn."""
+        *below, _set, first, _set, above, _commit = ids[1 + (self.least > 0) :]
         self._check_place(below[-1])
-        await connection.next()
-        first = await _next_id(connection)
-        await connection.next()
-        above = await _next_id(connection)
-        await connection.next()
         lowest, end = below[0], first + self._size * self.increment
         if above < end:
             raise TicketDatabaseUnavailable(f"gave id {above} inside a block of {self._size} that begins at {first}")
@@ -114,17 +117,13 @@ class BlockByItsEnds(Block):
         place = self._bounds, self.increment, self.offset
         return sql.draw_ends(self.table.sequence, self.count, *place, least=self.least)
 
-    async def read(self, connection: MySQLConnection) -> Draw | None:
-        """See Block.read."""
-        if self.least:
-            await connection.next()
-        self._check_place(connection.insert_id)
-        await connection.next()
-        first = await _next_id(connection)
-        await connection.next()
+    @property
+    def answers(self) -> int:
+        """See Block.answers."""
+        return 4 + (self.least > 0)
+
+    def drawn(self, ids: Sequence[int]) -> Draw | None:
+        """See Block.drawn."""
+        below, _set, first, _set = ids[self.least > 0 :]
+        self._check_place(below)
         return Draw(first, self.increment, self.count)
-
-
-async def _next_id(connection: MySQLConnection) -> int:
-    await connection.next()
-    return connection.insert_id

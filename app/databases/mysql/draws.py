@@ -2,7 +2,8 @@
 
 A draw of one statement that finds an idle connection goes out at once, and its answer is taken off the socket. While
 all are busy, draws wait, and the next free connection takes several of them in one packet and one transaction, so that
-they share a commit. Each is answered after it. Where OK packets are not all that comes back, a task reads the rest.
+they share a commit. Each is answered after it. A block is several statements, and goes alone. Where OK packets are not
+all that comes back, a task reads the rest.
 
 A draw with a `least` is two statements, of which the first advances the table's counter: a row that no draw uses gets
 the explicit id just below. That id comes back in the first one's OK packet, as a drawn one does.
@@ -11,7 +12,7 @@ the explicit id just below. That id comes back in the first one's OK packet, as 
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -38,14 +39,13 @@ DRAWS_PER_PACKET = 32
 
 
 class Packet(NamedTuple):
-    """Statements that are sent together. `places`: which of them draws, for each of the draws that they are for."""
+    """Statements that are sent together, and how many they are. `places`: behind which of them each of the draws that
+    they are for has all that it needs. `block`: what is drawn where that is a block."""
 
-    statements: Sequence[str]
+    statements: str
+    answers: int
     places: Sequence[int]
-
-
-ALONE = Packet(("",), (0,))
-"""One draw that is one statement, which is known by the draw."""
+    block: Block | None = None
 
 
 class DrawQueue:
@@ -81,7 +81,7 @@ class DrawQueue:
                 asyncio.get_running_loop().call_soon(done, ColumnExhausted("holds no further id for it"))
                 return
             draw.least = least
-        if not self._pending and draw.plain and len(self._under_way) + self._opening < CONNECTIONS:
+        if not self._pending and len(self._under_way) + self._opening < CONNECTIONS:
             connection = self._pool.take_idle()
             if connection is not None:
                 self._send(connection, [draw])
@@ -126,11 +126,8 @@ class DrawQueue:
         batch = self._next_batch()
         if not batch:
             self._pool.give_back(connection)
-        elif batch[0].plain:
-            self._send(connection, batch)
         else:
-            self._under_way[connection] = batch
-            self._tasks.spawn(self._read(connection, batch, time.monotonic(), self._block_answer(connection, batch[0])))
+            self._send(connection, batch)
 
     def _next_batch(self) -> list[PendingDraw]:
         """The first draws that somebody still waits for: plain ones together, a block by itself.
@@ -160,28 +157,31 @@ class DrawQueue:
             return False
         return not (self.ends_only and any(each.table.sequence == draw.table.sequence for each in batch))
 
-    # --- plain draws -----------------------------------------------------------------------------------------------
+    # --- what is sent and what comes back --------------------------------------------------------------------------
 
     def _send(self, connection: MySQLConnection, batch: list[PendingDraw]) -> None:
-        """Send plain draws: one, or several in one transaction."""
+        """Send one draw, or several plain ones in one transaction."""
         self._under_way[connection] = batch
-        if len(batch) == 1 and not batch[0].least:
-            came = partial(self._came, connection, batch, ALONE, time.monotonic())
-            connection.draw(batch[0].statement, 1, self._pool.timeout, came)
-        else:
-            packet = self._packet(batch)
-            came = partial(self._came, connection, batch, packet, time.monotonic())
-            connection.draw(";".join(packet.statements), len(packet.statements), self._pool.timeout, came)
+        packet = self._packet(batch)
+        came = partial(self._came, connection, batch, packet, time.monotonic())
+        connection.draw(packet.statements, packet.answers, self._pool.timeout, came)
 
     def _packet(self, batch: list[PendingDraw]) -> Packet:
-        """All of them in one transaction, each advance right before its draw."""
+        """Several in one transaction, each advance right before its draw."""
+        first = batch[0]
+        if not first.plain:
+            block = self._block(first)
+            return Packet(block.statements, block.answers, (block.answers - 1,), block)
+        if len(batch) == 1 and not first.least:
+            return Packet(first.statement, 1, (0,))
         statements, places = ["BEGIN"], []
         for draw in batch:
             if draw.least:
                 statements.append(draw.advance)
             places.append(len(statements))
             statements.append(draw.statement)
-        return Packet((*statements, "COMMIT"), places)
+        statements.append("COMMIT")
+        return Packet(";".join(statements), len(statements), places)
 
     def _came(
         self,
@@ -195,95 +195,63 @@ class DrawQueue:
         if self._closed:
             return
         if ids is None:
-            self._tasks.spawn(self._read(connection, batch, sent_at, self._plain_answers(connection, batch, packet)))
+            self._tasks.spawn(self._read(connection, batch, packet, sent_at))
             return
         self._pool.last_answer = time.monotonic()
-        self._free(connection)
-        if len(ids) == 1:
-            batch[0].answer(Draw(ids[0], self._increment, batch[0].count))
-            return
-        for draw, place in zip(batch, packet.places, strict=True):
-            draw.answer(Draw(ids[place], self._increment, draw.count))
-
-    async def _plain_answers(
-        self, connection: MySQLConnection, batch: list[PendingDraw], packet: Packet
-    ) -> AsyncIterator[Draw]:
-        await connection.receive()
-        received = 0
-        for draw, place in zip(batch, packet.places, strict=True):
-            while received < place:
-                await connection.next()
-                received += 1
-            yield Draw(connection.insert_id, self._increment, draw.count)
-        while received < len(packet.statements) - 1:
-            await connection.next()
-            received += 1
-
-    # --- blocks ----------------------------------------------------------------------------------------------------
-
-    async def _block_answer(self, connection: MySQLConnection, draw: PendingDraw) -> AsyncIterator[Draw | None]:
-        """Draw a block; None where another server drew in the middle of it."""
-        sequence = draw.table.sequence
-        block = self._block(draw)
-        await connection.start(block.statements)
-        drawn = await block.read(connection)
-        if block.met_nobody:
-            self._shared.discard(sequence)
-        elif drawn is None:
-            self._shared.add(sequence)
-        yield drawn
-
-    def _block(self, draw: PendingDraw) -> Block:
-        what = draw.table, draw.count, draw.after, self._increment, self._offset, draw.least
-        if self.ends_only:
-            return BlockByItsEnds(*what)
-        return BlockBetweenIds(*what, shared=draw.table.sequence in self._shared)
-
-    # --- what a task reads -----------------------------------------------------------------------------------------
+        self._settle(connection, batch, self._drawn(batch, packet, ids))
 
     async def _read(
-        self,
-        connection: MySQLConnection,
-        batch: list[PendingDraw],
-        sent_at: float,
-        answers: AsyncIterator[Draw | None],
+        self, connection: MySQLConnection, batch: list[PendingDraw], packet: Packet, sent_at: float
     ) -> None:
-        """Read the answers, one for each draw, in the time that is left: at the least a slice, in which what came while
-        this process stood still is read. Then let go of the connection and answer the draws."""
+        """Read the answers in the time that is left: at the least a slice, in which what came while this process stood
+        still is read. Then let go of the connection and answer the draws."""
         pool = self._pool
-        read: list[Draw | None] = []
-        results: Sequence[Drawn | None] = read
+        ids: list[int] = []
         try:
             async with patience(max(sent_at + pool.timeout - time.monotonic(), pool.timeout / SLICES)):
-                async for answer in answers:
-                    read.append(answer)
+                await connection.receive()
+                ids.append(connection.insert_id)
+                while len(ids) < packet.answers:
                     pool.last_answer = time.monotonic()
+                    await connection.next()
+                    ids.append(connection.insert_id)
+                pool.last_answer = time.monotonic()
+            results = self._drawn(batch, packet, ids)
         except TimeoutError:
             connection.drop()
-            results = self._failed(batch, len(read), pool.hung(sent_at, running=True))
+            results = self._failed(batch, packet, len(ids), pool.hung(sent_at, running=True))
         except TicketDatabaseError as error:
             if connection.usable:
                 pool.last_answer = time.monotonic()
-            if len(batch) > 1 or batch[0].least or not batch[0].plain:
+            if packet.answers > 1:
                 connection.drop()  # a transaction is open, or the session has a block's increment
-            results = self._failed(batch, len(read), error)
+            results = self._failed(batch, packet, len(ids), error)
         except BaseException:
             connection.drop()
             self._settle(connection, batch, [TicketDatabaseUnavailable("broke the connection off")] * len(batch))
             raise
         self._settle(connection, batch, results)
 
-    def _failed(self, batch: list[PendingDraw], culprit: int, error: TicketDatabaseError) -> list[Drawn | None]:
-        """What an error means for each draw of a batch; None: it is drawn again.
+    def _drawn(self, batch: Sequence[PendingDraw], packet: Packet, ids: Sequence[int]) -> Sequence[Drawn | None]:
+        """What all of these ids are, for each draw."""
+        if packet.block is not None:
+            return self._block_drawn(packet.block, ids)
+        return [Draw(ids[place], self._increment, draw.count) for draw, place in zip(batch, packet.places, strict=True)]
 
-        One of them failed, or (`culprit` beyond the batch) all. The others have not been committed: those that did no
-        wrong are drawn again. Deadlocks and their like are nobody's fault: drawn again too, while the draw's time
-        lasts.
+    def _failed(
+        self, batch: list[PendingDraw], packet: Packet, received: int, error: TicketDatabaseError
+    ) -> list[Drawn | None]:
+        """What an error after so many answers means for each draw of a batch; None: it is drawn again.
+
+        One of them failed, or all: where it was the end of the transaction. The others have not been committed: those
+        that did no wrong are drawn again. Deadlocks and their like are nobody's fault: drawn again too, while the
+        draw's time lasts.
         """
         busy = isinstance(error, TicketDatabaseBusy)
         if busy:
             self._on_retry(str(error))
         now = time.monotonic()
+        culprit = sum(place < received for place in packet.places)
         results: list[Drawn | None] = []
         for number, draw in enumerate(batch):
             guilty = number == culprit or culprit >= len(batch)
@@ -292,6 +260,27 @@ class DrawQueue:
             else:
                 results.append(error if guilty else self._pool.hung(draw.began, running=False))
         return results
+
+    # --- blocks ----------------------------------------------------------------------------------------------------
+
+    def _block_drawn(self, block: Block, ids: Sequence[int]) -> Sequence[Drawn | None]:
+        """What a block's ids are; None where another server drew in the middle of it."""
+        sequence = block.table.sequence
+        try:
+            drawn = block.drawn(ids)
+        except TicketDatabaseError as error:
+            return [error]
+        if block.met_nobody:
+            self._shared.discard(sequence)
+        elif drawn is None:
+            self._shared.add(sequence)
+        return [drawn]
+
+    def _block(self, draw: PendingDraw) -> Block:
+        what = draw.table, draw.count, draw.after, self._increment, self._offset, draw.least
+        if self.ends_only:
+            return BlockByItsEnds(*what)
+        return BlockBetweenIds(*what, shared=draw.table.sequence in self._shared)
 
     def _settle(self, connection: MySQLConnection, batch: list[PendingDraw], results: Sequence[Drawn | None]) -> None:
         """Free the connection and answer the draws; those without a result wait again, in front."""

@@ -138,7 +138,7 @@ def positions_of(largest: Mapping[str, Any], counters: Rows) -> dict[str, Positi
 
 def table_of(row: tuple[Any, ...]) -> Table | None:
     """A `Table` from a row of `mysql_statements.tables`; None where the table is no sequence's."""
-    name, engine, created, data_type, column_type, stub_length, collation, stub_key, comment = row
+    name, engine, created, data_type, column_type, stub_length, stub_key, comment = row
     width = _WIDTHS.get(str(data_type).lower())
     if width is Width.BIGINT and comment == sql.JAVASCRIPT_COMMENT:
         width = Width.JAVASCRIPT
@@ -155,7 +155,7 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
         sequence=str(name),
         width=width,
         ceiling=ceiling,
-        rows_per_statement=_stubs(stub_length, collation),
+        rows_per_statement=len(sql.STUBS) if stub_length else 1,
         created=moment(created),
         # a column that goes on above the largest ticket there can be never repeats that one
         repeats_ceiling=width is Width.INT or (width is Width.BIGINT and not unsigned),
@@ -166,11 +166,3 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
 def _parts(names: Iterable[str], size: int) -> Iterator[Sequence[str]]:
     """The names in parts, so that each question is answered in time however many there are."""
     return sliced(sorted(names), size)
-
-
-def _stubs(length: object, collation: object) -> int:
-    """How many of the stubs stay distinct in a column of this length and collation."""
-    if not length:
-        return 1
-    text = str(collation or "_bin")
-    return len(sql.STUBS) if text.endswith(("_bin", "_cs")) or text == "binary" else sql.CASE_BLIND_STUBS

@@ -121,7 +121,7 @@ async def test_the_statement_that_fixes_the_keys(
     server.says |= {
         sql.NAMES: (("t", 1),),
         sql.keys(["t"]): tuple(("t", name, int(not unique), ",".join(columns)) for name, unique, columns in keys),
-        sql.tables(["t"]): (("t", "InnoDB", 1, "bigint", "bigint unsigned", 1, "ascii_bin", "UNI", ""),),
+        sql.tables(["t"]): (("t", "InnoDB", 1, "bigint", "bigint unsigned", 1, "UNI", ""),),
     }
     inspector = MySQLInspector(URL, 1, 2, 1.0)
     await inspector.inspect()

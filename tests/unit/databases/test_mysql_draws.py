@@ -10,6 +10,7 @@ import pytest
 from app.common.errors import (
     ColumnExhausted,
     SequenceMissing,
+    SequenceWentBack,
     TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseHung,
@@ -51,10 +52,6 @@ class Connection:
         """What the wire does not hand on; no results: nothing ever comes."""
         self.results = list(results)
         self._done(None)
-
-    async def start(self, statements: str) -> None:
-        self.sent.append(statements)
-        await self.next()
 
     async def next(self) -> None:
         if not self.results:
@@ -160,24 +157,49 @@ async def test_what_an_answer_starts_finds_the_connection_free() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_block_is_drawn_by_itself() -> None:
+BLOCK = 0, 1, 0, 3, 0, 199, 0
+"""BEGIN, below, SET, the block, SET, above, COMMIT."""
+
+
+@pytest.mark.parametrize("read_by_the_driver", [False, True])
+async def test_a_block_is_drawn_by_itself(read_by_the_driver: bool) -> None:
     bench = Bench()
     bench.start("photos", 100)
     bench.start("songs")
     (connection,) = bench.pool.all
-    connection.results = [0, 1, 0, 3, 0, 199, 0]  # BEGIN, below, SET, the block, SET, above, COMMIT
+    (connection.leave_to_the_driver if read_by_the_driver else connection.answer)(*BLOCK)
     await turns()
     assert bench.answers == [("photos", Draw(1, 2, 100))]
     assert connection.sent[1] == "REPLACE INTO `songs` (stub) VALUES ('a')"
     await bench.queue.close()
 
 
+async def test_a_block_that_fails_half_way_has_failed_and_its_session_is_no_more() -> None:
+    bench = Bench()
+    bench.start("photos", 100)
+    (connection,) = bench.pool.all
+    connection.leave_to_the_driver(0, 1, 0, SequenceMissing())
+    await turns()
+    assert bench.kinds() == [("photos", SequenceMissing)]
+    assert not connection.usable
+    await bench.queue.close()
+
+
+async def test_a_block_on_a_table_that_went_back_is_none() -> None:
+    bench = Bench()
+    bench.queue.start_draw(table(), 100, 500, lambda drawn: bench.answers.append(("photos", drawn)))
+    (connection,) = bench.pool.all
+    connection.answer(*BLOCK)
+    assert bench.kinds() == [("photos", SequenceWentBack)]
+    assert bench.pool.idle == [connection]
+
+
 async def test_a_block_that_others_drew_into_is_drawn_again_whole() -> None:
     bench = Bench()
     bench.start("photos", 100)
     (connection,) = bench.pool.all
-    connection.results = [0, 1, 0, 5, 0, 201, 0, 0, 203, 0, 205, 0, 405, 0]
-    await turns()
+    connection.answer(0, 1, 0, 5, 0, 201, 0)
+    connection.answer(0, 203, 0, 205, 0, 405, 0)
     assert bench.answers == [("photos", Draw(205, 2, 100))]
     assert connection.sent[1].count("auto_increment_increment = IF(") == 1
     assert ", 200, 2)" in connection.sent[1]
@@ -260,9 +282,7 @@ async def test_a_block_with_a_least_reads_one_result_more() -> None:
     bench = Bench()
     bench.start("photos", 100, least=5000)
     (connection,) = bench.pool.all
-    assert of_tables(connection.sent[0] if connection.sent else "") == [""]
-    connection.results = [0, 4999, 5001, 0, 5003, 0, 5199, 0]
-    await turns()
+    connection.answer(0, 4999, 5001, 0, 5003, 0, 5199, 0)
     assert of_tables(connection.sent[0])[:3] == ["BEGIN", "photos!", "photos"]
     assert bench.answers == [("photos", Draw(5001, 2, 100))]
     await bench.queue.close()
@@ -273,7 +293,6 @@ async def test_a_block_whose_least_is_close_to_the_end_has_two_ids_below_it() ->
     bench = Bench()
     bench.start("photos", 100, least=2**63 - 2**40)
     (connection,) = bench.pool.all
-    await turns(2)
     assert of_tables(connection.sent[0])[:4] == ["BEGIN", "photos!", "photos", "photos"]
     await bench.queue.close()
 
@@ -291,8 +310,7 @@ async def test_under_traditional_locks_a_transaction_draws_from_no_table_twice_a
     connection.answer(0, 499, 501, 3, 0)
     assert of_tables(connection.sent[2]) == ["b"]
     connection.answer(5)
-    connection.results = [499, 501, 0, 503, 0]
-    await turns()
+    connection.answer(499, 501, 0, 503, 0)
     assert of_tables(connection.sent[3])[:2] == ["blocks!", "blocks"]
     came = [("a", 501, 1), ("b", 3, 1), ("b", 5, 1), ("blocks", 503, 100)]
     assert bench.answers[1:] == [(name, Draw(id_, 2, count)) for name, id_, count in came]
