@@ -11,9 +11,10 @@ from collections import deque
 from typing import Protocol
 
 from app.redis import replies
+from app.redis.gathering import SingleTickets
 from app.redis.known_runs import KnownRuns, Run
 from app.redis.parser import Command, Incoming, ProtocolError
-from app.redis.requests import SingleTickets, Slot
+from app.redis.requests import Slot
 from app.redis.session import Session
 
 log = logging.getLogger(__name__)
@@ -51,8 +52,8 @@ class Shared(Protocol):
     def at_once(self, sequence: str, count: int) -> bytes | None:
         """The replies to so many commands for one ticket each, from what was drawn ahead; None where it lacks them."""
 
-    def draw(self, request: SingleTickets) -> None:
-        """Have these settled."""
+    def draw(self, tickets: SingleTickets) -> None:
+        """Have these settled, later."""
 
     def execute(self, connection: "RedisConnection", command: Command) -> None:
         """Answer any other command, by `RedisConnection.reply`, `expect` and the like."""
@@ -84,6 +85,8 @@ class RedisConnection(asyncio.Protocol):
         self._has_ended = False
         self._is_clear = False
         """Whether nothing is under way or in the way, so that the next read stands for itself."""
+        self._only: Slot | None = None
+        """The reply that is under way where it is all that is."""
         self._whole_read = b""
         """The read that came so, until any of it is executed."""
         self._timer: asyncio.TimerHandle | None = None
@@ -116,8 +119,9 @@ class RedisConnection(asyncio.Protocol):
             self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
+        self._only = None
         if self._is_clear:
-            if self._answer_at_once(data):
+            if self._knows(data):
                 return
             self._is_clear, self._whole_read = False, data
         elif self._leaving:
@@ -138,7 +142,7 @@ class RedisConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._write_paused = True
-        self._is_clear = False
+        self._is_clear, self._only = False, None
 
     def resume_writing(self) -> None:
         self._write_paused = False
@@ -147,7 +151,7 @@ class RedisConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection when all that was written has been sent."""
         self._leaving = True
-        self._is_clear = False
+        self._is_clear, self._only = False, None
         self.transport.close()
 
     def shutdown(self) -> None:
@@ -163,18 +167,22 @@ class RedisConnection(asyncio.Protocol):
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
-    def _answer_at_once(self, data: bytes) -> bool:
-        """Answer a read that is known and asks for what was drawn ahead; false where it has to be worked off."""
+    def _knows(self, data: bytes) -> bool:
+        """Answer, or have settled, a read that is known; false where it has to be worked off."""
         run = self._shared.known_runs.get(data)
         if run is None or not self.session.may_draw:
             return False
         try:
             reply = self._shared.at_once(run.sequence, run.times)
+            if reply is None:
+                tickets = SingleTickets(self, run.sequence, run.times)
+                self.expect(tickets)
+                self._only, self._is_clear, self.since = tickets, False, self._loop.time()
+                self._shared.draw(tickets)
+                return True
         except Exception:
             self.fail()
             return True
-        if reply is None:
-            return False
         self.transport.write(reply)
         self.idle_since = self._loop.time()
         return True
@@ -247,9 +255,9 @@ class RedisConnection(asyncio.Protocol):
         if replies_to_all is not None:
             self.reply(replies_to_all)
         else:
-            request = SingleTickets(self, name, end - at)
-            self.expect(request)
-            shared.draw(request)
+            tickets = SingleTickets(self, name, end - at)
+            self.expect(tickets)
+            shared.draw(tickets)
         return end - at
 
     def execute_before_others(self, commands: list[Command]) -> None:
@@ -298,7 +306,7 @@ class RedisConnection(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._leaving = True
-        self._is_clear = False
+        self._is_clear, self._only = False, None
         self._drop_incoming()
 
     def _drop_incoming(self) -> None:
@@ -326,6 +334,12 @@ class RedisConnection(asyncio.Protocol):
         if self._is_working:
             return  # it goes out with the others of this read
         waiting = self._waiting
+        if slot is self._only and slot.reply is not None:
+            waiting.clear()
+            self._only, self._owed, self._is_clear = None, 0, True
+            self.since, self.idle_since = None, self._loop.time()
+            self.transport.write(slot.reply)
+            return
         if waiting and waiting[0] is slot:
             if len(waiting) == 1:
                 self._go_on()

@@ -13,7 +13,7 @@ from app.redis.client_commands import ClientCommands
 from app.redis.commands import Commands
 from app.redis.connection import RedisConnection
 from app.redis.known_runs import KnownRuns
-from app.redis.requests import SingleTickets, Watcher
+from app.redis.requests import Watcher
 from app.redis.session import Session
 from app.redis.ticket_commands import TicketCommands, single_ticket
 from app.tickets.catalog import Catalog
@@ -49,6 +49,7 @@ class RedisDoor:
         self.execute = self._commands.execute
         self.single_ticket = single_ticket
         self.at_once = self._tickets.at_once
+        self.draw = self._tickets.draw
         self.known_runs = KnownRuns()
 
     async def listen(self, host: str, port: int) -> None:
@@ -74,7 +75,3 @@ class RedisDoor:
     def new_session(self) -> Session:
         """See connection.Shared."""
         return Session(self._tokens, next(self._numbers))
-
-    def draw(self, request: SingleTickets) -> None:
-        """See connection.Shared."""
-        self._tickets.draw("INCR", request)

@@ -1,9 +1,8 @@
-"""Requests for tickets that came as commands, and what their replies are."""
+"""Commands that ask for tickets: replies that are to come, and requests for what is asked for by itself."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from app.common.errors import SequenceExhausted, TicketError, Unavailable
+from app.common.errors import TicketError
 from app.redis import replies
 from app.tickets.request import Ids, TicketRequest
 
@@ -45,13 +44,45 @@ class Watcher(Protocol):
         """They are answered: "ok", or the error's first word; "" where the client has gone before that."""
 
 
-class RedisTicketRequest(TicketRequest):
-    """A request for tickets over the Redis protocol. `words`: command and sequence, for who watches."""
+class TicketReply:
+    """The reply to one command for tickets, or to the same one several times in a row. See Slot.
 
+    `times`: how many commands. `watcher`, `words`: who is told of it, and the command and sequence that it is told.
+    """
+
+    place: Place
     reply: bytes | None = None
-    owed = 0
+    owed = TICKET_BYTES
+    times = 1
     watcher: Watcher | None = None
     words = ""
+    trace: Any = None
+
+    def watched_by(self, watcher: Watcher, words: str) -> None:
+        """Have somebody told of it."""
+        self.watcher, self.words = watcher, words
+        self.trace = watcher.begin(words, self.times)
+
+    def settle(self, reply: bytes, outcome: str) -> None:
+        """This is the reply. `outcome`: see Watcher.end."""
+        self.reply = reply
+        if self.watcher is not None:
+            self.watcher.end(self.place, self.words, self.times, self.trace, outcome)
+        self.place.answered(self)
+
+    def settle_refused(self, sequence: str, error: TicketError) -> None:
+        """The reply is the reason why there are no tickets."""
+        reply = replies.refusal(sequence, error)
+        self.settle(reply * self.times, reply[1:].partition(b" ")[0].decode())
+
+    def drop(self) -> None:
+        """See Slot.drop."""
+        if self.watcher is not None and self.reply is None:
+            self.watcher.end(self.place, self.words, self.times, self.trace, "")
+
+
+class RedisTicketRequest(TicketReply, TicketRequest):
+    """A command that is a request by itself."""
 
     def __init__(self, place: Place, sequence: str, count: int, address: tuple[int | None, int | None] | None) -> None:
         super().__init__(sequence, count)
@@ -60,11 +91,6 @@ class RedisTicketRequest(TicketRequest):
         if address is not None:
             self.address = address
 
-    def watched_by(self, watcher: Watcher, words: str) -> None:
-        """Have somebody told of it."""
-        self.watcher, self.words = watcher, words
-        self.trace = watcher.begin(words, self.requests)
-
     def in_reply(self, tickets: Ids) -> bytes:
         """What is answered with these."""
         raise NotImplementedError
@@ -72,79 +98,20 @@ class RedisTicketRequest(TicketRequest):
     def give(self, tickets: Ids) -> None:
         """See TicketRequest.give."""
         try:
-            self._answer(self.in_reply(tickets), "ok")
+            self.settle(self.in_reply(tickets), "ok")
         except Exception:  # who calls has others to answer
             self.place.fail()
 
     def refuse(self, error: TicketError) -> None:
         """See TicketRequest.refuse."""
         try:
-            reply = replies.refusal(self.sequence, error)
-            self._answer(reply * self.requests, reply[1:].partition(b" ")[0].decode())
+            self.settle_refused(self.sequence, error)
         except Exception:
             self.place.fail()
 
-    def _answer(self, reply: bytes, outcome: str) -> None:
-        self.reply = reply
-        if self.watcher is not None:
-            self.watcher.end(self.place, self.words, self.requests, self.trace, outcome)
-        self.place.answered(self)
-
     def drop(self) -> None:
         """See Slot.drop."""
-        if not self.settled:
-            self.abandon()
-            if self.watcher is not None:
-                self.watcher.end(self.place, self.words, self.requests, self.trace, "")
-
-
-class SingleTickets(RedisTicketRequest):
-    """The same command for one ticket, `count` times in a row. Together they are one request; where they are refused
-    for being several, each becomes one of its own."""
-
-    def __init__(self, place: Place, sequence: str, count: int) -> None:
-        # all that the others' own would set
-        self.place = place
-        self.sequence = sequence
-        self.count = self.requests = count
-        self.owed = TICKET_BYTES * count
-        self._parts: list[SingleTickets] = []
-        self._missing = 0
-
-    def in_reply(self, tickets: Ids) -> bytes:
-        """See RedisTicketRequest.in_reply."""
-        if self.count == 1:
-            ticket = tickets[0]
-            return b":%d\r\n" % ticket if type(ticket) is int else replies.bulk(ticket)
-        return replies.single_tickets(tickets)
-
-    def apart(self, error: TicketError) -> Sequence[TicketRequest]:
-        """See TicketRequest.apart."""
-        if self.count > 1 and (isinstance(error, SequenceExhausted) or type(error) is Unavailable):
-            self._missing = self.count
-            self._parts = [SingleTickets(self, self.sequence, 1) for _ in range(self.count)]
-        return self._parts
-
-    def answered(self, slot: Slot) -> None:
-        """See Place.answered."""
-        del slot
-        self._missing -= 1
-        if not self._missing:
-            self._answer(b"".join([part.reply or b"" for part in self._parts]), "apart")
-
-    def fail(self) -> None:
-        """See Place.fail."""
-        self.place.fail()
-
-    @property
-    def client(self) -> str:
-        """See Place.client."""
-        return self.place.client
-
-    def drop(self) -> None:
-        """See Slot.drop."""
-        for part in self._parts:
-            part.drop()
+        self.abandon()
         super().drop()
 
 

@@ -6,8 +6,9 @@ import re
 from app.common.errors import InvalidRequest, OutOfTime, TicketError, UnknownSequence
 from app.redis import replies
 from app.redis.connection import RedisConnection
+from app.redis.gathering import Gatherer, SingleTickets
 from app.redis.parser import Command
-from app.redis.requests import Block, RedisTicketRequest, SingleTickets, TicketList, Watcher
+from app.redis.requests import Block, RedisTicketRequest, TicketList, Watcher
 from app.tickets.catalog import Catalog
 from app.tickets.front_desk import FrontDesk
 from app.tickets.request import LARGEST_COUNT, LARGEST_KEY
@@ -26,23 +27,25 @@ class TicketCommands:
         self._catalog = catalog
         self._timeout = timeout
         self._watcher = watcher
-
-    def draw(self, command: str, request: RedisTicketRequest) -> None:
-        """Have a request settled. Every ticket that waits for a database goes through here."""
-        if self._watcher is not None:
-            request.watched_by(self._watcher, f"{command} {replies.shown(request.sequence.encode())}")
-        self._desk.accept(request)
+        self._gatherer = Gatherer(desk.accept)
 
     def at_once(self, sequence: str, count: int) -> bytes | None:
         """See connection.Shared."""
-        if self._watcher is not None:
-            return None  # it is told of requests, which get the same tickets
-        tickets = self._desk.ready_singly(sequence, count)
+        if self._watcher is not None or not self._desk.draws_ahead:
+            return None  # a watcher is told of requests, which get the same tickets
+        tickets = self._desk.ready(sequence, count, singly=True)
         return None if tickets is None else replies.single_tickets(tickets)
+
+    def draw(self, tickets: SingleTickets) -> None:
+        """See connection.Shared."""
+        self._watch("INCR", tickets)
+        self._gatherer.add(tickets)
 
     def incr(self, connection: RedisConnection, command: Command) -> None:
         """INCR sequence"""
-        self._draw_for(connection, command, SingleTickets(connection, _name(command), 1))
+        tickets = SingleTickets(connection, _name(command), 1)
+        connection.expect(tickets)
+        self.draw(tickets)
 
     def incrby(self, connection: RedisConnection, command: Command) -> None:
         """INCRBY sequence 1"""
@@ -105,7 +108,12 @@ class TicketCommands:
 
     def _draw_for(self, connection: RedisConnection, command: Command, request: RedisTicketRequest) -> None:
         connection.expect(request)
-        self.draw(command[0].upper().decode(), request)
+        self._watch(command[0].upper().decode(), request)
+        self._desk.accept(request)
+
+    def _watch(self, command: str, tickets: SingleTickets | RedisTicketRequest) -> None:
+        if self._watcher is not None:
+            tickets.watched_by(self._watcher, f"{command} {replies.shown(tickets.sequence.encode())}")
 
     def _refuse(self, connection: RedisConnection, endpoint: str, text: str) -> None:
         self._desk.turn_away(endpoint, "invalid")

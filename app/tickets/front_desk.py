@@ -70,28 +70,19 @@ class FrontDesk:
         """The step between the ids of one block."""
         return self._issuer.increment
 
-    def ready(self, sequence: str, count: int = 1) -> Ids | None:
+    def ready(self, sequence: str, count: int = 1, *, singly: bool = False) -> Ids | None:
         """Serve a request at once, from what was drawn ahead: `count` tickets, increasing, all from one database.
 
-        None where nothing was counted and the request has to be made: no such sequence, nothing in reserve, draining.
+        `singly`: so many requests for one ticket each, all of them or none. The tickets are given in this order; those
+        from one database increase. None where nothing was counted and the request has to be made: no such sequence,
+        nothing in reserve, draining.
         """
         if self.closed:
             return None
         began = time.perf_counter()
-        tickets = self._issuer.ready(sequence, count)
+        tickets = self._issuer.ready(sequence, count, singly)
         if tickets is not None:
-            self._observer.requests_answered("ticket", time.perf_counter() - began, 1)
-        return tickets
-
-    def ready_singly(self, sequence: str, times: int) -> Ids | None:
-        """Serve so many requests for a single ticket at once: all of them, or None. The tickets are given in this
-        order; those from one database increase."""
-        if self.closed:
-            return None
-        began = time.perf_counter()
-        tickets = self._issuer.ready_singly(sequence, times)
-        if tickets is not None:
-            self._observer.requests_answered("ticket", time.perf_counter() - began, times)
+            self._observer.requests_answered("ticket", time.perf_counter() - began, count if singly else 1)
         return tickets
 
     async def take(self, sequence: str, count: int = 1, *, whole: bool = False) -> Ids:
@@ -177,3 +168,14 @@ class FrontDesk:
         request.settled = True
         request.lane = None
         self._observer.in_flight -= request.requests
+
+    def abandon_part(self, request: TicketRequest, requests: int) -> None:
+        """The same for some of the requests for a single ticket that it stands for."""
+        if request.settled:
+            return
+        if requests == request.requests:
+            self.abandon(request)
+        else:
+            request.requests -= requests
+            request.gone += requests
+            self._observer.in_flight -= requests

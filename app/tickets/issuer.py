@@ -95,15 +95,13 @@ class TicketIssuer:
             elif not entry.reserve.takes(request):
                 self._ask_and_refill(entry, request, now)
 
-    def ready(self, sequence: str, count: int) -> Ids | None:
-        """So many tickets from what was drawn ahead, increasing, all from one database; None where there are none."""
+    def ready(self, sequence: str, count: int, singly: bool) -> Ids | None:
+        """So many tickets from what was drawn ahead, increasing, all from one database; None where there are none.
+        `singly`: from whichever databases."""
         entry = self._catalog.entries.get(sequence)
-        return None if entry is None or entry.reserve is None else entry.reserve.take(count)
-
-    def ready_singly(self, sequence: str, times: int) -> Ids | None:
-        """The same for so many single tickets, from whichever databases."""
-        entry = self._catalog.entries.get(sequence)
-        return None if entry is None or entry.reserve is None else entry.reserve.take_singly(times)
+        if entry is None or entry.reserve is None:
+            return None
+        return entry.reserve.take_singly(count) if singly else entry.reserve.take(count)
 
     def _ask_and_refill(self, entry: Entry, request: TicketRequest, now: float) -> None:
         """Ask the lanes, and then for what is missing in reserve: who asks first has the smaller tickets."""

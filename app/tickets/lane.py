@@ -301,7 +301,9 @@ class Lane:
             if request.lane is not self:
                 self._observer.gap(self.member, "gone", count)
             elif not collecting:
-                self.issued += count
+                self.issued += count - request.gone
+                if request.gone:
+                    self._observer.gap(self.member, "gone", request.gone)
                 if shelf is not None and not request.whole:
                     shelf.passed(end - step)
                 request.answer(range(next_id, end, step))

@@ -31,7 +31,8 @@ class TicketRequest:
     next round, 0 before the first.
     `settled`: it has been answered or refused, or nobody waits for it any more. `trace`: what a tracer has put here.
     `address`: the key and the shard that were asked for, None where neither was. `encode`: makes the ids of tickets,
-    None where tickets are the ids. `requests`: how many of its client's requests it stands for.
+    None where tickets are the ids. `requests`: how many of its clients' requests it stands for; `gone`: how many of its
+    tickets nobody waits for any more.
     """
 
     desk: "FrontDesk"
@@ -41,6 +42,7 @@ class TicketRequest:
     # what holds for most requests stands here once, and is not written into each
     count = 1
     requests = 1
+    gone = 0
     whole = False
     lane: "Lane | None" = None
     turn: "Iterator[Lane] | None" = None

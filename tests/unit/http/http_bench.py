@@ -68,9 +68,10 @@ class FakeIssuer:
         self.asked.append(request.sequence)
         self._wait(request)
 
-    def ready_singly(self, sequence: str, times: int) -> Ids | None:
+    def ready(self, sequence: str, count: int, singly: bool) -> Ids | None:
         del sequence
-        return None if self.drawn_ahead is None else self.drawn_ahead[:times]
+        assert singly
+        return None if self.drawn_ahead is None else self.drawn_ahead[:count]
 
     def ask_next(self, request: TicketRequest) -> None:
         self.again.append(request.sequence)

@@ -134,6 +134,7 @@ class Bench:
         self, *tokens: str, most: int = 1_000, watcher: Watcher | None = None, catalog: Catalog | None = None
     ) -> None:
         self.issuer = FakeIssuer()
+        self.issuer.draws_ahead = True
         self.metrics = Metrics()
         self.desk = FrontDesk(cast(TicketIssuer, self.issuer), self.metrics)
         self.tokens = Tokens([SecretStr(token) for token in tokens], [])

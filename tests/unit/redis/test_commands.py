@@ -29,12 +29,16 @@ NO_TOKEN = b"-NOAUTH Authentication required.\r\n"
 WRONG = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 
 
-def over(server: FakeTicketServer) -> Client:
-    """A client of this server's."""
+def door_of(server: FakeTicketServer) -> RedisDoor:
+    """A Redis port of this server's."""
     connections = Connections(Ending(), server.metrics, 10)
     tokens, denials = Tokens([], []), Denials(server.metrics)
-    door = RedisDoor(server.desk, server.catalog, tokens, denials, connections, timeout=TIMEOUT)
-    return Client(door.make_connection())
+    return RedisDoor(server.desk, server.catalog, tokens, denials, connections, timeout=TIMEOUT)
+
+
+def over(server: FakeTicketServer) -> Client:
+    """A client of this server's."""
+    return Client(door_of(server).make_connection())
 
 
 async def answer(client: Client, data: bytes, seconds: float = 5) -> bytes:
@@ -155,6 +159,7 @@ async def test_each_refusal_has_its_own_word_in_one_line(error: TicketError, exp
     bench = Bench()
     client = bench.connect()
     client.send(INCR)
+    await settled()
     bench.issuer.refuse(error)
     assert client.take().startswith(expected)
 
@@ -178,8 +183,9 @@ async def test_exec_answers_what_was_queued_and_what_was_drawn_stays_drawn() -> 
     assert client.take() == b"+OK\r\n" + b"+QUEUED\r\n" * 4
     assert bench.issuer.asked == []
     client.send(command("EXEC") + PING)
+    await settled()
+    bench.issuer.refuse(NoTicketDatabase("none"))  # the block, which was asked for at once
     bench.issuer.answer()
-    bench.issuer.refuse(NoTicketDatabase("none"))
     assert await client.ask() == b"*4\r\n:1\r\n:3\r\n-TRYAGAIN none\r\n+PONG\r\n+PONG\r\n"
 
 
@@ -329,3 +335,22 @@ async def test_a_sequence_that_is_not_there_is_named_in_each_reply() -> None:
         client = over(server)
         assert (await answer(client, command("INCR", "nosuch") * 2)).count(b"-ERR no such sequence nosuch; PUT") == 2
         assert server.metrics.in_flight == 0
+
+
+@virtual_time
+async def test_the_ticket_of_a_client_that_has_gone_is_a_gap_and_no_other_clients() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        door = door_of(server)
+        stays, goes = (Client(door.make_connection()) for _ in range(2))
+        await answer(stays, command("INCR", "photos") * 2)
+        before = server.metrics.gaps.copy()
+        stays.send(command("INCR", "photos"))
+        goes.send(command("INCR", "photos") * 2)
+        await settled()
+        goes.transport.lose("lost")
+        assert (await answer(stays, command("INCR", "photos"))).count(b":") == 2
+        assert sum((server.metrics.gaps - before).values()) == 2
+        assert server.metrics.in_flight == 0
+        entry = server.catalog.entries["photos"]
+        assert sum(lane.issued for lane in entry.rotation.lanes) == 4

@@ -22,12 +22,37 @@ async def test_a_line_for_each_command_or_several_of_the_same(caplog: pytest.Log
     bench = Bench(watcher=CommandWatcher(None, log_access=True))
     client = bench.connect()
     client.send(INCR * 3 + command("ticket.block", "photos", "5") + OTHER + command("INCR", "x\r\ny" * 99))
+    await settled()
+    bench.issuer.refuse(NoTicketDatabase("none"))  # the block, which was asked for at once
     bench.issuer.answer()
-    bench.issuer.refuse(NoTicketDatabase("none"))
     client.transport.lose("lost")
     await settled()
     lines = [record.getMessage() for record in caplog.records if record.name == "app.redis.access"]
-    assert lines == ['192.0.2.1 - "INCR photos" ok x3', '192.0.2.1 - "TICKET.BLOCK photos" TRYAGAIN']
+    assert lines == ['192.0.2.1 - "TICKET.BLOCK photos" TRYAGAIN', '192.0.2.1 - "INCR photos" ok x3']
+
+
+@virtual_time
+async def test_who_has_gone_is_told_of_once() -> None:
+    watched: list[str] = []
+
+    class Watcher:
+        def begin(self, words: str, count: int) -> object:
+            watched.append(f"{words} x{count}")
+            return None
+
+        def end(self, place: object, words: str, count: int, trace: object, outcome: str) -> None:
+            del place, trace
+            watched.append(f"{words} x{count} {outcome or 'gone'}")
+
+    bench = Bench(watcher=Watcher())
+    stays, goes = bench.connect(), bench.connect()
+    goes.send(INCR * 2)
+    stays.send(INCR)
+    await settled()
+    goes.transport.lose("lost")
+    await settled()
+    bench.issuer.answer()
+    assert watched == ["INCR photos x2", "INCR photos x1", "INCR photos x2 gone", "INCR photos x1 ok"]
 
 
 @virtual_time
@@ -38,7 +63,10 @@ async def test_a_span_for_each_command_or_several_of_the_same() -> None:
     tracing = cast(Tracing, SimpleNamespace(tracer=provider.get_tracer("test")))
     bench = Bench(watcher=CommandWatcher(TracedTickets(tracing), log_access=False))
     client = bench.connect()
-    client.send(INCR * 2 + OTHER + INCR)
+    client.send(INCR * 2 + OTHER)
+    await settled()
+    client.send(INCR)
+    await settled()
     bench.issuer.refuse(SequenceExhausted("photos is near its end"))
     for _ in range(2):
         bench.issuer.waiting[-1].answer([1])

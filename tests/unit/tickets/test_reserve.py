@@ -124,12 +124,12 @@ async def test_what_is_served_at_once_is_counted_like_any_other_request() -> Non
         before = server.metrics.requests["ticket", "ok"]
         assert server.desk.ready("photos") is not None
         assert server.desk.ready("photos", 10) is not None
-        many = server.desk.ready_singly("photos", 16)
+        many = server.desk.ready("photos", 16, singly=True)
         assert many is not None
         assert server.metrics.requests["ticket", "ok"] == before + 18
         assert server.metrics.in_flight == 0
-        assert server.desk.ready("nosuch") is server.desk.ready_singly("nosuch", 2) is None
-        assert server.desk.ready("photos", 100_000) is server.desk.ready_singly("photos", 100_000) is None
+        assert server.desk.ready("nosuch") is server.desk.ready("nosuch", 2, singly=True) is None
+        assert server.desk.ready("photos", 100_000) is server.desk.ready("photos", 100_000, singly=True) is None
         assert server.metrics.requests["ticket", "ok"] == before + 18
 
 
@@ -142,7 +142,7 @@ async def test_singles_come_from_several_databases_and_a_list_from_one() -> None
         most = max(len(shelf) for shelf in reserve.shelves)
         left = reserve.left
         assert server.desk.ready("photos", most + 1) is None
-        singles = server.desk.ready_singly("photos", most + 1)
+        singles = server.desk.ready("photos", most + 1, singly=True)
         assert singles is not None
         assert len(singles) == most + 1
         assert reserve.left == left - most - 1

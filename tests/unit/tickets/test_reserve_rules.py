@@ -67,7 +67,7 @@ async def test_nothing_is_given_after_the_window_whatever_is_asked_for() -> None
         most = max(len(shelf) for shelf in reserve.shelves)
         assert most + 1 <= left
         assert server.desk.ready("photos") is server.desk.ready("photos", 2) is None
-        assert server.desk.ready_singly("photos", 3) is server.desk.ready_singly("photos", most + 1) is None
+        assert server.desk.ready("photos", 3, singly=True) is server.desk.ready("photos", most + 1, singly=True) is None
         assert reserve.left == left
         assert not server.reserves.any_gives
 
@@ -78,7 +78,7 @@ async def test_many_singles_at_once_cause_a_refill_too() -> None:
         server = await site.ticket_server(reserve_seconds=SECONDS)
         await use(server, 100, 6)
         reserve = reserve_of(server)
-        assert server.desk.ready_singly("photos", max(len(shelf) for shelf in reserve.shelves) + 1) is not None
+        assert server.desk.ready("photos", max(len(shelf) for shelf in reserve.shelves) + 1, singly=True) is not None
         assert coming(reserve) > 200
         await asyncio.sleep(0.1)
         assert reserve.left > 400
@@ -100,9 +100,9 @@ async def test_after_the_end_nothing_is_handed_out() -> None:
     async with Site(2) as site:
         server = await site.ticket_server(reserve_seconds=SECONDS)
         await use(server, 100, 6)
-        assert server.desk.ready_singly("photos", 2) is not None
+        assert server.desk.ready("photos", 2, singly=True) is not None
         server.desk.closed = True
-        assert server.desk.ready_singly("photos", 2) is server.desk.ready("photos") is None
+        assert server.desk.ready("photos", 2, singly=True) is server.desk.ready("photos") is None
 
 
 # --- waiting --------------------------------------------------------------------------------------------------------
@@ -332,9 +332,9 @@ async def test_a_little_that_is_missing_is_not_drawn() -> None:
         server = await site.ticket_server(reserve_seconds=SECONDS)
         await use(server, 100, 20)
         reserve = reserve_of(server)
-        assert server.desk.ready_singly("photos", reserve.left - int(0.93 * reserve.size)) is not None
+        assert server.desk.ready("photos", reserve.left - int(0.93 * reserve.size), singly=True) is not None
         assert coming(reserve) == 0
-        assert server.desk.ready_singly("photos", int(0.05 * reserve.size)) is not None
+        assert server.desk.ready("photos", int(0.05 * reserve.size), singly=True) is not None
         assert coming(reserve) > 0
 
 

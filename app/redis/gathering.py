@@ -1,0 +1,216 @@
+"""Commands for one ticket each, and how those of many connections share a request.
+
+What came for one sequence in one turn of the event loop is gathered, and asked for as one request for as many tickets:
+one turn of the databases, one statement, one count. Each command gets one of the tickets. Few that come while more of
+them are under way wait for these, or a moment: a statement costs a database much the same for few tickets as for many.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from app.common.errors import SequenceExhausted, TicketError, Unavailable
+from app.redis import replies
+from app.redis.requests import TICKET_BYTES, Place, Slot, TicketReply
+from app.tickets.request import Ids, TicketRequest
+
+MOST_TICKETS = 512
+"""Tickets in a request beyond which no more are gathered: to answer them is a few milliseconds, in which nothing else
+happens."""
+HOLD_SECONDS = 0.002
+"""How long few wait for more at the longest: a database that hangs holds up nobody whose turn is on another."""
+
+
+class SingleTickets(TicketReply):
+    """The replies to the same command for one ticket, `times` times in a row.
+
+    `request`: which they are asked for with, None before and afterwards. `is_gone`: nobody waits for them any more.
+    """
+
+    request: "GatheredTickets | None" = None
+    is_gone = False
+
+    def __init__(self, place: Place, sequence: str, times: int) -> None:
+        self.place = place
+        self.sequence = sequence
+        self.times = times
+        self.owed = TICKET_BYTES * times
+        self._parts: list[SingleTickets] = []
+        self._missing = 0
+
+    def apart(self) -> "list[SingleTickets]":
+        """One for each ticket; when all have their reply, this has."""
+        self._missing = self.times
+        self._parts = [SingleTickets(self, self.sequence, 1) for _ in range(self.times)]
+        return self._parts
+
+    def answered(self, slot: Slot) -> None:
+        """See Place.answered."""
+        del slot
+        self._missing -= 1
+        if not self._missing:
+            self.settle(b"".join([part.reply or b"" for part in self._parts]), "apart")
+
+    def fail(self) -> None:
+        """See Place.fail."""
+        self.place.fail()
+
+    @property
+    def client(self) -> str:
+        """See Place.client."""
+        return self.place.client
+
+    def drop(self) -> None:
+        """See Slot.drop."""
+        self.is_gone = True
+        if self.request is not None:
+            self.request.leave(self)
+        for part in self._parts:
+            part.drop()
+        super().drop()
+
+
+class GatheredTickets(TicketRequest):
+    """One request for the tickets of several commands. `ended` is called when it is under way no longer."""
+
+    def __init__(
+        self, sequence: str, slots: Sequence[SingleTickets], ended: "Callable[[GatheredTickets], object]"
+    ) -> None:
+        self.sequence = sequence
+        self.count = self.requests = sum([slot.times for slot in slots])
+        self._slots = slots
+        self._ended = ended
+        for slot in slots:
+            slot.request = self
+
+    def leave(self, slot: SingleTickets) -> None:
+        """Nobody waits for these any more. What is drawn for them becomes a gap."""
+        slot.request = None
+        self.desk.abandon_part(self, slot.times)
+        if self.settled:
+            self._end()
+
+    def _end(self) -> None:
+        ended, self._ended = self._ended, _nothing
+        ended(self)
+
+    def give(self, tickets: Ids) -> None:
+        """See TicketRequest.give."""
+        self._end()
+        at = 0
+        single = type(tickets[0]) is int
+        for slot in self._slots:
+            times = slot.times
+            if slot.request is self:
+                slot.request = None
+                try:
+                    if times == 1 and single:
+                        slot.settle(b":%d\r\n" % tickets[at], "ok")
+                    else:
+                        slot.settle(replies.single_tickets(tickets[at : at + times]), "ok")
+                except Exception:  # there are others to answer
+                    slot.fail()
+            at += times
+
+    def refuse(self, error: TicketError) -> None:
+        """See TicketRequest.refuse."""
+        self._end()
+        for slot in self._waiting():
+            slot.request = None
+            try:
+                slot.settle_refused(self.sequence, error)
+            except Exception:
+                slot.fail()
+
+    def apart(self, error: TicketError) -> Sequence[TicketRequest]:
+        """See TicketRequest.apart: each connection by itself, and then each ticket."""
+        if self.count == 1 or not (isinstance(error, SequenceExhausted) or type(error) is Unavailable):
+            return ()
+        self._end()
+        slots = self._waiting()
+        for slot in slots:
+            slot.request = None
+        if len(self._slots) == 1:
+            slots = [part for slot in slots for part in slot.apart()]
+        return [GatheredTickets(self.sequence, [slot], _nothing) for slot in slots]
+
+    def _waiting(self) -> list[SingleTickets]:
+        return [slot for slot in self._slots if slot.request is self]
+
+
+def _nothing(request: GatheredTickets) -> None:
+    """Who was served apart is not counted among those under way."""
+
+
+class Gatherer:
+    """Gathers what comes, and has it settled. `accept`: has a request settled."""
+
+    def __init__(self, accept: Callable[[TicketRequest], None]) -> None:
+        self._accept = accept
+        self._loop = asyncio.get_running_loop()
+        self._gathered: dict[str, list[SingleTickets]] = {}
+        self._under_way: dict[str, int] = {}
+        """Tickets of each sequence that have been asked for and not come."""
+        self._is_scheduled = False
+        self._hold: asyncio.TimerHandle | None = None
+
+    def add(self, slot: SingleTickets) -> None:
+        """Have these settled."""
+        slots = self._gathered.get(slot.sequence)
+        if slots is None:
+            self._gathered[slot.sequence] = [slot]
+        else:
+            slots.append(slot)
+        if not self._is_scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Ask for what has been gathered, but for few where more are under way."""
+        self._is_scheduled = False
+        for sequence, slots in tuple(self._gathered.items()):
+            under_way = self._under_way.get(sequence, 0)
+            if under_way > len(slots) and under_way > sum([slot.times for slot in slots]):
+                if self._hold is None:
+                    self._hold = self._loop.call_later(HOLD_SECONDS, self._ask_for_all)
+            else:
+                self._ask(sequence)
+
+    def _ask_for_all(self) -> None:
+        """They have been held for long enough."""
+        self._hold = None
+        for sequence in tuple(self._gathered):
+            self._ask(sequence)
+
+    def _ask(self, sequence: str) -> None:
+        for part in _parts(self._gathered.pop(sequence)):
+            request = GatheredTickets(sequence, part, self._has_ended)
+            self._under_way[sequence] = self._under_way.get(sequence, 0) + request.count
+            self._accept(request)
+
+    def _has_ended(self, request: GatheredTickets) -> None:
+        left = self._under_way[request.sequence] - request.count
+        if left:
+            self._under_way[request.sequence] = left
+        else:
+            del self._under_way[request.sequence]
+        if request.sequence in self._gathered and not self._is_scheduled:
+            self._schedule()
+
+
+def _parts(slots: Sequence[SingleTickets]) -> Iterator[Sequence[SingleTickets]]:
+    """What is asked for together: who has not gone meanwhile, and not too many."""
+    part: list[SingleTickets] = []
+    tickets = 0
+    for slot in slots:
+        if slot.is_gone:
+            continue
+        if part and tickets + slot.times > MOST_TICKETS:
+            yield part
+            part, tickets = [], 0
+        part.append(slot)
+        tickets += slot.times
+    if part:
+        yield part

@@ -1,0 +1,206 @@
+"""Commands of many connections that share a request: what is gathered, for how long, and who gets which ticket."""
+
+import asyncio
+
+import pytest
+
+from app.common.errors import NoTicketDatabase, SequenceExhausted
+from app.redis.gathering import HOLD_SECONDS, MOST_TICKETS
+from tests.fakes.virtual_time import settled, virtual_time
+from tests.unit.redis.redis_bench import INCR, OTHER, Bench, Client
+
+
+def asked(bench: Bench) -> list[tuple[str, int]]:
+    return [(request.sequence, request.count) for request in bench.issuer.waiting]
+
+
+def connected(bench: Bench, count: int) -> list[Client]:
+    return [bench.connect() for _ in range(count)]
+
+
+@virtual_time
+async def test_what_comes_in_one_turn_of_the_loop_is_one_request_and_each_gets_its_own() -> None:
+    bench = Bench()
+    clients = connected(bench, 4)
+    for number, client in enumerate(clients):
+        client.send(INCR * number or OTHER)
+    await settled()
+    assert asked(bench) == [("albums", 1), ("photos", 6)]
+    assert bench.metrics.in_flight == 7
+    bench.issuer.answer()
+    bench.issuer.answer()
+    assert [client.take() for client in clients] == [
+        b":1\r\n",
+        b":3\r\n",
+        b":5\r\n:7\r\n",
+        b":9\r\n:11\r\n:13\r\n",
+    ]
+    assert bench.outcomes() == {("ticket", "ok"): 7}
+    assert bench.metrics.in_flight == 0
+
+
+@virtual_time
+async def test_few_wait_while_more_are_under_way_and_go_when_these_come() -> None:
+    bench = Bench()
+    first, *clients = connected(bench, 4)
+    first.send(INCR * 3)
+    await settled()
+    for client in clients[:2]:
+        client.send(INCR)
+        await settled()
+    assert asked(bench) == [("photos", 3)]
+    clients[2].send(OTHER)
+    await settled()
+    assert asked(bench) == [("photos", 3), ("albums", 1)]  # another sequence waits for nobody
+    bench.issuer.answer()
+    await settled()
+    assert asked(bench) == [("albums", 1), ("photos", 2)]
+
+
+@virtual_time
+async def test_as_many_as_are_under_way_wait_no_longer() -> None:
+    bench = Bench()
+    first, second = connected(bench, 2)
+    first.send(INCR * 3)
+    await settled()
+    second.send(INCR * 2)
+    await settled()
+    second.send(INCR)
+    await settled()
+    assert asked(bench) == [("photos", 3), ("photos", 3)]
+
+
+@virtual_time
+async def test_a_database_that_hangs_holds_up_few_for_a_moment_alone() -> None:
+    bench = Bench()
+    first, second = connected(bench, 2)
+    first.send(INCR * 100)
+    await settled()
+    began = asyncio.get_running_loop().time()
+    is_asked = asyncio.Event()
+    bench.issuer.on_issue = is_asked.set
+    second.send(INCR)
+    await is_asked.wait()
+    assert asyncio.get_running_loop().time() - began <= 1.2 * HOLD_SECONDS
+    bench.issuer.waiting.pop().answer(range(7, 8))
+    assert second.take() == b":7\r\n"
+    second.send(INCR)
+    await asyncio.sleep(1.2 * HOLD_SECONDS)
+    assert asked(bench) == [("photos", 100), ("photos", 1)]
+
+
+@virtual_time
+@pytest.mark.parametrize("end", ["answered", "refused", "apart", "gone"])
+async def test_however_a_request_ends_nobody_waits_for_it_any_more(end: str) -> None:
+    bench = Bench()
+    first, second = connected(bench, 2)
+    first.send(INCR * 5)
+    await settled()
+    if end == "answered":
+        bench.issuer.answer()
+    elif end == "refused":
+        bench.issuer.refuse(NoTicketDatabase("none"))
+    elif end == "apart":
+        bench.issuer.refuse(SequenceExhausted("photos is near its end"))
+    else:
+        first.transport.lose("lost")
+        await settled()
+    bench.issuer.waiting.clear()
+    second.send(INCR)
+    await settled()
+    assert asked(bench) == [("photos", 1)]
+
+
+@virtual_time
+async def test_a_request_has_so_many_tickets_at_the_most() -> None:
+    bench = Bench()
+    for client in connected(bench, 3):
+        client.send(INCR * (MOST_TICKETS // 2))
+    await settled()
+    assert asked(bench) == [("photos", MOST_TICKETS), ("photos", MOST_TICKETS // 2)]
+
+
+@virtual_time
+async def test_who_has_gone_before_it_was_asked_for_is_not_asked_for() -> None:
+    bench = Bench()
+    gone, stays = connected(bench, 2)
+    gone.send(INCR * 2)
+    stays.send(INCR)
+    gone.protocol.connection_lost(None)
+    await settled()
+    assert asked(bench) == [("photos", 1)]
+    assert bench.metrics.in_flight == 1
+
+
+@virtual_time
+async def test_who_goes_later_leaves_the_others_theirs() -> None:
+    bench = Bench()
+    first, gone, last = connected(bench, 3)
+    for client in (first, gone, last):
+        client.send(INCR * 2)
+    await settled()
+    gone.transport.lose("lost")
+    await settled()
+    (request,) = bench.issuer.waiting
+    assert (request.count, request.gone, bench.metrics.in_flight) == (6, 2, 4)
+    bench.issuer.answer()
+    assert (first.take(), gone.take(), last.take()) == (b":1\r\n:3\r\n", b"", b":9\r\n:11\r\n")
+    assert bench.outcomes() == {("ticket", "ok"): 4}
+    assert bench.metrics.in_flight == 0
+
+
+@virtual_time
+async def test_where_all_have_gone_the_request_has() -> None:
+    bench = Bench()
+    clients = connected(bench, 2)
+    for client in clients:
+        client.send(INCR)
+    await settled()
+    for client in clients:
+        client.transport.lose("lost")
+    await settled()
+    (request,) = bench.issuer.waiting
+    assert (request.settled, request.lane, bench.metrics.in_flight) == (True, None, 0)
+
+
+@virtual_time
+async def test_one_that_fails_or_goes_over_an_answer_costs_no_other_its_own() -> None:
+    bench = Bench()
+    first, broken, last = connected(bench, 3)
+    for client in (first, broken, last):
+        client.send(INCR)
+    await settled()
+
+    def breaks() -> None:
+        raise RuntimeError
+
+    broken.transport.on_write = breaks
+    first.transport.on_write = lambda: last.protocol.connection_lost(None)  # while the answers are being given
+    bench.issuer.answer()
+    await settled()
+    assert (first.take(), last.take()) == (b":1\r\n", b"")
+    assert (first.transport.calls, broken.transport.calls) == ([], ["abort"])
+    assert bench.metrics.in_flight == 0
+    assert await bench.connect().ask(INCR) == b""
+    assert asked(bench) == [("photos", 1)]
+
+
+@virtual_time
+async def test_what_is_near_its_end_is_asked_for_by_connection_and_then_one_by_one() -> None:
+    bench = Bench()
+    first, second = connected(bench, 2)
+    first.send(INCR)
+    second.send(INCR * 2)
+    await settled()
+    near = SequenceExhausted("photos is near its end")
+    bench.issuer.refuse(near)
+    assert asked(bench) == [("photos", 1), ("photos", 2)]
+    bench.issuer.answer()
+    bench.issuer.refuse(near)
+    assert asked(bench) == [("photos", 1)] * 2
+    bench.issuer.answer()
+    assert second.take() == b""
+    bench.issuer.refuse(near)
+    assert (first.take(), second.take()) == (b":1\r\n", b":3\r\n-EXHAUSTED photos is near its end\r\n")
+    assert bench.outcomes() == {("ticket", "ok"): 2, ("ticket", "exhausted"): 1}
+    assert bench.metrics.in_flight == 0
