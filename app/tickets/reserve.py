@@ -28,24 +28,15 @@ from app.common.errors import Draining
 from app.tickets.lane import Lane
 from app.tickets.observer import Observer
 from app.tickets.request import TicketRequest, Tickets
+from app.tickets.reserve_demand import Demand
 from app.tickets.reserve_shelf import Piece, Shelf, above
 from app.tickets.reserve_window import Window
 from app.tickets.ring import UP, Member
 
-LARGEST_RESERVE = 1_000_000
-"""Tickets in reserve of one sequence, at the most."""
-REFILL_BELOW = 0.9
-"""The share of its size below which a reserve is refilled."""
 OLDEST = 3
 """A piece is dropped at so many times TICKETS_RESERVE_SECONDS."""
 CEILING_DISTANCE = 100
 """None is drawn ahead within so many times its size of the ceiling."""
-RAMP = 10
-"""How many times what has been used since the rate began anew may lie in reserve: two requests are no rate yet."""
-LOOK_SECONDS = 0.1
-"""How often the rate is worked out, while there are requests."""
-RATE_SECONDS = 2.0
-"""The time in which a rate that is past counts for a third."""
 RETRY_SECONDS = 0.25
 """How soon a lane is asked again that could not give a refill, and any where there was none to ask."""
 SHARE_TICKETS = 100
@@ -87,7 +78,7 @@ class Refill(TicketRequest):
 class Reserve:
     """The reserve of one sequence. `seconds`: TICKETS_RESERVE_SECONDS. `may_draw`: whether a database may draw at all.
 
-    `left`: tickets in reserve. `size`: how many there are to be. `dropped`: how many have been dropped so far.
+    `left`: tickets in reserve. `demand`: how many there are to be. `dropped`: how many have been dropped so far.
     """
 
     def __init__(
@@ -108,8 +99,8 @@ class Reserve:
             shelf.next = following
             shelf.lane.shelf = LaneShelf(self, shelf)
         self.left = 0
-        self.size = 0
         self.dropped = 0
+        self.demand = Demand(seconds)
         self._seconds = seconds
         self._window = window
         self._asker = asker
@@ -122,27 +113,18 @@ class Reserve:
         self._came = 0
         self._bumped_above = 0
         self._closed = False
-        self._given = 0
-        """Tickets that lanes were asked for by requests, since there was nothing in reserve."""
-        self.rate = 0.0
-        self._used_before = 0
-        self._used_since = 0
-        self._looked_at = -math.inf
-        self._look_at = -math.inf
-        self._look_every = min(LOOK_SECONDS, seconds / 4)
-        self._refill_below = 0
         self._refill_at = -math.inf
 
     def __repr__(self) -> str:
         waiting = f", {len(self._waiting)} waiting" if self._waiting else ""
-        return f"<Reserve of {self.sequence}: {self.left} of {self.size}, {self._coming} coming{waiting}>"
+        return f"<Reserve of {self.sequence}: {self.left} of {self.demand.size}, {self._coming} coming{waiting}>"
 
     # --- handing out ------------------------------------------------------------------------------------------------
 
     def take(self, count: int = 1) -> Tickets | None:
         """So many tickets, increasing, all of one database; None where they have to be asked for."""
-        now = self._clock()
-        if now >= self._look_at:
+        now, demand = self._clock(), self.demand
+        if now >= demand.look_at:
             self._look(now)
         shelf = self._turn
         next_id = shelf.next_id
@@ -152,7 +134,7 @@ class Reserve:
         shelf.next_id = end
         self._turn = shelf.next
         self.left -= count
-        if self.left < self._refill_below:
+        if self.left < demand.refill_below:
             self.refill(now)
         return range(next_id, end, shelf.step)
 
@@ -165,7 +147,7 @@ class Reserve:
         for shelf in self.shelves:
             tickets += shelf.take(min(times - len(tickets), len(shelf)))
         self.left -= times
-        if self.left < self._refill_below:
+        if self.left < self.demand.refill_below:
             self.refill(self._clock())
         return tickets
 
@@ -188,7 +170,7 @@ class Reserve:
         self._turn = found.next
         tickets = found.take(count)
         self.left -= count
-        if self.left < self._refill_below:
+        if self.left < self.demand.refill_below:
             self.refill(now)
         return tickets
 
@@ -214,7 +196,7 @@ class Reserve:
     def _count(self, request: TicketRequest) -> None:
         """The lanes are asked for a request: what it wants has been used, once, however often they are asked for it."""
         if request.turn is None:
-            self._given += request.count
+            self.demand.by_lanes += request.count
 
     @property
     def has_tickets(self) -> bool:
@@ -261,40 +243,27 @@ class Reserve:
             else:
                 self._leave_to_lanes(request)
 
-    # --- the rate, and what follows from it ---------------------------------------------------------------------------
+    # --- refills ------------------------------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """Work out the rate and the size, and drop what is too old."""
-        elapsed = now - self._looked_at
-        used_so_far = self._given + self._came - self.left - self.dropped
-        used, self._used_before = used_so_far - self._used_before, used_so_far
-        self._looked_at, self._look_at = now, now + self._look_every
-        if elapsed >= self._seconds:
-            self.rate, self._used_since = 0.0, 0
-        else:
-            present = used / elapsed
-            weight = 1.0 if self.rate == 0 else 1 - math.exp(-elapsed / RATE_SECONDS)
-            self.rate += weight * (present - self.rate)
-            self._used_since += used
-        self.size = min(int(self.rate * self._seconds), RAMP * self._used_since, LARGEST_RESERVE)
-        self._refill_below = math.ceil(REFILL_BELOW * self.size)
+        """Have the rate worked out, and drop what is too old."""
+        self.demand.look(now, self._came - self.left - self.dropped)
         if self.left:
             self.drop_aged(now)
 
     @property
     def lasts(self) -> float | None:
         """For how many seconds it lasts at the present rate; None where there is none."""
-        rate = self.rate if self._clock() < self._looked_at + self._seconds else 0.0
-        return self.left / rate if rate > 0 else None
+        return self.demand.lasts(self.left, self._clock())
 
     def refill(self, now: float | None = None) -> None:
         """Ask for what is missing, where that is worth a statement, and may be handed out: else whom the lanes serve
         meanwhile would pass it, one refill after the other."""
         now = self._clock() if now is None else now
         there = self.left + self._coming
-        if there >= self._refill_below or now < self._refill_at or self._closed or now >= self._window.until:
+        if there >= self.demand.refill_below or now < self._refill_at or self._closed or now >= self._window.until:
             return
-        wanted = self.size - there
+        wanted = self.demand.size - there
         shelves = sorted((shelf for shelf in self.shelves if self._may_refill(shelf, now)), key=len)
         if not shelves:
             self._refill_at = now + RETRY_SECONDS
@@ -319,7 +288,7 @@ class Reserve:
             and self._may_draw(lane.member)
             and (
                 lane.table is None
-                or lane.guard.headroom() * lane.member.database.increment >= CEILING_DISTANCE * self.size
+                or lane.guard.headroom() * lane.member.database.increment >= CEILING_DISTANCE * self.demand.size
             )
         )
 
@@ -337,12 +306,9 @@ class Reserve:
 
     def _put(self, shelf: Shelf, tickets: Tickets, asked_at: float) -> None:
         assert isinstance(tickets, range)
-        marks = shelf.marks
-        protected = marks.mark >= tickets[-1] and not marks.unverified
         self._came += len(tickets)
         self.left += len(tickets)
-        shelf.skip_empty()
-        shelf.add(Piece(tickets[0], tickets[-1] + tickets.step, tickets.step, marks.token, asked_at, protected))
+        shelf.add(tickets, asked_at)
         if self._closed:
             self._drop(shelf, "ended", ())
         self._drop_up_to(shelf, self._bumped_above, "bumped")
@@ -409,17 +375,9 @@ class Reserve:
     # --- what is not protected ----------------------------------------------------------------------------------------
 
     def unprotected(self) -> Iterator[tuple[Member, int]]:
-        """How many tickets of each database lie here that no other database could keep a mark of when they were drawn;
-        none of those that one keeps a mark of by now."""
+        """How many tickets of each database lie here that nobody keeps a mark of: see Shelf.unprotected."""
         for shelf in self.shelves:
-            marks = shelf.marks
-            marked = 0 if marks.unverified else marks.mark
-            count = sum(
-                piece.size
-                for piece in shelf.left()
-                if not (piece.protected or (piece.token == marks.token and piece.end - piece.step <= marked))
-            )
-            if count:
+            if count := shelf.unprotected:
                 yield shelf.lane.member, count
 
 

@@ -65,7 +65,23 @@ class Shelf:
             yield self.pieces[0]._replace(next_id=self.next_id)
             yield from islice(self.pieces, 1, None)
 
-    def add(self, piece: Piece) -> None:
+    @property
+    def unprotected(self) -> int:
+        """How many tickets no other database could keep a mark of when they were drawn, and none keeps one of now."""
+        marks = self.marks
+        marked = 0 if marks.unverified else marks.mark
+        return sum(
+            piece.size
+            for piece in self.left()
+            if not (piece.protected or (piece.token == marks.token and piece.end - piece.step <= marked))
+        )
+
+    def add(self, tickets: range, asked_at: float) -> None:
+        """Put what has just come from its lane behind all else."""
+        marks = self.marks
+        protected = marks.mark >= tickets[-1] and not marks.unverified
+        piece = Piece(tickets[0], tickets[-1] + tickets.step, tickets.step, marks.token, asked_at, protected)
+        self.skip_empty()
         self.pieces.append(piece)
         if len(self.pieces) == 1:
             self._open(piece)

@@ -295,7 +295,7 @@ async def test_near_the_end_of_a_sequence_nothing_is_drawn_ahead() -> None:
         assert reserve_of(server).left > 0  # its size was small at first
         for _ in range(20):
             await use(server, 400, 1)
-        assert reserve_of(server).size * 100 > 60_000
+        assert reserve_of(server).demand.size * 100 > 60_000
         left = reserve_of(server).left
         before = drawn(site)
         await use(server, 400, 0.5)

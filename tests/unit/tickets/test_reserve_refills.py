@@ -103,7 +103,7 @@ async def test_what_is_asked_for_again_and_again_is_used_once() -> None:
         for _ in range(80):
             clients.append(asyncio.create_task(client()))
             await asyncio.sleep(0.05)
-        assert reserve_of(server).rate < 1.6 * 20
+        assert reserve_of(server).demand.rate < 1.6 * 20
         for database in site.servers:
             database.deadlocks = 0
         await asyncio.gather(*clients, return_exceptions=True)

@@ -310,7 +310,7 @@ async def test_what_is_coming_is_not_asked_for_twice() -> None:
         _, reserve, _ = await used_up(site, 20)
         reserve.refill()
         asked = coming(reserve)
-        assert 0 < asked <= reserve.size
+        assert 0 < asked <= reserve.demand.size
         assert sum(shelf.refilling for shelf in reserve.shelves) == 1  # so few are one statement's
         reserve.refill()
         assert coming(reserve) == asked
@@ -332,9 +332,9 @@ async def test_a_little_that_is_missing_is_not_drawn() -> None:
         server = await site.ticket_server(reserve_seconds=SECONDS)
         await use(server, 100, 20)
         reserve = reserve_of(server)
-        assert server.desk.ready("photos", reserve.left - int(0.93 * reserve.size), singly=True) is not None
+        assert server.desk.ready("photos", reserve.left - int(0.93 * reserve.demand.size), singly=True) is not None
         assert coming(reserve) == 0
-        assert server.desk.ready("photos", int(0.05 * reserve.size), singly=True) is not None
+        assert server.desk.ready("photos", int(0.05 * reserve.demand.size), singly=True) is not None
         assert coming(reserve) > 0
 
 
@@ -363,7 +363,7 @@ def mark_down(server: FakeTicketServer) -> None:
 
 def come_to_the_end(server: FakeTicketServer) -> None:
     guard = server.lane("photos", 1).guard
-    guard.advance(guard.ceiling - 100 * reserve_of(server).size + 2)
+    guard.advance(guard.ceiling - 100 * reserve_of(server).demand.size + 2)
 
 
 def close(server: FakeTicketServer) -> None:
@@ -372,7 +372,7 @@ def close(server: FakeTicketServer) -> None:
 
 def come_close_to_the_end(server: FakeTicketServer) -> None:
     guard = server.lane("photos", 1).guard
-    guard.advance(guard.ceiling - 100 * reserve_of(server).size - 2)
+    guard.advance(guard.ceiling - 100 * reserve_of(server).demand.size - 2)
 
 
 @pytest.mark.parametrize(
@@ -421,7 +421,7 @@ async def test_after_an_idle_span_the_rate_begins_anew() -> None:
         await asyncio.sleep(0.1)
         assert reserve.left == coming(reserve) == 0
         await server.desk.take("photos")
-        assert reserve.size < 15
+        assert reserve.demand.size < 15
 
 
 @virtual_time
@@ -432,9 +432,9 @@ async def test_the_rate_follows_what_is_asked_for_slowly() -> None:
         reserve = reserve_of(server)
         await asyncio.sleep(0.5)
         await server.desk.take("photos")
-        assert 60 < reserve.rate < 105
+        assert 60 < reserve.demand.rate < 105
         await use(server, 1_000, 0.2)
-        assert reserve.rate < 300
+        assert reserve.demand.rate < 300
 
 
 @virtual_time
@@ -445,7 +445,7 @@ async def test_what_is_dropped_has_not_been_used() -> None:
         reserve = reserve_of(server)
         reserve.drop_all("dropped")
         await use(server, 100, 0.5)
-        assert reserve.rate < 120
+        assert reserve.demand.rate < 120
 
 
 @virtual_time
@@ -453,14 +453,14 @@ async def test_who_waited_in_vain_has_used_what_it_asked_for() -> None:
     async with Site(1) as site:
         server, reserve, _ = await used_up(site, 20)
         reserve.refill()
-        before = reserve.rate
+        before = reserve.demand.rate
         asked = [asyncio.create_task(server.desk.take("photos", 10)) for _ in range(40)]
         await settled()
         site.servers[0].deadlocks = 1
         await asyncio.gather(*asked)
         await asyncio.sleep(0.1)
         await server.desk.take("photos")
-        assert reserve.rate > 6 * before
+        assert reserve.demand.rate > 6 * before
 
 
 # --- what comes late, and what is dropped ---------------------------------------------------------------------------
