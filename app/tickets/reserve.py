@@ -63,7 +63,6 @@ class Refill(TicketRequest):
 
     def __init__(self, reserve: "Reserve", shelf: Shelf, count: int, asked_at: float) -> None:
         super().__init__(reserve.sequence, count)
-        self.whole = True
         self.shelf = shelf
         self.asked_at = asked_at
         self._reserve = reserve
