@@ -1,75 +1,28 @@
 """Tickets drawn ahead: what is handed out from them, how many there are, and what is dropped."""
 
 import asyncio
+import math
 import random
 from collections import Counter
 
 import pytest
 
-from app.common.errors import Draining, NoTicketDatabase, TicketError
-from app.tickets.request import Ids, TicketRequest
-from app.tickets.reserve import OLDEST, Reserve
-from tests.fakes.ticket_database import TIMEOUT
-from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
+from app.common.errors import Draining, NoTicketDatabase
+from app.tickets.reserve import OLDEST
+from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import settled, virtual_time
-
-SECONDS = 5.0
-WINDOW = PROBE_INTERVAL + TIMEOUT
-
-
-def reserve_of(server: FakeTicketServer, sequence: str = "photos") -> Reserve:
-    found = server.catalog.entries[sequence].reserve
-    assert found is not None
-    return found
-
-
-async def use(server: FakeTicketServer, rate: int, seconds: float, sequence: str = "photos") -> list[int]:
-    """Draw so many tickets a second."""
-    given: list[int] = []
-    for _ in range(int(rate * seconds)):
-        given += await server.desk.take(sequence)
-        await asyncio.sleep(1 / rate)
-    return given
-
-
-def empty(server: FakeTicketServer) -> list[int]:
-    """Take all that is in reserve."""
-    given: list[int] = []
-    while (tickets := server.desk.ready("photos")) is not None:
-        given += tickets
-    return given
-
-
-class Noting(TicketRequest):
-    """Notes its tickets at the moment when it is given them."""
-
-    def __init__(self, given: list[int], count: int = 1, *, whole: bool = False) -> None:
-        super().__init__("photos", count, whole=whole)
-        self._given = given
-
-    def give(self, tickets: Ids) -> None:
-        self._given.extend(tickets)
-
-    def refuse(self, error: TicketError) -> None:
-        """Nobody minds."""
-
-
-def gaps(server: FakeTicketServer) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for (_, cause), count in server.metrics.gaps.items():
-        found[cause] += count
-    return found
-
-
-def drawn(site: Site) -> int:
-    return sum(draw.size for database in site.servers for _, draw, _ in database.draws)
-
-
-def assert_in_order(tickets: list[int], increment: int = 2) -> None:
-    assert len(tickets) == len(set(tickets))
-    for residue in range(increment):
-        of_one = [ticket for ticket in tickets if ticket % increment == residue]
-        assert of_one == sorted(of_one)
+from tests.unit.tickets.reserves import (
+    SECONDS,
+    WINDOW,
+    Noting,
+    assert_in_order,
+    coming,
+    drawn,
+    empty,
+    gaps,
+    reserve_of,
+    use,
+)
 
 
 @virtual_time
@@ -239,20 +192,6 @@ async def test_blocks_come_from_the_databases_and_leave_it_alone() -> None:
 
 
 @virtual_time
-async def test_one_request_after_an_idle_span_draws_nothing_ahead() -> None:
-    async with Site(2) as site:
-        server = await site.ticket_server(reserve_seconds=SECONDS)
-        await use(server, 100, 6)
-        await asyncio.sleep(OLDEST * SECONDS + 2)
-        before, left = drawn(site), reserve_of(server).left
-        assert left == 0
-        for _ in range(5):
-            await server.desk.take("photos")
-            await asyncio.sleep(SECONDS)
-        assert drawn(site) == before + 5
-
-
-@virtual_time
 async def test_what_is_three_times_its_time_old_is_dropped_whether_anybody_asks_or_not() -> None:
     async with Site(2) as site:
         server = await site.ticket_server(reserve_seconds=SECONDS)
@@ -263,26 +202,6 @@ async def test_what_is_three_times_its_time_old_is_dropped_whether_anybody_asks_
         await asyncio.sleep(3)
         assert reserve_of(server).left == 0
         assert gaps(server)["aged"] == left
-
-
-@virtual_time
-async def test_two_requests_are_no_rate_yet() -> None:
-    async with Site(2) as site:
-        server = await site.ticket_server(reserve_seconds=3_600)
-        await use(server, 1_000, 0.3)
-        await asyncio.sleep(1)
-        assert reserve_of(server).left < 11 * 300
-
-
-@virtual_time
-async def test_it_is_never_larger_than_a_million() -> None:
-    async with Site(2) as site:
-        server = await site.ticket_server(reserve_seconds=3_600)
-        await server.desk.take("photos")
-        for _ in range(600):
-            await server.desk.take("photos", 1_000)
-            await asyncio.sleep(0.02)
-        assert 900_000 <= reserve_of(server).left <= 1_000_000
 
 
 @virtual_time
@@ -403,3 +322,69 @@ async def test_a_sequence_of_another_ring_leaves_its_reserve_behind() -> None:
         server.catalog.forget()
         assert reserve.left == 0
         assert reserve.take() is None
+
+
+# --- what may not be handed out -------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_lane_whose_token_is_another_gives_nothing_from_that_moment_on() -> None:
+    async with Site(1) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(server, 100, 6)
+        left = reserve_of(server).left
+        server.lane("photos", 1).marks.adopt("another:1")
+        assert server.desk.ready("photos") is None
+        assert gaps(server)["superseded"] == left > 300
+        assert reserve_of(server).left == 0
+
+
+@virtual_time
+async def test_nothing_is_given_after_the_window_whatever_is_asked_for() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(server, 100, 6)
+        reserve = reserve_of(server)
+        assert server.reserves.any_gives
+        await server.prober.stop()
+        await asyncio.sleep(WINDOW + 0.1)
+        left = reserve.left
+        most = max(len(shelf) for shelf in reserve.shelves)
+        assert most + 1 <= left
+        assert server.desk.ready("photos") is server.desk.ready("photos", 2) is None
+        assert server.desk.ready("photos", 3, singly=True) is server.desk.ready("photos", most + 1, singly=True) is None
+        assert reserve.left == left
+        assert not server.reserves.any_gives
+
+
+@virtual_time
+async def test_many_singles_at_once_cause_a_refill_too() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(server, 100, 6)
+        reserve = reserve_of(server)
+        assert server.desk.ready("photos", max(len(shelf) for shelf in reserve.shelves) + 1, singly=True) is not None
+        assert coming(reserve) > 200
+        await asyncio.sleep(0.1)
+        assert reserve.left > 400
+
+
+@virtual_time
+async def test_what_is_too_old_is_not_given_before_anybody_has_swept_it() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(server, 100, 6)
+        site.clock.now += 3 * SECONDS + 1  # nothing else happens meanwhile
+        server.reserves.window.until = math.inf
+        assert server.desk.ready("photos") is None
+        assert gaps(server)["aged"] > 300
+
+
+@virtual_time
+async def test_after_the_end_nothing_is_handed_out() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(server, 100, 6)
+        assert server.desk.ready("photos", 2, singly=True) is not None
+        server.desk.closed = True
+        assert server.desk.ready("photos", 2, singly=True) is server.desk.ready("photos") is None

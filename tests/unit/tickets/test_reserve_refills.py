@@ -1,47 +1,14 @@
-"""How a reserve of tickets is refilled, and what becomes of those who wait for a refill."""
+"""How a reserve of tickets is refilled: when, and whom it asks."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from app.common.errors import NoTicketDatabase, OutOfTime
 from app.databases.protocol import Drawn, Table
-from tests.fakes.ticket_server import Site
-from tests.fakes.virtual_time import settled, virtual_time
-from tests.unit.tickets.test_reserve import SECONDS, assert_in_order, drawn, empty, reserve_of, use
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-@virtual_time
-async def test_those_behind_a_list_that_does_not_fit_are_served_from_the_refill() -> None:
-    async with Site(2) as site:
-        server = await site.ticket_server(reserve_seconds=SECONDS)
-        given = await use(server, 20, 6)
-        given += empty(server)
-        reserve_of(server).refill()
-        before = [len(database.draws) for database in site.servers]
-        listed, *singles = await asyncio.gather(*(server.desk.take("photos", count) for count in (900, *[1] * 20)))
-        refills = [database.draws[there][1] for database, there in zip(site.servers, before, strict=True)]
-        assert all(any(refill.first <= ticket <= refill.last for refill in refills) for (ticket,) in singles)
-        assert_in_order([*given, *(ticket for tickets in singles for ticket in tickets), *listed])
-
-
-@virtual_time
-async def test_who_waits_for_refills_that_hang_is_refused_when_its_time_is_over() -> None:
-    async with Site(2) as site:
-        server = await site.ticket_server(reserve_seconds=SECONDS, request_timeout=0.3)
-        await use(server, 50, 6)
-        empty(server)
-        for database in site.servers:
-            database.hang()
-        began = now()
-        answers = await asyncio.gather(*(server.desk.take("photos") for _ in range(5)), return_exceptions=True)
-        assert {type(answer) for answer in answers} <= {OutOfTime, NoTicketDatabase}
-        assert now() - began < 0.4
+from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
+from tests.fakes.virtual_time import virtual_time
+from tests.unit.tickets.reserves import SECONDS, assert_in_order, coming, drawn, empty, reserve_of, use, used_up
 
 
 @virtual_time
@@ -86,30 +53,6 @@ async def test_a_high_rate_is_kept_up_with() -> None:
 
 
 @virtual_time
-async def test_what_is_asked_for_again_and_again_is_used_once() -> None:
-    """Databases that are up and busy: a request asks all lanes many times before it is served."""
-    async with Site(2) as site:
-        server = await site.ticket_server(reserve_seconds=SECONDS)
-        await use(server, 20, 6)
-        empty(server)
-        for database in site.servers:
-            database.deadlocks = 10_000
-
-        async def client() -> None:
-            with pytest.raises((OutOfTime, NoTicketDatabase)):
-                await server.desk.take("photos")
-
-        clients = []
-        for _ in range(80):
-            clients.append(asyncio.create_task(client()))
-            await asyncio.sleep(0.05)
-        assert reserve_of(server).demand.rate < 1.6 * 20
-        for database in site.servers:
-            database.deadlocks = 0
-        await asyncio.gather(*clients, return_exceptions=True)
-
-
-@virtual_time
 async def test_a_database_that_was_away_at_first_takes_its_part_in_refills() -> None:
     async with Site(2) as site:
         site.servers[1].down = True
@@ -121,21 +64,6 @@ async def test_a_database_that_was_away_at_first_takes_its_part_in_refills() -> 
         await use(server, 100, 4)
         given = await use(server, 100, 4)
         assert sum(ticket % 2 == 0 for ticket in given) > 100
-
-
-@virtual_time
-async def test_nobody_waits_for_a_refill_when_the_server_has_ended() -> None:
-    async with Site(2) as site:
-        server = await site.ticket_server(reserve_seconds=SECONDS)
-        await use(server, 50, 6)
-        empty(server)
-        reserve_of(server).refill()
-        assert "coming" in repr(reserve_of(server))
-        await server.reserves.stop()
-        asked = asyncio.create_task(server.desk.take("photos"))
-        await settled()
-        assert "waiting" not in repr(reserve_of(server))
-        await asked
 
 
 @virtual_time
@@ -180,3 +108,103 @@ async def test_databases_are_not_looked_at_for_every_request_that_finds_the_wind
             await asyncio.sleep(0.005)
         looks = [database.looks - there for database, there in zip(site.servers, before, strict=True)]
         assert max(looks) < 30
+
+
+@virtual_time
+async def test_what_is_coming_is_not_asked_for_twice() -> None:
+    async with Site(2) as site:
+        _, reserve, _ = await used_up(site, 20)
+        reserve.refill()
+        asked = coming(reserve)
+        assert 0 < asked <= reserve.demand.size
+        assert sum(shelf.refilling for shelf in reserve.shelves) == 1  # so few are one statement's
+        reserve.refill()
+        assert coming(reserve) == asked
+
+
+@virtual_time
+async def test_a_lane_has_one_refill_under_way() -> None:
+    async with Site(2) as site:
+        _, reserve, _ = await used_up(site, 100, largest_block=60)
+        reserve.refill()
+        assert coming(reserve) == 60
+        reserve.refill()
+        assert coming(reserve) == 60
+
+
+@virtual_time
+async def test_a_little_that_is_missing_is_not_drawn() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=SECONDS)
+        await use(server, 100, 20)
+        reserve = reserve_of(server)
+        assert server.desk.ready("photos", reserve.left - int(0.93 * reserve.demand.size), singly=True) is not None
+        assert coming(reserve) == 0
+        assert server.desk.ready("photos", int(0.05 * reserve.demand.size), singly=True) is not None
+        assert coming(reserve) > 0
+
+
+@virtual_time
+async def test_a_lane_that_could_not_give_a_refill_is_asked_again_a_moment_later() -> None:
+    async with Site(1) as site:
+        _, reserve, _ = await used_up(site)
+        site.servers[0].deadlocks = 1
+        reserve.refill()
+        assert coming(reserve)
+        await asyncio.sleep(0.05)
+        reserve.refill()
+        assert coming(reserve) == 0
+        await asyncio.sleep(0.3)
+        reserve.refill()
+        assert coming(reserve) > 0
+
+
+def suspend(server: FakeTicketServer) -> None:
+    server.lane("photos", 1).suspend("cannot be locked")
+
+
+def mark_down(server: FakeTicketServer) -> None:
+    server.ring.mark_down(server.ring.members[0], "refuses connections")
+
+
+def come_to_the_end(server: FakeTicketServer) -> None:
+    guard = server.lane("photos", 1).guard
+    guard.advance(guard.ceiling - 100 * reserve_of(server).demand.size + 2)
+
+
+def close(server: FakeTicketServer) -> None:
+    reserve_of(server).close()
+
+
+def come_close_to_the_end(server: FakeTicketServer) -> None:
+    guard = server.lane("photos", 1).guard
+    guard.advance(guard.ceiling - 100 * reserve_of(server).demand.size - 2)
+
+
+@pytest.mark.parametrize(
+    ("happens", "asked"),
+    [(suspend, False), (mark_down, False), (come_to_the_end, False), (close, False), (come_close_to_the_end, True)],
+)
+def test_a_lane_that_cannot_or_must_not_give_one_is_not_asked(
+    happens: Callable[[FakeTicketServer], None], *, asked: bool
+) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        async with Site(1) as site:
+            server, reserve, _ = await used_up(site)
+            happens(server)
+            reserve.refill()
+            assert (coming(reserve) > 0) is asked
+
+    scenario()
+
+
+@virtual_time
+async def test_a_database_that_may_not_draw_is_not_asked_for_a_refill() -> None:
+    async with Site(2) as site:
+        server, reserve, _ = await used_up(site, refuse_unverified=True)
+        site.servers[1].down = True
+        await asyncio.sleep(PROBE_INTERVAL + 0.2)
+        assert server.ring.members[0].up
+        reserve.refill()
+        assert coming(reserve) == 0
