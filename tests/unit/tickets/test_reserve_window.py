@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from app.common.errors import SequenceUnavailable, TicketDatabaseBusy
+from app.common.errors import SequenceUnavailable, TicketDatabaseBusy, TicketDatabaseUnavailable
 from app.common.sequences import bump_name
 from app.databases.protocol import LARGEST_INCREMENT, Mark, ServerEntry
 from app.tickets.reserve_window import Window, window_seconds
@@ -104,6 +104,42 @@ async def test_one_that_is_not_what_it_should_be_has_been_reached() -> None:
         await asyncio.sleep(1)
         assert server.reserves.any_gives
         assert server.admin.ready
+
+
+@virtual_time
+async def test_one_that_is_too_busy_has_been_reached() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+        site.servers[0].down = True
+        site.servers[1].deadlocks = 10_000
+        await asyncio.sleep(3)
+        assert reserve_of(server).left > 300
+        assert not server.reserves.any_gives
+
+
+@virtual_time
+async def test_one_that_answers_and_is_lost_in_the_midst_of_a_look_has_been_reached() -> None:
+    """It is in quarantine, so that a look draws there too. What failed was not the look, and no record was read."""
+    async with Site(2) as site:
+        server = await site.ticket_server(reserve_seconds=20)
+        await use(server, 100, 6)
+        site.servers[0].draws_as = (1, 1)
+        for _ in range(2):
+            await server.desk.take("photos", 4, whole=True)
+        assert server.ring.members[0].residue_of == "photos"
+
+        async def lost(_: object) -> NoReturn:
+            raise TicketDatabaseUnavailable("broke the connection off")
+
+        server.databases[0].tables = lost  # type: ignore[assignment,method-assign]
+        site.servers[1].down = True
+        await asyncio.sleep(3)
+        assert reserve_of(server).left > 300
+        assert not server.reserves.any_gives
+        site.servers[0].down = True
+        await asyncio.sleep(1)
+        assert server.reserves.any_gives
 
 
 @virtual_time
