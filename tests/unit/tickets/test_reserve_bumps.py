@@ -8,8 +8,8 @@ import pytest
 from app.common.errors import NoTicketDatabase
 from app.common.sequences import Width, bump_name
 from app.databases.protocol import LARGEST_INCREMENT, Mark, ServerEntry
-from tests.fakes.ticket_server import REQUEST_TIMEOUT, Site
-from tests.fakes.virtual_time import virtual_time
+from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, Site
+from tests.fakes.virtual_time import VirtualLoop, virtual_time
 from tests.unit.tickets.reserves import SECONDS, WINDOW, cut_off, gaps, now, reserve_of, use
 
 
@@ -84,6 +84,102 @@ async def test_one_that_cannot_be_answered_in_time_is_under_way_and_ends_when_it
         assert 3.5 <= now() - began < 3.7
         with pytest.raises(NoTicketDatabase, match="under way"):
             await server.admin.bump("photos", 6_000, force=False)
+
+
+@virtual_time
+async def test_one_that_is_asked_for_again_as_it_was_ends_when_it_would_have_ended() -> None:
+    async with Site(2) as site:
+        await site.ticket_server(reserve_seconds=SECONDS, probe_interval=3.0)
+        server = await site.ticket_server()
+        began = now()
+        for _ in range(2):
+            with pytest.raises(NoTicketDatabase, match="under way"):
+                await server.admin.bump("photos", 5_000, force=False)
+            await asyncio.sleep(0.8)
+        await server.admin.bump("photos", 5_000, force=False)
+        assert 3.5 <= now() - began < 3.7
+
+
+@virtual_time
+async def test_a_holder_whose_announcement_is_lost_meanwhile_is_waited_for_when_a_bump_is_asked_for_again() -> None:
+    async with Site(2) as site:
+        holding = await site.ticket_server(reserve_seconds=20, probe_interval=3.0)
+        bumping = await site.ticket_server()
+        await use(holding, 100, 6)
+        for member in holding.ring.members:
+            member.wake.set()
+        await asyncio.sleep(0.1)
+        cut_off(holding)
+        await holding.prober.stop()  # as one that stands still: no look ends any more
+        began = now()
+        with pytest.raises(NoTicketDatabase, match="under way"):
+            await bumping.admin.bump("photos", 50_000, force=False)
+        for database in site.servers:
+            found = database.state.servers
+            database.state.servers = {each: entry for each, entry in found.items() if not entry.reserve_window}
+        assert holding.desk.ready("photos") is not None  # it knows of nothing
+        await asyncio.sleep(1.8)
+        await bumping.admin.bump("photos", 50_000, force=False)
+        assert now() - began >= 3.5
+        assert holding.desk.ready("photos") is None
+
+
+@virtual_time
+async def test_who_has_come_after_the_record_is_not_waited_for_and_gives_nothing_that_was_passed() -> None:
+    async with Site(2) as site:
+        await site.ticket_server(reserve_seconds=SECONDS, probe_interval=3.0)
+        bumping = await site.ticket_server()
+        began = now()
+        with pytest.raises(NoTicketDatabase, match="under way"):
+            await bumping.admin.bump("photos", 50_000, force=False)
+        coming = await site.ticket_server(reserve_seconds=SECONDS, probe_interval=30.0)
+        assert min(await use(coming, 100, 1.5)) > 50_000
+        assert reserve_of(coming).left > 0
+        await asyncio.sleep(0.2)
+        await bumping.admin.bump("photos", 50_000, force=False)
+        assert 3.5 <= now() - began < 3.7
+
+
+@virtual_time
+async def test_a_bump_is_not_answered_early_where_a_timer_goes_off_early() -> None:
+    """The event loop's timers are not as fine as the clock that windows are held against."""
+    async with Site(2) as site:
+        bumping = await site.ticket_server()
+        await site.ticket_server(reserve_seconds=SECONDS)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        began = site.clock()
+        bump = asyncio.create_task(bumping.admin.bump("photos", 50_000, force=False))
+        await asyncio.sleep(0.5)
+        loop.suspended -= 0.3
+        await bump
+        assert site.clock() - began >= WINDOW
+
+
+def numbers(server: FakeTicketServer) -> set[int]:
+    """What it has in reserve."""
+    pieces = [piece for shelf in reserve_of(server).shelves for piece in shelf.left()]
+    return {ticket for piece in pieces for ticket in range(piece.next_id, piece.end, piece.step)}
+
+
+@pytest.mark.parametrize("whose", [0, 1], ids=["the own", "another's"])
+def test_what_is_above_the_number_is_kept_and_the_number_itself_is_not(whose: int) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        async with Site(2) as site:
+            servers = [await site.ticket_server(reserve_seconds=20) for _ in range(2)]
+            for server in servers:
+                await use(server, 100, 6)
+            before = [numbers(server) for server in servers]
+            above = sorted(before[whose])[len(before[whose]) // 2]
+            kept = [{ticket for ticket in of_one if ticket > above} for of_one in before]
+            bump = asyncio.create_task(servers[0].admin.bump("photos", above, force=False))
+            await asyncio.sleep(0.2)
+            assert numbers(servers[0]) == kept[0]
+            await bump
+            assert [numbers(server) for server in servers] == kept
+
+    scenario()
 
 
 @virtual_time
