@@ -7,11 +7,13 @@ The way of a ticket
                           protocol and FastAPI (http/uvicorn_adapter, http/routes).
     http/ticket_endpoint  what the request says: a sequence, a count, text or JSON, a token.
     redis/                the same for the Redis protocol: `parser` makes commands of bytes, `connection` keeps replies
-                          in order, `commands` says what each command does, `requests` how an answer reads.
+                          in order, `commands` says what each command does, `requests` how an answer reads; `gathering`
+                          makes one request of the commands that come together.
     tickets/front_desk    takes it for every protocol in front: counted, timed, refused while the server drains.
     tickets/issuer        takes the sequence's turn from the ring, has one lane after the other asked. Where tickets are
                           drawn ahead (TICKETS_RESERVE_SECONDS), `tickets/reserve` gives them first, at once, and has
-                          lanes asked for refills; until when it may is in `tickets/reserve_window`.
+                          lanes asked for refills; until when it may is in `tickets/reserve_window`, and how many
+                          there are to be in `tickets/reserve_demand`.
     tickets/lane          one sequence on one database: the requests that wait (lane_queue), the statement under way.
                           While it runs, requests queue; the next statement draws for all of them at once.
     databases/mysql/draws puts the draws of several lanes on few connections, each an OK packet on the `wire`;
