@@ -7,6 +7,8 @@ from urllib.parse import unquote
 
 import httptools
 
+from app.clients.known_reads import KnownReads
+
 
 class RequestHead:
     """Method, target, headers and version. It does not change, so that requests which read alike may share one.
@@ -120,24 +122,11 @@ class ClientRequest:
         return place is not None and place.for_tickets
 
 
-class KnownHeads:
-    """Heads by the bytes of a whole request for tickets: clients send the same ones again and again, and there is
-    nothing in them to parse twice."""
+class KnownHeads(KnownReads[RequestHead]):
+    """Heads by the bytes of a whole request for tickets."""
 
-    LONGEST = 1_024
-    """Bytes of a request that is kept."""
-    MANY = 2_048
-    """How many are kept: a few kinds of clients times the sequences that they use."""
-
-    def __init__(self) -> None:
-        self._heads: dict[bytes, RequestHead] = {}
-        self.get = self._heads.get
-
-    def keep(self, data: bytes, request: ClientRequest) -> None:
-        """Keep what these bytes mean: this request, and nothing else."""
+    def keep_of(self, data: bytes, request: ClientRequest) -> None:
+        """Keep that these bytes mean this request, and nothing else, where it is of those that come again."""
         head = request.head
-        if len(data) > self.LONGEST or not request.for_tickets or not head.keeps_alive or head.announces_body:
-            return
-        if len(self._heads) >= self.MANY:  # some clients never send the same twice
-            del self._heads[next(iter(self._heads))]
-        self._heads[data] = head
+        if request.for_tickets and head.keeps_alive and not head.announces_body:
+            self.keep(data, head)

@@ -190,7 +190,7 @@ class TicketProtocol(asyncio.Protocol):
             self._refuse(Problem(400, "this is not a request in HTTP/1.1"))
         else:
             if is_first and self._is_between_requests and self._refusal is None and len(self._ahead) == 1:
-                self._known_heads.keep(piece, self._ahead[0])
+                self._known_heads.keep_of(piece, self._ahead[0])
         if self._in_fields:
             self._field_bytes += len(piece)
             if self._field_bytes > HEAD_BYTES:

@@ -8,11 +8,11 @@ order. How much may wait is bounded: beyond that no command is taken, and then t
 import asyncio
 import logging
 from collections import deque
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from app.clients.known_reads import KnownReads
 from app.redis import replies
 from app.redis.gathering import SingleTickets
-from app.redis.known_runs import KnownRuns, Run
 from app.redis.parser import Command, Incoming, ProtocolError
 from app.redis.requests import Slot
 from app.redis.session import Session
@@ -34,10 +34,17 @@ IDLE_SECONDS = 300.0
 TOO_MANY = replies.error("ERR", "max number of clients reached")
 
 
+class Run(NamedTuple):
+    """So many commands in a row, each for one ticket of the sequence, and what a known read means."""
+
+    sequence: str
+    times: int
+
+
 class Shared(Protocol):
     """What all connections share."""
 
-    known_runs: KnownRuns
+    known_runs: KnownReads[Run]
 
     def opened(self, connection: "RedisConnection") -> bool:
         """Whether this new one may stay."""

@@ -6,13 +6,13 @@ import logging
 
 from app.clients.connections import Connections
 from app.clients.denials import Denials
+from app.clients.known_reads import KnownReads
 from app.clients.tokens import Tokens
 from app.common.errors import SettingsError
 from app.common.log import event
 from app.redis.client_commands import ClientCommands
 from app.redis.commands import Commands
-from app.redis.connection import RedisConnection
-from app.redis.known_runs import KnownRuns
+from app.redis.connection import RedisConnection, Run
 from app.redis.requests import Watcher
 from app.redis.session import Session
 from app.redis.ticket_commands import TicketCommands, single_ticket
@@ -50,7 +50,7 @@ class RedisDoor:
         self.single_ticket = single_ticket
         self.at_once = self._tickets.at_once
         self.draw = self._tickets.draw
-        self.known_runs = KnownRuns()
+        self.known_runs = KnownReads[Run]()
 
     async def listen(self, host: str, port: int) -> None:
         """Accept connections from now on. Raises SettingsError where it cannot."""

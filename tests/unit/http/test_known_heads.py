@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from app.clients.connections import REQUEST_SECONDS
+from app.clients.known_reads import LONGEST, MANY
 from app.http.request_head import ClientRequest, KnownHeads, RequestHead
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import (
@@ -132,17 +133,17 @@ async def test_a_block_that_has_become_too_large_is_refused(bench: Bench) -> Non
 def test_a_long_one_is_not_kept() -> None:
     known = KnownHeads()
     head = RequestHead(b"GET", b"/ticket/photos", [], "1.1", keeps_alive=True)
-    for length in (KnownHeads.LONGEST, KnownHeads.LONGEST + 1):
-        known.keep(b"x" * length, ClientRequest(head, is_complete=True))
-    assert known.get(b"x" * KnownHeads.LONGEST) is head
-    assert known.get(b"x" * (KnownHeads.LONGEST + 1)) is None
+    for length in (LONGEST, LONGEST + 1):
+        known.keep_of(b"x" * length, ClientRequest(head, is_complete=True))
+    assert known.get(b"x" * LONGEST) is head
+    assert known.get(b"x" * (LONGEST + 1)) is None
 
 
 def test_only_so_many_are_kept() -> None:
     known = KnownHeads()
-    for number in range(KnownHeads.MANY + 10):
+    for number in range(MANY + 10):
         head = RequestHead(b"GET", b"/ticket/s%d" % number, [], "1.1", keeps_alive=True)
-        known.keep(b"%d" % number, ClientRequest(head, is_complete=True))
+        known.keep_of(b"%d" % number, ClientRequest(head, is_complete=True))
     assert known.get(b"9") is None
     assert known.get(b"10") is not None
-    assert known.get(b"%d" % (KnownHeads.MANY + 9)) is not None
+    assert known.get(b"%d" % (MANY + 9)) is not None

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from app.clients.connections import LOOK_SECONDS, REQUEST_SECONDS
+from app.clients.known_reads import MANY
 from app.common.errors import NoTicketDatabase, SequenceExhausted, Unavailable
 from app.redis import replies
 from app.redis.connection import IDLE_SECONDS, LINGER_SECONDS, OWED_BYTES, WRITE_BYTES, RedisConnection
-from app.redis.known_runs import MANY
 from tests.fakes.virtual_time import run, settled, virtual_time
 from tests.unit.redis.redis_bench import INCR, OTHER, PING, Bench, command
 
