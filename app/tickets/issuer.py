@@ -211,7 +211,8 @@ class TicketIssuer:
         )
 
     async def _wait(self, request: TicketRequest, entry: Entry) -> None:
-        """Wait until another round may find a lane. Raises SequenceExhausted, NoTicketDatabase where none will.
+        """Wait until another round may find a lane. Raises SequenceExhausted, NoTicketDatabase where none will, and
+        OutOfTime.
 
         While a database may draw, what it failed with is momentary (a deadlock, a mark that another server has taken):
         it is asked again until the request's time is over.
@@ -223,8 +224,10 @@ class TicketIssuer:
             if not await self._ring.wait_for_change(left, expected=expected):
                 raise NoTicketDatabase(f"no ticket database can draw for {entry.name} now")
         else:
-            pause = request.pause or FIRST_PAUSE
-            await asyncio.sleep(min(pause, request.deadline - self._loop.time()))
+            pause, left = request.pause or FIRST_PAUSE, request.deadline - self._loop.time()
+            await asyncio.sleep(min(pause, left))
+            if left <= pause:  # and not by the clock: a timer may go off a little early, again and again
+                raise OutOfTime
             request.pause = min(2 * pause, LAST_PAUSE)
 
     def _raise_if_exhausted(self, entry: Entry, request: TicketRequest) -> None:

@@ -9,6 +9,7 @@ from app.kinds.definition import Definition
 from app.tickets.instance_number import TABLE as INSTANCES
 from app.tickets.lane import Lane
 from app.tickets.request import AwaitedRequest, Ids, TicketRequest, Tickets
+from app.tickets.reserve import Refill
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer
 from tests.model.clocks import RIGHT_SECONDS, Wall
@@ -45,6 +46,8 @@ class WatchedLane(Lane):
         self.increment = self.member.database.increment
         self._host = host
         self._number = host.number_of_a_lane()
+        self._warned_of: list[range] = []
+        """What was drawn ahead while /healthz said that it is unprotected."""
 
     def __hash__(self) -> int:
         """Not of its place in memory: sets of lanes have the order that the seed gives."""
@@ -54,7 +57,18 @@ class WatchedLane(Lane):
         """A number for a life of the server is asked for by the server itself: it is watched as all tickets are."""
         if self.sequence == INSTANCES:
             request.answer = partial(self._answered, request.answer)  # type: ignore[method-assign]
+        elif isinstance(request, Refill):
+            request.answer = partial(self._refilled, request.answer)  # type: ignore[method-assign]
         super().ask(request)
+
+    def _refilled(self, answer: Callable[[Tickets | None], None], tickets: Tickets | None) -> None:
+        if isinstance(tickets, range) and self._host.warns_of_lane(self):
+            self._warned_of.append(tickets)
+        answer(tickets)
+
+    def was_warned_of(self, ticket: int) -> bool:
+        """Whether it was drawn ahead while /healthz said that it is unprotected."""
+        return any(ticket in tickets for tickets in self._warned_of)
 
     def _answered(self, answer: Callable[[Tickets | None], None], tickets: Tickets | None) -> None:
         if tickets is not None:
@@ -279,6 +293,17 @@ class Host(Process):
             warning["database"] == server.name and warning["reason"].startswith("unprotected")
             for warning in self.server.admin.health()["warnings"]
         )
+
+    def warns_of_lane(self, lane: WatchedLane) -> bool:
+        """The same, of a lane's database."""
+        database = lane.member.database
+        assert isinstance(database, FakeTicketDatabase)
+        return self.warns_of(database.server)
+
+    def holds_unprotected(self, lane: WatchedLane) -> bool:
+        """Whether tickets of its lie in reserve that nobody kept a mark of."""
+        reserve = self.server.catalog.entries[lane.sequence].reserve
+        return reserve is not None and any(member is lane.member for member, _ in reserve.unprotected())
 
     def drew_instance(self, lane: WatchedLane, tickets: Tickets) -> None:
         if not self.stopped:

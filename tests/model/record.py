@@ -8,7 +8,8 @@ handed out:
 - the second was handed out *blind*: its database has gone back, or is a new one, and none that knows what was issued
   could be asked.
 
-And in both the ticket server that handed it out warned `unprotected` at that moment. A database counts as one that
+And in both the ticket server that handed it out warned `unprotected` at that moment; or, where it was drawn ahead and
+is the last that was, when it was drawn: until then it lay in reserve, of which /healthz warns. A database counts as one that
 could be asked if the ticket server had it in its ring when the ticket was drawn and it was well and within reach ever
 since: that the ticket server stood still meanwhile is nobody else's fault. One that refuses to draw unverified is
 never excepted. `knows[d, e]`: e can tell what d has issued.
@@ -72,6 +73,8 @@ class Record:
         sequence, offset, first, last = lane.sequence, lane.member.database.offset, tickets[0], tickets[-1]
         witnesses = host.witnesses(sequence, server, first)
         warned = host.warns_of(server)
+        assert warned or not host.holds_unprotected(lane), f"nothing warns of what {host.name} holds of {sequence}"
+        warned = warned or lane.was_warned_of(first)
         others = [other for other in self._servers if other is not server]
         if whole and (not warned or host.refuses):
             marks = (other.state.marks.get((sequence, offset, lane.increment)) for other in others)
