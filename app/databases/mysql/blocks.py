@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.common.errors import ColumnExhausted, SequenceWentBack, TicketDatabaseUnavailable
-from app.databases.mysql import statements as sql
+from app.databases.mysql import sequence_sql
 from app.databases.protocol import ROOM, Draw, Table
 
 NEAR_THE_END = 16
@@ -63,7 +63,7 @@ class Block(ABC):
 
 @dataclass(slots=True, eq=False)
 class BlockBetweenIds(Block):
-    """A block between two ordinary ids, which belong to it; see `statements.draw_block`.
+    """A block between two ordinary ids, which belong to it; see `sequence_sql.draw_block`.
 
     `shared`: other servers draw from the table too, so the three seldom meet, the block is taken whole, and the two ids
     are dropped. Close to the end of the column two ordinary ids lie below it.
@@ -86,7 +86,7 @@ class BlockBetweenIds(Block):
     def statements(self) -> str:
         """BEGIN, the advance if there is one, the ids below, SET, the block, SET, the id above, COMMIT."""
         place = self._bounds, self.increment, self.offset
-        return sql.draw_block(self.table.sequence, self._size, *place, below=self._ids_below, least=self.least)
+        return sequence_sql.draw_block(self.table.sequence, self._size, *place, below=self._ids_below, least=self.least)
 
     @property
     def answers(self) -> int:
@@ -109,13 +109,13 @@ class BlockBetweenIds(Block):
 
 @dataclass(slots=True, eq=False)
 class BlockByItsEnds(Block):
-    """A block of which one statement draws the first and the last id; see `statements.draw_ends`."""
+    """A block of which one statement draws the first and the last id; see `sequence_sql.draw_ends`."""
 
     @property
     def statements(self) -> str:
         """The advance if there is one, the id below, SET, the block's ends, SET."""
         place = self._bounds, self.increment, self.offset
-        return sql.draw_ends(self.table.sequence, self.count, *place, least=self.least)
+        return sequence_sql.draw_ends(self.table.sequence, self.count, *place, least=self.least)
 
     @property
     def answers(self) -> int:

@@ -14,7 +14,7 @@ from typing import ClassVar, NoReturn, TypeVar
 
 from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseUnavailable
 from app.common.patience import patience
-from app.databases.mysql import statements as sql
+from app.databases.mysql import session_sql
 from app.databases.mysql.bounds import SMALL, Bound
 from app.databases.mysql.driver import DRIVER_ERRORS, NONSENSE, Driver, NoTLS, Rows, server_code, translate
 from app.databases.mysql.errors import KEEPS_CONNECTION
@@ -97,8 +97,8 @@ class MySQLConnection:
         await self.log_in(addresses)
         try:
             _check_version(self._driver.version, mariadb=self.mariadb)
-            prepare = sql.prepare(self._increment, self._offset, mariadb=self.mariadb)
-            await self._driver.query(f"SET SESSION autocommit = 1; {sql.ISOLATION}; {prepare}")
+            prepare = session_sql.prepare(self._increment, self._offset, mariadb=self.mariadb)
+            await self._driver.query(f"SET SESSION autocommit = 1; {session_sql.ISOLATION}; {prepare}")
             await self._driver.next()
             await self._driver.next()
             return await self._read_facts()
@@ -233,8 +233,8 @@ class MySQLConnection:
         return facts
 
     async def _read_facts(self) -> ServerFacts:
-        clock = sql.clock(mariadb=self.mariadb)
-        await self._driver.query(f"{sql.SHOW_VARIABLES}; {sql.SHOW_CIPHER}; {clock}")
+        clock = session_sql.clock(mariadb=self.mariadb)
+        await self._driver.query(f"{session_sql.SHOW_VARIABLES}; {session_sql.SHOW_CIPHER}; {clock}")
         variables = {str(name).lower(): str(value) for name, value in self.rows}
         await self._driver.next()
         tls = any(value for _, value in self.rows)

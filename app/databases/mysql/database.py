@@ -13,7 +13,7 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
-from app.databases.mysql import statements as sql
+from app.databases.mysql import own_sql, session_sql
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
 from app.databases.mysql.definitions import MySQLDefinitions
 from app.databases.mysql.draws import DrawQueue
@@ -146,17 +146,17 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
                 await self._prepare_own_tables(fresh)
                 if self._entry is not None:
                     with contextlib.suppress(TicketDatabaseBusy):  # another server does it
-                        await fresh.execute(sql.FORGET_STALE_SERVERS)
+                        await fresh.execute(own_sql.FORGET_STALE_SERVERS)
                 return fresh, fresh.facts
         return self._probe, await self._probe.check()
 
     async def _look(self) -> ProbeResult:
         probe, facts = await self._probe_connection()
         began = time.monotonic()
-        await probe.execute(sql.PROBE if self._entry is None else announcement_of(self._entry))
+        await probe.execute(own_sql.PROBE if self._entry is None else announcement_of(self._entry))
         self._pool.last_answer = time.monotonic()
         asked = self._pool.last_answer
-        await probe.start(f"{sql.CLOCK}; {sql.RING}")
+        await probe.start(f"{session_sql.CLOCK}; {own_sql.RING}")
         clock = ClockReading(probe.understand(clock_of), asked, time.monotonic())
         await probe.next()
         record = probe.understand(record_of)
@@ -184,17 +184,17 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         """Make the server's own tables where they are missing; needs no privilege where they are there."""
         version = 0
         try:
-            version = await probe.ask(sql.LAYOUT, layout_of)
-            await probe.execute(sql.OWN_TABLES_ARE_THERE)
+            version = await probe.ask(own_sql.LAYOUT, layout_of)
+            await probe.execute(own_sql.OWN_TABLES_ARE_THERE)
         except SequenceMissing:
-            for statement in sql.OWN_TABLES:
+            for statement in own_sql.OWN_TABLES:
                 await probe.execute(statement)
-        if version < sql.LAYOUT_VERSION:
-            await probe.execute(sql.RECORD_LAYOUT)
-            version = sql.LAYOUT_VERSION
+        if version < own_sql.LAYOUT_VERSION:
+            await probe.execute(own_sql.RECORD_LAYOUT)
+            version = own_sql.LAYOUT_VERSION
         self._layout_warnings = ()
-        if version > sql.LAYOUT_VERSION:
-            known = sql.LAYOUT_VERSION
+        if version > own_sql.LAYOUT_VERSION:
+            known = own_sql.LAYOUT_VERSION
             self._layout_warnings = (f"its own tables have version {version}, newer than this server's {known}",)
 
     def _drop_probe(self) -> None:
@@ -213,7 +213,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         if self._entry is not None and self._probe is not None and self._probe.usable:
             with contextlib.suppress(TicketDatabaseError, TimeoutError):
                 async with patience(self._timeout):
-                    await self._probe.execute(sql.forget_server(self._entry.instance))
+                    await self._probe.execute(own_sql.forget_server(self._entry.instance))
         if self._probe is not None:
             probe, self._probe = self._probe, None
             self._pool.give_back(probe)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.common.errors import TicketDatabaseUnavailable
-from app.databases.mysql import statements as sql
+from app.databases.mysql import own_sql
 from app.databases.mysql.bounds import MOST_TABLES, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
@@ -22,12 +22,12 @@ class MySQLDefinitions:
     async def definitions(self) -> dict[str, Definition]:
         """See TicketDatabase.definitions."""
         async with self._pool.question() as connection:
-            return await connection.ask(sql.DEFINITIONS, definitions_of, listing(MOST_TABLES))
+            return await connection.ask(own_sql.DEFINITIONS, definitions_of, listing(MOST_TABLES))
 
     async def define(self, definition: Definition) -> Definition:
         """See TicketDatabase.define."""
         name = sequence_name(definition.sequence)
-        keep, read = sql.define(name, kind_name(definition.kind), parameters_text(definition.text()))
+        keep, read = own_sql.define(name, kind_name(definition.kind), parameters_text(definition.text()))
         async with self._pool.question() as connection:
             await connection.execute(keep)
             kept = await connection.ask(read, definitions_of)

@@ -15,7 +15,7 @@ from app.common.errors import (
 from app.common.sequences import Width
 from app.common.slices import sliced
 from app.databases.inspection import SERVERS_SECONDS, InspectedTable, Inspection, NotLookedAt
-from app.databases.mysql import statements as sql
+from app.databases.mysql import own_sql, sequence_sql, session_sql
 from app.databases.mysql.bounds import MOST_KEYS, MOST_MARKS, MOST_SERVERS, MOST_TABLES, listing
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
 from app.databases.mysql.definitions import definitions_of
@@ -80,7 +80,7 @@ class MySQLInspector:
         self, url: DatabaseURL, offset: int, increment: int, timeout: float, clock: Callable[[], float] = time.time
     ) -> None:
         """`clock`: this machine's, in seconds since 1970."""
-        self.inspection = Inspection(url.name, offset, increment, known_layout=sql.LAYOUT_VERSION)
+        self.inspection = Inspection(url.name, offset, increment, known_layout=own_sql.LAYOUT_VERSION)
         self.inspection.unverified = unverified(url, tls=url.ssl_mode is not SslMode.DISABLED)
         self._url = url
         self._clock = clock
@@ -143,7 +143,7 @@ class MySQLInspector:
         found.clock_doubt = LOOK_SECONDS
         for _ in range(CLOCK_READINGS):
             before = self._clock()
-            there = await self._connection.ask(sql.CLOCK, clock_of)
+            there = await self._connection.ask(session_sql.CLOCK, clock_of)
             after = self._clock()
             if abs(after - before) / 2 < found.clock_doubt:
                 found.clock_doubt = abs(after - before) / 2
@@ -151,7 +151,7 @@ class MySQLInspector:
 
     async def _look_at_sources(self, *, mariadb: bool) -> None:
         found = self.inspection
-        for statement in sql.sources(mariadb=mariadb):
+        for statement in session_sql.sources(mariadb=mariadb):
             code = await self._connection.attempt(statement)
             if code != SYNTAX_ERROR:
                 break
@@ -165,12 +165,12 @@ class MySQLInspector:
     # --- what the user may -----------------------------------------------------------------------------------------
 
     async def _look_at_privileges(self) -> None:
-        code = await self._connection.attempt(sql.MAY_CREATE)
+        code = await self._connection.attempt(own_sql.MAY_CREATE)
         if code in READ_ONLY:
             self.inspection.read_only = READ_ONLY[code]
         elif code in DENIED:
             self._deny("CREATE", "")
-        for privilege, statement in sql.MAY_KEEP_OWN_TABLES.items():
+        for privilege, statement in own_sql.MAY_KEEP_OWN_TABLES.items():
             await self._try(privilege, statement, "its own tables")
 
     async def _try(self, privilege: str, statement: str, table: str) -> None:
@@ -190,11 +190,13 @@ class MySQLInspector:
             return
         found, connection = self.inspection, self._connection
         try:
-            found.layout = await connection.ask(sql.LAYOUT, layout_of)
-            if found.layout >= sql.RING_LAYOUT:
-                found.record = await connection.ask(sql.RING, record_of)
-            if found.layout < sql.INNER_LAYOUT:
-                found.marks = tuple(await connection.ask(sql.marks_in(sql.MARKS_TABLE), marks_of, listing(MOST_MARKS)))
+            found.layout = await connection.ask(own_sql.LAYOUT, layout_of)
+            if found.layout >= own_sql.RING_LAYOUT:
+                found.record = await connection.ask(own_sql.RING, record_of)
+            if found.layout < own_sql.INNER_LAYOUT:
+                found.marks = tuple(
+                    await connection.ask(own_sql.marks_in(own_sql.MARKS_TABLE), marks_of, listing(MOST_MARKS))
+                )
             else:
                 await self._look_at_later_tables()
         except SequenceMissing:
@@ -203,27 +205,29 @@ class MySQLInspector:
     async def _look_at_later_tables(self) -> None:
         """Those of version 3, each of which is looked at although another one cannot be."""
         found, connection = self.inspection, self._connection
-        for table in sql.LATER_TABLES:
+        for table in own_sql.LATER_TABLES:
             code = await connection.attempt(f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608 - a constant
             if code:
                 found.own_unread[table] = _UNREAD.get(code, f"cannot be read (error {code})")
-        inner = sql.INNER_MARKS_TABLE not in found.own_unread
-        marks = sql.ALL_MARKS if inner else sql.marks_in(sql.MARKS_TABLE)
+        inner = own_sql.INNER_MARKS_TABLE not in found.own_unread
+        marks = own_sql.ALL_MARKS if inner else own_sql.marks_in(own_sql.MARKS_TABLE)
         found.marks = tuple(await connection.ask(marks, marks_of, listing(MOST_MARKS)))
-        if sql.KINDS_TABLE not in found.own_unread:
-            found.definitions = await connection.ask(sql.DEFINITIONS, definitions_of, listing(MOST_TABLES))
-        if sql.SERVERS_TABLE not in found.own_unread:
-            found.servers = tuple(await connection.ask(sql.servers(SERVERS_SECONDS), servers_of, listing(MOST_SERVERS)))
+        if own_sql.KINDS_TABLE not in found.own_unread:
+            found.definitions = await connection.ask(own_sql.DEFINITIONS, definitions_of, listing(MOST_TABLES))
+        if own_sql.SERVERS_TABLE not in found.own_unread:
+            found.servers = tuple(
+                await connection.ask(own_sql.servers(SERVERS_SECONDS), servers_of, listing(MOST_SERVERS))
+            )
 
     async def _look_at_tables(self) -> None:
         connection = self._connection
-        names = sorted(await connection.ask(sql.NAMES, names_of, listing(MOST_TABLES)))
+        names = sorted(await connection.ask(sequence_sql.NAMES, names_of, listing(MOST_TABLES)))
         for part in sliced(names, 50):
-            keys = await connection.ask(sql.keys(part), _keys_of, listing(len(part) * MOST_KEYS))
-            await connection.start(sql.tables(part), listing(len(part)))
+            keys = await connection.ask(sequence_sql.keys(part), _keys_of, listing(len(part) * MOST_KEYS))
+            await connection.start(sequence_sql.tables(part), listing(len(part)))
             self.inspection.tables.update(connection.understand(partial(_all_inspected, keys=keys)))
         for name in self.inspection.tables:
-            for privilege, statement in sql.may(name).items():
+            for privilege, statement in sequence_sql.may(name).items():
                 await self._try(privilege, statement, name)
 
     async def read_positions(self) -> None:
@@ -249,7 +253,7 @@ class MySQLInspector:
                     return
 
     async def _position(self, name: str) -> Position:
-        largest_first, counter_then = sql.position(name)
+        largest_first, counter_then = sequence_sql.position(name)
         largest = await self._connection.execute(largest_first)
         return await self._connection.ask(counter_then, lambda counter: position_of(largest, counter))
 
@@ -282,14 +286,14 @@ def unverified(url: DatabaseURL, *, tls: bool) -> str:
 
 
 def _sources_of(rows: Rows, word: str, *, mariadb: bool) -> dict[str, str]:
-    """See Inspection.sources; from the rows of `sql.sources`. `word`: the server's for a replica."""
+    """See Inspection.sources; from the rows of `session_sql.sources`. `word`: the server's for a replica."""
     if mariadb:
-        return {f"{row[3]}:{row[5]}": sql.no_longer_from(str(row[0]), word) for row in rows}
-    return {f"{row[1]}:{row[3]}": sql.no_longer_from("", word) for row in rows}
+        return {f"{row[3]}:{row[5]}": session_sql.no_longer_from(str(row[0]), word) for row in rows}
+    return {f"{row[1]}:{row[3]}": session_sql.no_longer_from("", word) for row in rows}
 
 
 def _keys_of(rows: Rows) -> dict[str, list[Key]]:
-    """The keys of each table, from the rows of `mysql_statements.keys`."""
+    """The keys of each table, from the rows of `sequence_sql.keys`."""
     keys: dict[str, list[Key]] = {}
     for table, index, not_unique, columns in rows:
         keys.setdefault(str(table), []).append((str(index), not int(not_unique), str(columns).split(",")))
@@ -302,11 +306,11 @@ def _all_inspected(rows: Rows, keys: dict[str, list[Key]]) -> dict[str, Inspecte
 
 
 def _inspected(row: tuple[Any, ...], keys: list[Key]) -> InspectedTable | None:
-    """An `InspectedTable` from a row of `mysql_statements.tables` and the table's keys."""
+    """An `InspectedTable` from a row of `sequence_sql.tables` and the table's keys."""
     table = table_of(row)
     if table is None:
         return None
-    engine, name = str(row[1]), sql.quoted(table.sequence)
+    engine, name = str(row[1]), sequence_sql.quoted(table.sequence)
     return InspectedTable(
         table=table,
         column=str(row[4]),
@@ -327,7 +331,7 @@ def _fix_keys(name: str, keys: Iterable[Key]) -> str | None:
                 return None
             changes.append("DROP PRIMARY KEY")
         elif unique and columns == ["stub"]:
-            changes.append(f"DROP KEY {sql.quoted(index)}")
+            changes.append(f"DROP KEY {sequence_sql.quoted(index)}")
         elif columns[0] == "id":
             id_has_key = True
     changes.append("ADD PRIMARY KEY (stub)")

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.common.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.slices import sliced
-from app.databases.mysql import statements as sql
+from app.databases.mysql import own_sql
 from app.databases.mysql.bounds import MOST_MARKS, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
@@ -31,10 +31,10 @@ class MySQLLedger:
         """See TicketDatabase.marks."""
         if changed_within is not None:
             async with self._pool.question(about_marks=True, anybody=anybody) as connection:
-                changed = sql.marks_changed(self.increment, changed_within)
+                changed = own_sql.marks_changed(self.increment, changed_within)
                 return await connection.ask(changed, marks_of, listing(MOST_MARKS))
         found: list[Mark] = []
-        for table in (sql.MARKS_TABLE, sql.INNER_MARKS_TABLE):
+        for table in (own_sql.MARKS_TABLE, own_sql.INNER_MARKS_TABLE):
             found += await self._all_in(table, anybody=anybody)
         return found
 
@@ -44,33 +44,33 @@ class MySQLLedger:
         while True:
             after = (found[-1].sequence, found[-1].offset) if found else ("", 0)
             async with self._pool.question(about_marks=True, anybody=anybody) as connection:
-                ask = sql.marks_page(table, self.increment, after)
-                page = await connection.ask(ask, marks_of, listing(sql.MARKS_PER_PAGE))
+                ask = own_sql.marks_page(table, self.increment, after)
+                page = await connection.ask(ask, marks_of, listing(own_sql.MARKS_PER_PAGE))
             found += page
-            if len(page) < sql.MARKS_PER_PAGE:
+            if len(page) < own_sql.MARKS_PER_PAGE:
                 return found
 
     async def marks_of_all_rings(self) -> list[Mark]:
         """See TicketDatabase.marks_of_all_rings."""
         async with self._pool.question(about_marks=True, anybody=True, times=ALL_MARKS) as connection:
-            return await connection.ask(sql.ALL_MARKS, marks_of, listing(MOST_MARKS))
+            return await connection.ask(own_sql.ALL_MARKS, marks_of, listing(MOST_MARKS))
 
     async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""
         requested = sorted(marks, key=_place)
         found: dict[tuple[str, int], Mark] = {}
-        for table, of_table in groupby(requested, lambda mark: sql.marks_table_of(mark.sequence)):
+        for table, of_table in groupby(requested, lambda mark: own_sql.marks_table_of(mark.sequence)):
             for part in sliced(list(of_table), MARKS_PER_WRITE):
                 rows = [(m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in part]
                 keys = [(m.sequence, m.offset, m.increment) for m in part]
-                for row in await self._write(sql.reserve(table, rows, ring), keys, ring):
+                for row in await self._write(own_sql.reserve(table, rows, ring), keys, ring):
                     found[row.sequence, row.offset] = row
         return found
 
     async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
         """See TicketDatabase.supersede."""
         key = (old.sequence, old.offset, old.increment)
-        supersede = sql.supersede(key, (old.token, old.mark), (new.token, new.mark), new.issued, ring)
+        supersede = own_sql.supersede(key, (old.token, old.mark), (new.token, new.mark), new.issued, ring)
         return (await self._write(supersede, [key], ring))[0]
 
     async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
@@ -82,7 +82,7 @@ class MySQLLedger:
     async def _supersede_together(self, replacements: Sequence[tuple[Mark, Mark]], ring: int) -> None:
         """In one transaction, which keeps the row of the ring record locked from the first replacement on."""
         statements = [
-            sql.supersede(
+            own_sql.supersede(
                 (old.sequence, old.offset, old.increment),
                 (old.token, old.mark),
                 (new.token, new.mark),
@@ -95,7 +95,7 @@ class MySQLLedger:
             try:
                 async with self._pool.question(about_marks=True) as connection:
                     try:
-                        await connection.start("; ".join(["BEGIN", *statements, "COMMIT", sql.RING_NUMBER]))
+                        await connection.start("; ".join(["BEGIN", *statements, "COMMIT", own_sql.RING_NUMBER]))
                         for _ in range(len(statements) + 2):
                             await connection.next()
                         number = connection.understand(number_of)
@@ -116,11 +116,11 @@ class MySQLLedger:
 
         The number is read after the write: where it is still `ring` then, it was `ring` when the write was committed.
         """
-        read_back = sql.read_back(sql.marks_table_of(keys[0][0]), keys)
+        read_back = own_sql.read_back(own_sql.marks_table_of(keys[0][0]), keys)
         for _ in range(RETRIES):
             try:
                 async with self._pool.question(about_marks=True) as connection:
-                    await connection.start(f"{write}; {sql.RING_NUMBER}; {read_back}")
+                    await connection.start(f"{write}; {own_sql.RING_NUMBER}; {read_back}")
                     await connection.next()
                     number = connection.understand(number_of)
                     await connection.next(listing(len(keys)))
@@ -138,7 +138,7 @@ class MySQLLedger:
 
 def _place(mark: Mark) -> tuple[str, str, int]:
     """In this order marks are written, whoever does: two writes that lock rows in different orders deadlock."""
-    return sql.marks_table_of(mark.sequence), mark.sequence, mark.offset
+    return own_sql.marks_table_of(mark.sequence), mark.sequence, mark.offset
 
 
 def number_of(rows: Rows) -> int | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from app.common.errors import SettingsError, TicketDatabaseError
-from app.databases.mysql import statements as sql
+from app.databases.mysql import sequence_sql
 from app.databases.mysql.bounds import DEFINITION
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.driver import code_of
@@ -74,8 +74,10 @@ async def used_by(column: Column) -> Used:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await connection.log_in()
             try:
-                largest = await connection.ask(sql.largest(column.table, column.column), lambda rows: rows[0][0])
-                ask = sql.definition(column.table)
+                largest = await connection.ask(
+                    sequence_sql.largest(column.table, column.column), lambda rows: rows[0][0]
+                )
+                ask = sequence_sql.definition(column.table)
                 definition = await connection.ask(ask, lambda rows: str(rows[0][1]), DEFINITION)
             except TicketDatabaseError as error:
                 raise _explained(error, column) from error
@@ -92,7 +94,7 @@ async def used_by(column: Column) -> Used:
 
 def _last_counted(definition: str, column: str) -> int:
     """The last id that the table's counter gave, if the column is the one that it counts; else 0."""
-    counted = re.search(rf"^\s+{re.escape(sql.quoted(column))} .*\bAUTO_INCREMENT\b", definition, re.MULTILINE)
+    counted = re.search(rf"^\s+{re.escape(sequence_sql.quoted(column))} .*\bAUTO_INCREMENT\b", definition, re.MULTILINE)
     counter = _COUNTER.search(definition)
     return int(counter[1]) - 1 if counted and counter else 0
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.common.patience import LATE, SLICES, STALLS
-from app.databases.mysql import statements as sql
+from app.databases.mysql import sequence_sql
 from app.databases.protocol import Drawn, Table
 
 
@@ -37,12 +37,12 @@ class PendingDraw:
     @property
     def statement(self) -> str:
         """What draws a plain one."""
-        return sql.draw(self.table.sequence, self.count)
+        return sequence_sql.draw(self.table.sequence, self.count)
 
     @property
     def advance(self) -> str:
         """What is sent before it where it has a `least`."""
-        return sql.advance(self.table.sequence, self.least - 1)
+        return sequence_sql.advance(self.table.sequence, self.least - 1)
 
     def answer(self, drawn: Drawn) -> None:
         """Tell whoever waits for it, the first time that this is called."""

@@ -1,7 +1,7 @@
 """The ring record that a MySQL or MariaDB ticket database keeps."""
 
 from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseUnavailable
-from app.databases.mysql import statements as sql
+from app.databases.mysql import own_sql
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.marks import number_of
 from app.databases.mysql.pool import MySQLPool
@@ -16,10 +16,10 @@ class MySQLRing:
 
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
         """See TicketDatabase.record_ring."""
-        statement = sql.first_ring(row_of(new)) if old is None else sql.next_ring(row_of(old), row_of(new))
+        statement = own_sql.first_ring(row_of(new)) if old is None else own_sql.next_ring(row_of(old), row_of(new))
         async with self._pool.question(anybody=True) as connection:
             await connection.execute(statement)
-            record = await connection.ask(sql.RING, record_of)
+            record = await connection.ask(own_sql.RING, record_of)
         if record is None:
             raise TicketDatabaseUnavailable("lost its ring record")
         return record
@@ -28,27 +28,27 @@ class MySQLRing:
         """See TicketDatabase.recorded_ring."""
         try:
             async with self._pool.question(anybody=True) as connection:
-                return await connection.ask(sql.RING, record_of)
+                return await connection.ask(own_sql.RING, record_of)
         except SequenceMissing:  # no ticket server has been here
             return None
 
     async def check_ring(self, number: int) -> None:
         """See TicketDatabase.check_ring."""
         async with self._pool.question(about_marks=True) as connection:
-            found = await connection.ask(sql.RING_NUMBER, number_of)
+            found = await connection.ask(own_sql.RING_NUMBER, number_of)
         if found != number:
             raise RingChanged
 
 
-def row_of(record: RingRecord) -> sql.RingRow:
+def row_of(record: RingRecord) -> own_sql.RingRow:
     """The record as the table holds it."""
     offsets = ",".join(map(str, record.offsets))
     return record.number, record.increment, record.since, offsets, record.own, str(record.state)
 
 
 def record_of(rows: Rows) -> RingRecord | None:
-    """A `RingRecord` from the row of `statements.RING`, None where there is none; see `rows` for what is
-    raised where it is none."""
+    """A `RingRecord` from the row of `own_sql.RING`, None where there is none; see `rows` for what is raised
+    where it is none."""
     if not rows:
         return None
     number, increment, since, offsets, own, state = rows[0]

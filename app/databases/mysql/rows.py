@@ -59,7 +59,7 @@ def mark_name(value: Any) -> str:
 
 
 def clock_of(rows: tuple[tuple[Any, ...], ...]) -> float:
-    """What a server's clock says, in seconds since 1970; from the row of `statements.CLOCK`."""
+    """What a server's clock says, in seconds since 1970; from the row of `session_sql.CLOCK`."""
     seconds = float(rows[0][0])
     if not math.isfinite(seconds):
         raise ValueError(seconds)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from app.databases.mysql import statements as sql
+from app.databases.mysql import own_sql, session_sql
 from app.databases.mysql.bounds import MOST_CONNECTIONS, MOST_SERVERS, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
@@ -23,18 +23,18 @@ class MySQLServers:
     async def servers(self, within: float) -> list[ServerEntry]:
         """See TicketDatabase.servers."""
         async with self._pool.question(anybody=True) as connection:
-            return await connection.ask(sql.servers(within), servers_of, listing(MOST_SERVERS))
+            return await connection.ask(own_sql.servers(within), servers_of, listing(MOST_SERVERS))
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use: a probe of another server, or a connection of the same account."""
         until = time.monotonic() + seconds
-        probed = sql.probed(self._entry.instance if self._entry is not None else "")
+        probed = own_sql.probed(self._entry.instance if self._entry is not None else "")
         found: dict[str, None] = {}
         first: dict[str, str] | None = None
         while True:
             async with self._pool.question(anybody=True) as connection:
                 seen = await connection.ask(probed, _moments_of, listing(MOST_SERVERS))
-                others = await connection.ask(sql.CONNECTED, self._others, listing(MOST_CONNECTIONS))
+                others = await connection.ask(session_sql.CONNECTED, self._others, listing(MOST_CONNECTIONS))
             found.update(dict.fromkeys(others))
             first = seen if first is None else first
             if any(first.get(instance) != at for instance, at in seen.items()):
@@ -54,18 +54,18 @@ class MySQLServers:
 
 
 def _moments_of(rows: Rows) -> dict[str, str]:
-    """When each server has probed, from the rows of `statements.probed`. Raises ValueError, TypeError."""
+    """When each server has probed, from the rows of `own_sql.probed`. Raises ValueError, TypeError."""
     return {str(instance): str(at) for instance, at in rows}
 
 
 def announcement_of(entry: ServerEntry) -> str:
     """The statement that a server probes with."""
     kinds = ",".join(entry.kinds)
-    return sql.announce(entry.instance, entry.release, kinds, entry.probe_interval, entry.reserve_window)
+    return own_sql.announce(entry.instance, entry.release, kinds, entry.probe_interval, entry.reserve_window)
 
 
 def servers_of(rows: Rows) -> list[ServerEntry]:
-    """The servers in the rows of `statements.servers`. Raises ValueError, TypeError."""
+    """The servers in the rows of `own_sql.servers`. Raises ValueError, TypeError."""
     return [
         ServerEntry(
             instance, release, tuple(kinds.split(",")) if kinds else (), float(interval), float(window), float(at)

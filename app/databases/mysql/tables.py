@@ -7,7 +7,7 @@ from typing import Any
 from app.common.errors import SequenceMissing, TicketDatabaseError
 from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_table_name
 from app.common.slices import sliced
-from app.databases.mysql import statements as sql
+from app.databases.mysql import sequence_sql
 from app.databases.mysql.bounds import MOST_TABLES, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
@@ -28,14 +28,14 @@ class MySQLTables:
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
         async with self._pool.question() as connection:
-            return await connection.ask(sql.NAMES, names_of, listing(MOST_TABLES))
+            return await connection.ask(sequence_sql.NAMES, names_of, listing(MOST_TABLES))
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
         found: dict[str, tuple[int, str]] = {}
         for part in _parts(names, 50):
             async with self._pool.question() as connection:
-                found.update(await connection.ask(sql.counters(part), counters_of, listing(len(part))))
+                found.update(await connection.ask(sequence_sql.counters(part), counters_of, listing(len(part))))
         return found
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
@@ -43,12 +43,12 @@ class MySQLTables:
         found: dict[str, Table] = {}
         for part in _parts(names, 50):
             async with self._pool.question() as connection:
-                found.update(await connection.ask(sql.tables(part), tables_of, listing(len(part))))
+                found.update(await connection.ask(sequence_sql.tables(part), tables_of, listing(len(part))))
         return found
 
     async def position(self, table: Table) -> Position:
         """See TicketDatabase.position."""
-        largest_first, counter_then = sql.position(table.sequence)
+        largest_first, counter_then = sequence_sql.position(table.sequence)
         async with self._pool.question() as connection:
             largest = await connection.execute(largest_first)
             return await connection.ask(counter_then, lambda counter: position_of(largest, counter))
@@ -66,7 +66,7 @@ class MySQLTables:
         return found
 
     async def _positions(self, names: Sequence[str]) -> dict[str, Position]:
-        largest_first, counters_then = sql.positions(names)
+        largest_first, counters_then = sequence_sql.positions(names)
         async with self._pool.question(times=MAKING) as connection:
             largest = await connection.ask(largest_first, largest_of, listing(len(names)))
             return await connection.ask(counters_then, lambda rows: positions_of(largest, rows), listing(len(names)))
@@ -74,18 +74,18 @@ class MySQLTables:
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
         async with self._pool.question(times=MAKING) as connection:
-            await connection.execute(sql.make(sequence, width, start))
+            await connection.execute(sequence_sql.make(sequence, width, start))
 
     async def advance(self, table: Table, above: int) -> None:
         """See TicketDatabase.advance."""
         if above > 0:  # an explicit 0 would draw an id
             async with self._pool.question() as connection:
-                await connection.execute(sql.advance(table.sequence, above))
+                await connection.execute(sequence_sql.advance(table.sequence, above))
 
     async def advance_all(self, floors: Mapping[str, int]) -> None:
         """See TicketDatabase.advance_all."""
         for part in _parts((name for name, floor in floors.items() if floor > 0), 50):
-            statements = ["BEGIN", *(sql.advance(name, floors[name]) for name in part), "COMMIT"]
+            statements = ["BEGIN", *(sequence_sql.advance(name, floors[name]) for name in part), "COMMIT"]
             async with self._pool.question(times=MAKING) as connection:
                 try:
                     await connection.start(";".join(statements))
@@ -97,22 +97,22 @@ class MySQLTables:
 
 
 def names_of(rows: Rows) -> dict[str, str]:
-    """The names, and when each was made, from the rows of `mysql_statements.NAMES`; other tables are left out."""
+    """The names, and when each was made, from the rows of `sequence_sql.NAMES`; other tables are left out."""
     return {str(name): moment(created) for name, created in rows if is_table_name(str(name))}
 
 
 def counters_of(rows: Rows) -> dict[str, tuple[int, str]]:
-    """See TicketDatabase.counters; from the rows of `mysql_statements.counters`."""
+    """See TicketDatabase.counters; from the rows of `sequence_sql.counters`."""
     return {table_name(name): (whole(counter, 0, LARGEST_ID), moment(created)) for name, counter, created in rows}
 
 
 def tables_of(rows: Rows) -> dict[str, Table]:
-    """The sequences' tables by name, from the rows of `mysql_statements.tables`."""
+    """The sequences' tables by name, from the rows of `sequence_sql.tables`."""
     return {table.sequence: table for row in rows if (table := table_of(row)) is not None}
 
 
 def position_of(largest: Rows, counter: Rows) -> Position:
-    """A `Position` from the rows of the two statements of `mysql_statements.position`."""
+    """A `Position` from the rows of the two statements of `sequence_sql.position`."""
     if not counter:
         raise SequenceMissing("has no table for it")
     next_id, created = counter[0]
@@ -125,22 +125,22 @@ def position_of(largest: Rows, counter: Rows) -> Position:
 
 
 def largest_of(rows: Rows) -> dict[str, Any]:
-    """MAX(id) of each table, from the rows of the first statement of `mysql_statements.positions`."""
+    """MAX(id) of each table, from the rows of the first statement of `sequence_sql.positions`."""
     return {table_name(name): largest for name, largest in rows}
 
 
 def positions_of(largest: Mapping[str, Any], counters: Rows) -> dict[str, Position]:
-    """Positions by sequence, from what the two statements of `mysql_statements.positions` give."""
+    """Positions by sequence, from what the two statements of `sequence_sql.positions` give."""
     return {
         table_name(name): position_of(((largest[name],),), ((next_id, created),)) for name, next_id, created in counters
     }
 
 
 def table_of(row: tuple[Any, ...]) -> Table | None:
-    """A `Table` from a row of `mysql_statements.tables`; None where the table is no sequence's."""
+    """A `Table` from a row of `sequence_sql.tables`; None where the table is no sequence's."""
     name, engine, created, data_type, column_type, stub_length, stub_key, comment = row
     width = _WIDTHS.get(str(data_type).lower())
-    if width is Width.BIGINT and comment == sql.JAVASCRIPT_COMMENT:
+    if width is Width.BIGINT and comment == sequence_sql.JAVASCRIPT_COMMENT:
         width = Width.JAVASCRIPT
     if width is None or not is_table_name(str(name)):
         return None
@@ -155,7 +155,7 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
         sequence=str(name),
         width=width,
         ceiling=ceiling,
-        rows_per_statement=len(sql.STUBS) if stub_length else 1,
+        rows_per_statement=len(sequence_sql.STUBS) if stub_length else 1,
         created=moment(created),
         # a column that goes on above the largest ticket there can be never repeats that one
         repeats_ceiling=width is Width.INT or (width is Width.BIGINT and not unsigned),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from app.common.errors import TicketDatabaseError
-from app.databases.mysql import statements as sql
+from app.databases.mysql import own_sql
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.inspection import MySQLInspector
 from app.databases.mysql.url import DatabaseURL
@@ -88,17 +88,17 @@ def test_what_the_release_before_left_is_brought_up_to_date_and_kept(place: Plac
     for statement in LAYOUT_2:
         place.execute(statement)
     place.run(keeps_an_inner_mark)
-    assert place.execute("SELECT version FROM _layout") == [(sql.LAYOUT_VERSION,)]
+    assert place.execute("SELECT version FROM _layout") == [(own_sql.LAYOUT_VERSION,)]
     assert place.execute("SELECT sequence FROM _high_water") == [("photos",)]
 
 
 def test_where_all_tables_are_there_no_privilege_is_needed_to_make_any(place: Place) -> None:
     """And the version is recorded, whoever has made them."""
-    for statement in (*LAYOUT_2, *sql.OWN_TABLES):
+    for statement in (*LAYOUT_2, *own_sql.OWN_TABLES):
         place.execute(statement)
     with place.account("SELECT, INSERT, UPDATE, DELETE") as user:
         place.run(keeps_an_inner_mark, user)
-    assert place.execute("SELECT version FROM _layout") == [(sql.LAYOUT_VERSION,)]
+    assert place.execute("SELECT version FROM _layout") == [(own_sql.LAYOUT_VERSION,)]
 
 
 def test_who_may_make_none_is_told_so_where_one_is_missing(place: Place) -> None:

@@ -4,7 +4,7 @@ from typing import cast
 
 import pymysql.err
 
-from app.databases.mysql import statements as sql
+from app.databases.mysql import own_sql, session_sql
 from app.databases.mysql.bounds import SMALL, Bound
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.url import DatabaseURL
@@ -27,11 +27,11 @@ class Server:
         self.version = "8.4.3"
         self.refuses = 0
         self.says: dict[str, Rows] = {
-            sql.SHOW_VARIABLES: variables(),
-            sql.SHOW_CIPHER: (("Ssl_cipher", ""),),
-            **{sql.clock(mariadb=mariadb): ((1.7e9, 1_600_000_000),) for mariadb in (False, True)},
-            sql.CLOCK: ((1.7e9,),),
-            sql.LAYOUT: ((1,),),
+            session_sql.SHOW_VARIABLES: variables(),
+            session_sql.SHOW_CIPHER: (("Ssl_cipher", ""),),
+            **{session_sql.clock(mariadb=mariadb): ((1.7e9, 1_600_000_000),) for mariadb in (False, True)},
+            session_sql.CLOCK: ((1.7e9,),),
+            own_sql.LAYOUT: ((1,),),
         }
         self.next: list[Rows] = []
         self.asked: list[list[str]] = []
@@ -75,7 +75,7 @@ class Driver:
         if self.cut:
             raise pymysql.err.OperationalError(LOST, "no")
         self._to_come = statements.split("; ")
-        if sql.PROBE in self._to_come:
+        if own_sql.PROBE in self._to_come:
             self._server.looked_on.append(self)
         await self.next()
 

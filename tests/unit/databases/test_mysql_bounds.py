@@ -11,7 +11,7 @@ import pytest
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.sequences import Width
-from app.databases.mysql import statements as sql
+from app.databases.mysql import own_sql, sequence_sql, session_sql
 from app.databases.mysql.bounds import MOST_TABLES
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.database import MySQLDatabase
@@ -39,19 +39,19 @@ MARK = Mark("photos", 2, 2, 100, 50, "token")
 LIKES = Definition("likes", "instagram", {"shards": 5})
 RECORD = RingRecord(1, 2, 1, (1, 2), 1, RingState.DRAWN)
 SAYS = {
-    sql.SHOW_VARIABLES: variables(),
-    sql.SHOW_CIPHER: (("Ssl_cipher", ""),),
-    sql.clock(mariadb=False): ((1.7e9, 1_600_000_000),),
-    sql.CLOCK: ((1.7e9,),),
-    sql.sources(mariadb=False)[0]: (),
-    sql.LAYOUT: ((sql.LAYOUT_VERSION,),),
-    sql.OWN_TABLES_ARE_THERE: (),
-    sql.RING: (),
-    sql.RING_NUMBER: ((1,),),
-    sql.probed(""): (("", "2026-01-01"),),
-    sql.largest("photos", "id"): ((7,),),
-    sql.position("photos")[0]: ((7,),),
-    sql.positions(["photos"])[0]: (("photos", 7),),
+    session_sql.SHOW_VARIABLES: variables(),
+    session_sql.SHOW_CIPHER: (("Ssl_cipher", ""),),
+    session_sql.clock(mariadb=False): ((1.7e9, 1_600_000_000),),
+    session_sql.CLOCK: ((1.7e9,),),
+    session_sql.sources(mariadb=False)[0]: (),
+    own_sql.LAYOUT: ((own_sql.LAYOUT_VERSION,),),
+    own_sql.OWN_TABLES_ARE_THERE: (),
+    own_sql.RING: (),
+    own_sql.RING_NUMBER: ((1,),),
+    own_sql.probed(""): (("", "2026-01-01"),),
+    sequence_sql.largest("photos", "id"): ((7,),),
+    sequence_sql.position("photos")[0]: ((7,),),
+    sequence_sql.positions(["photos"])[0]: (("photos", 7),),
 }
 
 Ask = Callable[[MySQLDatabase], Awaitable[object]]
@@ -116,15 +116,15 @@ async def test_nobody_who_logs_in_collects_16_mib(login: Callable[[Serve], Serve
 
 
 PROBES: dict[str, tuple[str, Ask]] = {
-    "facts": (sql.SHOW_VARIABLES, lambda it: it.probe()),
-    "cipher": (sql.SHOW_CIPHER, lambda it: it.probe()),
-    "clock": (sql.clock(mariadb=False), lambda it: it.probe()),
+    "facts": (session_sql.SHOW_VARIABLES, lambda it: it.probe()),
+    "cipher": (session_sql.SHOW_CIPHER, lambda it: it.probe()),
+    "clock": (session_sql.clock(mariadb=False), lambda it: it.probe()),
     "session": ("SET SESSION", lambda it: it.probe()),
-    "probe": (sql.PROBE, lambda it: it.probe()),
-    "layout": (sql.LAYOUT, lambda it: it.probe()),
-    "ring": (sql.RING, lambda it: it.probe()),
-    "the clock alone": (sql.CLOCK, lambda it: it.probe()),
-    "recorded ring": (sql.RING, lambda it: it.recorded_ring()),
+    "probe": (own_sql.PROBE, lambda it: it.probe()),
+    "layout": (own_sql.LAYOUT, lambda it: it.probe()),
+    "ring": (own_sql.RING, lambda it: it.probe()),
+    "the clock alone": (session_sql.CLOCK, lambda it: it.probe()),
+    "recorded ring": (own_sql.RING, lambda it: it.recorded_ring()),
 }
 ASKS: dict[str, tuple[str, Ask]] = {
     "tables": ("SELECT t.TABLE_NAME", lambda it: it.tables(["photos"])),
@@ -136,27 +136,27 @@ ASKS: dict[str, tuple[str, Ask]] = {
     "make": ("CREATE TABLE", lambda it: it.make("photos", Width.BIGINT, 1)),
     "advance": ("REPLACE INTO `photos`", lambda it: it.advance(TABLE, 10)),
     "advance all": ("COMMIT", lambda it: it.advance_all({"photos": 10})),
-    "a page of marks": (sql.marks_in("_high_water"), lambda it: it.marks()),
+    "a page of marks": (own_sql.marks_in("_high_water"), lambda it: it.marks()),
     "reserve": ("INSERT INTO _high_water", lambda it: it.reserve([MARK], 1)),
-    "read back": (sql.marks_in("_high_water"), lambda it: it.reserve([MARK], 1)),
+    "read back": (own_sql.marks_in("_high_water"), lambda it: it.reserve([MARK], 1)),
     "supersede": ("UPDATE _high_water", lambda it: it.supersede(MARK, MARK, 1)),
-    "supersede all": (sql.RING_NUMBER, lambda it: it.supersede_all([(MARK, MARK)], 1)),
+    "supersede all": (own_sql.RING_NUMBER, lambda it: it.supersede_all([(MARK, MARK)], 1)),
     "keep a definition": ("INSERT INTO _kinds", lambda it: it.define(LIKES)),
-    "the kept definition": (sql.DEFINITIONS, lambda it: it.define(LIKES)),
+    "the kept definition": (own_sql.DEFINITIONS, lambda it: it.define(LIKES)),
     "record the ring": ("INSERT IGNORE INTO _ring", lambda it: it.record_ring(None, RECORD)),
-    "check the ring": (sql.RING_NUMBER, lambda it: it.check_ring(1)),
-    "probed": (sql.probed(""), lambda it: it.in_use(0)),
-    "servers": (sql.servers(60), lambda it: it.servers(60)),
+    "check the ring": (own_sql.RING_NUMBER, lambda it: it.check_ring(1)),
+    "probed": (own_sql.probed(""), lambda it: it.in_use(0)),
+    "servers": (own_sql.servers(60), lambda it: it.servers(60)),
     "a draw": ("REPLACE INTO `photos`", lambda it: draw(it, 1)),
     "the first of a block": ("BEGIN", lambda it: draw(it, 1_000)),
     "the last of a block": ("COMMIT", lambda it: draw(it, 1_000)),
 }
 LISTINGS: dict[str, tuple[str, Ask]] = {
-    "names": (sql.NAMES, lambda it: it.names()),
-    "definitions": (sql.DEFINITIONS, lambda it: it.definitions()),
-    "changed marks": (sql.marks_in("_high_water"), lambda it: it.marks(5)),
-    "all marks": (sql.ALL_MARKS, lambda it: it.marks_of_all_rings()),
-    "connections": (sql.CONNECTED, lambda it: it.in_use(0)),
+    "names": (sequence_sql.NAMES, lambda it: it.names()),
+    "definitions": (own_sql.DEFINITIONS, lambda it: it.definitions()),
+    "changed marks": (own_sql.marks_in("_high_water"), lambda it: it.marks(5)),
+    "all marks": (own_sql.ALL_MARKS, lambda it: it.marks_of_all_rings()),
+    "connections": (session_sql.CONNECTED, lambda it: it.in_use(0)),
 }
 
 
@@ -228,7 +228,7 @@ async def test_the_answer_to_a_draw_that_waits_in_line_is_bounded_too() -> None:
 @pytest.mark.parametrize("number", [10_000, MOST_TABLES])
 async def test_as_many_sequences_as_there_may_be_are_listed(number: int) -> None:
     rows = [(f"sequence_{place:055d}", 1_600_000_000) for place in range(number)]
-    with FakeMySQL(database(SAYS | {sql.NAMES: rows})) as server:
+    with FakeMySQL(database(SAYS | {sequence_sql.NAMES: rows})) as server:
         ticket_database = MySQLDatabase(url_of(server), 1, 2, SECONDS)
         await ticket_database.probe()
         names = await ticket_database.names()

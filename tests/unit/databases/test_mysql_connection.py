@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.common.errors import TicketDatabaseMisconfigured
-from app.databases.mysql import statements as sql
+from app.databases.mysql import sequence_sql, session_sql
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
 from app.databases.mysql.inspection import MySQLInspector
 from app.databases.mysql.other_tables import Column, used_by
@@ -61,7 +61,9 @@ async def test_an_old_one_is_refused_with_a_line_that_says_why(server: Server, v
     ],
 )
 async def test_durability_settings(server: Server, flush: str, log: str, sync: str, wrong: list[str]) -> None:
-    server.says[sql.SHOW_VARIABLES] = variables(innodb_flush_log_at_trx_commit=flush, log_bin=log, sync_binlog=sync)
+    server.says[session_sql.SHOW_VARIABLES] = variables(
+        innodb_flush_log_at_trx_commit=flush, log_bin=log, sync_binlog=sync
+    )
     assert [said.split()[0] for said in (await opened()).durability] == wrong
 
 
@@ -119,9 +121,11 @@ async def test_the_statement_that_fixes_the_keys(
     server: Server, keys: list[tuple[str, bool, list[str]]], statement: str | None
 ) -> None:
     server.says |= {
-        sql.NAMES: (("t", 1),),
-        sql.keys(["t"]): tuple(("t", name, int(not unique), ",".join(columns)) for name, unique, columns in keys),
-        sql.tables(["t"]): (("t", "InnoDB", 1, "bigint", "bigint unsigned", 1, "UNI", ""),),
+        sequence_sql.NAMES: (("t", 1),),
+        sequence_sql.keys(["t"]): tuple(
+            ("t", name, int(not unique), ",".join(columns)) for name, unique, columns in keys
+        ),
+        sequence_sql.tables(["t"]): (("t", "InnoDB", 1, "bigint", "bigint unsigned", 1, "UNI", ""),),
     }
     inspector = MySQLInspector(URL, 1, 2, 1.0)
     await inspector.inspect()
@@ -141,5 +145,5 @@ async def test_the_statement_that_fixes_the_keys(
     ],
 )
 async def test_what_a_counter_has_given(server: Server, definition: str, last: int) -> None:
-    server.says |= {sql.largest("t", "id"): ((7,),), sql.definition("t"): (("t", definition),)}
+    server.says |= {sequence_sql.largest("t", "id"): ((7,),), sequence_sql.definition("t"): (("t", definition),)}
     assert await used_by(Column(URL, "t", "id")) == (7, last)

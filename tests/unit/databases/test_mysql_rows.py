@@ -11,7 +11,7 @@ import pytest
 
 from app.common.errors import SequenceMissing, TicketDatabaseUnavailable
 from app.common.sequences import TICKET_LIMIT, Width
-from app.databases.mysql import statements as sql
+from app.databases.mysql import own_sql, sequence_sql, session_sql
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.driver import Rows
@@ -25,7 +25,7 @@ from tests.unit.databases.mysql_driver import URL, Driver, Server
 TOKEN = "0123456789abcdef01234567.1700000000:01ab23cd"
 MARK = ("photos", 1, 2, 1000, 10, TOKEN)
 ROW = ("photos", "InnoDB", 1_700_000_000, "bigint", "bigint unsigned", 1, "PRI", "")
-CLOCK = sql.clock(mariadb=False)
+CLOCK = session_sql.clock(mariadb=False)
 TABLE = Table("photos", Width.BIGINT, TICKET_LIMIT, 1, "1700000000", False)
 
 
@@ -149,7 +149,7 @@ async def test_a_server_that_is_none(server: Server, row: tuple[Any, ...]) -> No
 
 @pytest.mark.parametrize("clock", [(), ((),), ((None,),), (("x",),), ((math.nan,),), ((math.inf,),)])
 async def test_a_clock_that_says_nothing(server: Server, clock: Rows) -> None:
-    server.says[sql.CLOCK] = clock
+    server.says[session_sql.CLOCK] = clock
     with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
         await MySQLDatabase(URL, 1, 2, 1.0).probe()
     assert not server.drivers[-1].usable
@@ -157,7 +157,7 @@ async def test_a_clock_that_says_nothing(server: Server, clock: Rows) -> None:
 
 @pytest.mark.parametrize("version", [None, "x", -1, 0, 2**64])
 async def test_a_layout_that_is_none(server: Server, version: Any) -> None:
-    server.says[sql.LAYOUT] = ((version,),)
+    server.says[own_sql.LAYOUT] = ((version,),)
     database = MySQLDatabase(URL, 1, 2, 1.0)
     with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):
         await database.probe()
@@ -178,10 +178,10 @@ async def test_facts(server: Server) -> None:
 @pytest.mark.parametrize(
     ("statement", "rows"),
     [
-        (sql.SHOW_VARIABLES, ((),)),
-        (sql.SHOW_VARIABLES, (("auto_increment_increment",),)),
-        (sql.SHOW_VARIABLES, (("auto_increment_increment", "two"), ("auto_increment_offset", "1"))),
-        (sql.SHOW_CIPHER, ((1, 2, 3),)),
+        (session_sql.SHOW_VARIABLES, ((),)),
+        (session_sql.SHOW_VARIABLES, (("auto_increment_increment",),)),
+        (session_sql.SHOW_VARIABLES, (("auto_increment_increment", "two"), ("auto_increment_offset", "1"))),
+        (session_sql.SHOW_CIPHER, ((1, 2, 3),)),
         (CLOCK, ()),
         (CLOCK, ((1.0,),)),
         (CLOCK, ((None, 5),)),
@@ -204,17 +204,17 @@ async def test_facts_that_are_none(server: Server, statement: str, rows: Rows) -
 @pytest.mark.parametrize(
     "says",
     [
-        {sql.LAYOUT: (("x",),)},
-        {sql.RING: (("x",) * 6,)},
-        {sql.ALL_MARKS: ((None,) * 6,)},
-        {sql.ALL_MARKS: (MARK,), sql.NAMES: (("photos",),)},
-        {sql.NAMES: (("photos", 1),), sql.keys(["photos"]): (("photos", "PRIMARY"),)},
-        {sql.NAMES: (("photos", 1),), sql.tables(["photos"]): (ROW[:6],)},
+        {own_sql.LAYOUT: (("x",),)},
+        {own_sql.RING: (("x",) * 6,)},
+        {own_sql.ALL_MARKS: ((None,) * 6,)},
+        {own_sql.ALL_MARKS: (MARK,), sequence_sql.NAMES: (("photos",),)},
+        {sequence_sql.NAMES: (("photos", 1),), sequence_sql.keys(["photos"]): (("photos", "PRIMARY"),)},
+        {sequence_sql.NAMES: (("photos", 1),), sequence_sql.tables(["photos"]): (ROW[:6],)},
     ],
     ids=lambda says: list(says)[-1][:60],
 )
 async def test_a_check_up_says_so_too(server: Server, says: dict[str, Rows]) -> None:
-    server.says |= {sql.LAYOUT: ((sql.LAYOUT_VERSION,),)} | says
+    server.says |= {own_sql.LAYOUT: ((own_sql.LAYOUT_VERSION,),)} | says
     inspector = MySQLInspector(URL, 1, 2, 1.0)
     await inspector.inspect()
     assert inspector.inspection.trouble == "answered nonsense"

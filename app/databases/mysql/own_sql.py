@@ -1,0 +1,227 @@
+"""Every SQL statement on the ticket server's own tables in MySQL or MariaDB: marks, ring record, kinds, servers.
+
+A word in them is a constant, or it has been checked (`app.common.sequences`, `rows`, `ServerEntry`): it holds nothing
+that ends a literal. All else is a number.
+"""
+
+from app.databases.protocol import OLDER
+
+LAYOUT_VERSION = 3
+RING_LAYOUT, INNER_LAYOUT = 2, 3
+"""Version of the server's own tables; a database that says a higher one was prepared by a newer server. From version 2
+on they include the ring record, and from version 3 on what is kept of inner sequences, and the servers."""
+
+MARKS_TABLE, INNER_MARKS_TABLE = "_high_water", "_inner_high_water"
+KINDS_TABLE, SERVERS_TABLE = "_kinds", "_servers"
+LATER_TABLES = KINDS_TABLE, SERVERS_TABLE, INNER_MARKS_TABLE
+"""Those of version 3."""
+
+OWN_TABLES = (
+    "CREATE TABLE IF NOT EXISTS _probe (id INT NOT NULL PRIMARY KEY, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _layout (id INT NOT NULL PRIMARY KEY, version INT NOT NULL) ENGINE=InnoDB",
+    *(
+        f"CREATE TABLE IF NOT EXISTS {marks} ("
+        "sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+        "offset_of INT NOT NULL, increment_of INT NOT NULL, "
+        "mark BIGINT NOT NULL, issued BIGINT NOT NULL, "
+        "token VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+        "changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6), "
+        "PRIMARY KEY (sequence, offset_of, increment_of), KEY changed (changed)) ENGINE=InnoDB"
+        for marks in (MARKS_TABLE, INNER_MARKS_TABLE)
+    ),
+    "CREATE TABLE IF NOT EXISTS _ring (id INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL, increment_of INT NOT NULL, "
+    "since BIGINT NOT NULL, offsets VARCHAR(8000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "own_offset INT NOT NULL, state VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _servers ("
+    "instance VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
+    "of_release VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "kinds VARCHAR(2000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "probe_interval DOUBLE NOT NULL, reserve_window DOUBLE NOT NULL DEFAULT 0, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _kinds ("
+    "sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
+    "kind VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "parameters VARCHAR(2000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE=InnoDB",
+)
+OWN_TABLES_ARE_THERE = "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water, _servers, _kinds WHERE FALSE"
+RECORD_LAYOUT = (
+    f"INSERT INTO _layout (id, version) VALUES (1, {LAYOUT_VERSION}) "  # noqa: S608 - a constant
+    "ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))"
+)
+LAYOUT = "SELECT version FROM _layout WHERE id = 1"
+
+
+# --- marks -----------------------------------------------------------------------------------------------------------
+
+
+def marks_table_of(sequence: str) -> str:
+    """The table that marks of this name lie in."""
+    return INNER_MARKS_TABLE if sequence.startswith("_") else MARKS_TABLE
+
+
+def marks_in(table: str) -> str:
+    """All marks in one of the two tables."""
+    return f"SELECT sequence, offset_of, increment_of, mark, issued, token FROM {table}"  # noqa: S608 - a constant
+
+
+ALL_MARKS = f"{marks_in(MARKS_TABLE)} UNION ALL {marks_in(INNER_MARKS_TABLE)}"
+MARKS_PER_PAGE = 1_000
+
+
+def marks_page(table: str, increment: int, after: tuple[str, int]) -> str:
+    """The next marks of this increment in a table after a sequence and offset, in that order."""
+    sequence, offset = after
+    return (
+        f"{marks_in(table)} WHERE increment_of = {increment} "
+        f"AND (sequence > '{sequence}' OR (sequence = '{sequence}' AND offset_of > {offset})) "
+        f"ORDER BY sequence, offset_of LIMIT {MARKS_PER_PAGE}"
+    )
+
+
+def marks_changed(increment: int, seconds: float) -> str:
+    """The marks of this increment that changed in the last so many seconds, by the database's own clock."""
+    lately = (
+        f" WHERE increment_of = {increment} AND changed >= NOW(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
+    )
+    return " UNION ALL ".join(marks_in(table) + lately for table in (MARKS_TABLE, INNER_MARKS_TABLE))
+
+
+def _row(mark: tuple[str, int, int, int, int, str]) -> str:
+    sequence, offset, increment, high, issued, token = mark
+    return f"SELECT '{sequence}' AS s, {offset} AS o, {increment} AS i, {high} AS h, {issued} AS d, '{token}' AS t"
+
+
+def reserve(table: str, marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
+    """Takes the larger mark where the token is the same or there is no row yet, while the ring has this number.
+
+    One statement, and it locks the row of the ring record that it depends on: no change of the ring is committed
+    between the look at the number and the commit. `mark` and `issued` are assigned before anything they depend on
+    changes; `token` is never assigned.
+    """
+    rows = " UNION ALL ".join(_row(mark) for mark in marks)
+    return (
+        f"INSERT INTO {table} (sequence, offset_of, increment_of, mark, issued, token) "  # noqa: S608
+        f"SELECT v.s, v.o, v.i, v.h, v.d, v.t FROM _ring, ({rows}) AS v WHERE _ring.id = 1 AND _ring.number = {ring} "
+        "ON DUPLICATE KEY UPDATE "
+        "mark = IF(token = VALUES(token), GREATEST(mark, VALUES(mark)), mark), "
+        "issued = IF(token = VALUES(token), GREATEST(issued, VALUES(issued)), issued)"
+    )
+
+
+def read_back(table: str, keys: list[tuple[str, int, int]]) -> str:
+    """The rows of these sequences, offsets and increments."""
+    requested = ", ".join(f"('{sequence}', {offset}, {increment})" for sequence, offset, increment in keys)
+    return f"{marks_in(table)} WHERE (sequence, offset_of, increment_of) IN ({requested})"
+
+
+def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, int], issued: int, ring: int) -> str:
+    """Replaces token and mark, unless somebody has superseded the row, reserved above the old mark or changed the ring
+    meanwhile."""
+    sequence, offset, increment = key
+    return (
+        f"UPDATE {marks_table_of(sequence)} "  # noqa: S608
+        f"SET token = '{new[0]}', issued = GREATEST(issued, {issued}), mark = {new[1]} "
+        f"WHERE sequence = '{sequence}' AND offset_of = {offset} AND increment_of = {increment} "
+        f"AND token = '{old[0]}' AND mark <= {old[1]} AND (SELECT number FROM _ring WHERE id = 1) = {ring}"
+    )
+
+
+# --- the ring record -------------------------------------------------------------------------------------------------
+
+RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
+RING_NUMBER = "SELECT number FROM _ring WHERE id = 1"
+
+RingRow = tuple[int, int, int, str, int, str]
+
+
+def first_ring(new: RingRow) -> str:
+    """Records the ring where none is recorded."""
+    number, increment, since, offsets, own, state = new
+    return (
+        "INSERT IGNORE INTO _ring (id, number, increment_of, since, offsets, own_offset, state) "  # noqa: S608
+        f"VALUES (1, {number}, {increment}, {since}, '{offsets}', {own}, '{state}')"
+    )
+
+
+def next_ring(old: RingRow, new: RingRow) -> str:
+    """Records the ring, unless somebody has recorded another one than `old` meanwhile."""
+    return f"UPDATE _ring SET {', '.join(_ring_columns(new))} WHERE id = 1 AND {' AND '.join(_ring_columns(old))}"  # noqa: S608
+
+
+def _ring_columns(row: RingRow) -> list[str]:
+    number, increment, since, offsets, own, state = row
+    return [
+        f"number = {number}",
+        f"increment_of = {increment}",
+        f"since = {since}",
+        f"offsets = '{offsets}'",
+        f"own_offset = {own}",
+        f"state = '{state}'",
+    ]
+
+
+# --- kinds -----------------------------------------------------------------------------------------------------------
+
+DEFINITIONS = "SELECT sequence, kind, parameters FROM _kinds"
+
+
+def define(sequence: str, kind: str, parameters: str) -> tuple[str, str]:
+    """Keeps what a sequence was made as, unless it is there; then reads what is kept."""
+    return (
+        f"INSERT INTO _kinds (sequence, kind, parameters) VALUES ('{sequence}', '{kind}', '{parameters}') "  # noqa: S608
+        "ON DUPLICATE KEY UPDATE kind = kind",
+        f"{DEFINITIONS} WHERE sequence = '{sequence}'",
+    )
+
+
+# --- the servers, and their probes -----------------------------------------------------------------------------------
+
+PROBE = "REPLACE INTO _probe (id, at) VALUES (2, UTC_TIMESTAMP(6))"
+"""The probe of a program that is no ticket server. The row 1 is written by servers that do not announce themselves: of
+releases before version 3 of the tables."""
+FORGET_STALE_SERVERS = "DELETE FROM _servers WHERE at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"
+
+
+def announce(instance: str, release: str, kinds: str, probe_interval: float, reserve_window: float) -> str:
+    """The probe of a ticket server."""
+    return (
+        "REPLACE INTO _servers (instance, of_release, kinds, probe_interval, reserve_window, at) "  # noqa: S608
+        f"VALUES ('{instance}', '{release}', '{kinds}', {probe_interval!r}, {reserve_window!r}, UTC_TIMESTAMP(6))"
+    )
+
+
+def forget_server(instance: str) -> str:
+    """Takes away what a ticket server has announced."""
+    return f"DELETE FROM _servers WHERE instance = '{instance}'"  # noqa: S608 - see ServerEntry
+
+
+def servers(seconds: float) -> str:
+    """The ticket servers of the last so many seconds, those that do not announce themselves as one."""
+    lately = f"at >= UTC_TIMESTAMP(6) - INTERVAL {int(seconds * 1_000_000)} MICROSECOND"
+    return (
+        "SELECT instance, of_release, kinds, probe_interval, reserve_window, UNIX_TIMESTAMP(at) "  # noqa: S608
+        f"FROM _servers WHERE {lately} "
+        f"UNION ALL SELECT '', '{OLDER}', '', 0, 0, UNIX_TIMESTAMP(at) FROM _probe WHERE id = 1 AND {lately}"
+    )
+
+
+def probed(instance: str) -> str:
+    """When each ticket server but this one has probed."""
+    return (
+        f"SELECT instance, at FROM _servers WHERE instance <> '{instance}' "  # noqa: S608 - see ServerEntry
+        "UNION ALL SELECT '', at FROM _probe WHERE id = 1"
+    )
+
+
+# --- looking without touching: what the doctor asks ------------------------------------------------------------------
+
+MAY_CREATE = "CREATE TABLE _doctor (id INT, id INT)"
+"""Fails always: with 1060 (two columns of one name) where the user may create tables, before that where not."""
+
+MAY_KEEP_OWN_TABLES = {
+    "SELECT": "EXPLAIN SELECT mark FROM _high_water",
+    "INSERT": "EXPLAIN INSERT INTO _high_water (mark) VALUES (0)",
+    "UPDATE": "EXPLAIN UPDATE _high_water SET mark = 0 WHERE FALSE",
+    "DELETE": "EXPLAIN DELETE FROM _probe WHERE FALSE",
+}
+"""For each privilege that these tables need, a statement that needs it and changes nothing, whether they are there
+already or not."""
