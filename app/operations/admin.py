@@ -28,7 +28,8 @@ from app.operations.metrics import Exposition, Metrics, counter, gauge
 from app.operations.sequence_warnings import SequenceWarnings
 from app.operations.series import OTHER, OwnSeries
 from app.tickets.bumps import Bumps
-from app.tickets.catalog import TICKET, Catalog, Entry
+from app.tickets.catalog import Catalog
+from app.tickets.entry import TICKET, Entry
 from app.tickets.kind_sources import RefusingSource
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
@@ -155,14 +156,9 @@ class Admin:
         elif lane.state is LaneState.EXHAUSTED:
             yield _warning(entry.name, lane.member, "exhausted: every id has been used")
         else:
-            last = self._last(entry, lane)
+            last = self._catalog.counters.last(entry, lane)
             if last > FORCE_SHARE * entry.ceiling:
                 yield _warning(entry.name, lane.member, f"{last / entry.ceiling:.0%} of its ids are used up")
-
-    def _last(self, entry: Entry, lane: Lane) -> int:
-        """The last id known to be drawn, from what the background tasks know."""
-        counted = self._catalog.counters.get(lane.member, {}).get(entry.table, 1) - 1
-        return max(lane.guard.highest, counted)
 
     # --- sequences -------------------------------------------------------------------------------------------------
 
@@ -171,7 +167,7 @@ class Admin:
         (0 if unknown)."""
         for entry in list(self._catalog.entries.values()):  # a copy: the reader yields to the event loop meanwhile
             lanes = entry.rotation.lanes
-            used = tuple(self._last(entry, lane) // lane.member.database.increment for lane in lanes)
+            used = tuple(self._catalog.counters.last(entry, lane) // lane.member.database.increment for lane in lanes)
             yield entry.name, entry.issued, used
 
     @property
@@ -216,7 +212,7 @@ class Admin:
                 except TicketDatabaseError as error:
                     event(log, logging.DEBUG, "could not read a position", database=member.name, reason=error)
                 else:
-                    self._catalog.counters.setdefault(member, {})[entry.table] = position.next_id
+                    self._catalog.counters.note(entry, member, position.next_id)
         return self._describe(entry)
 
     def _describe(self, entry: Entry) -> dict[str, Any]:
@@ -226,7 +222,7 @@ class Admin:
             table = entry.tables.get(lane.member)
             if table is not None:
                 guard.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
-            last = self._last(entry, lane)
+            last = self._catalog.counters.last(entry, lane)
             step = lane.member.database.increment
             last -= (last - lane.member.database.offset) % step
             known = last if last > 0 and table is not None and entry.source is None else None
@@ -376,7 +372,7 @@ class Admin:
                 if entry.kind is not TICKET:
                     continue  # its counter is no number that anybody has seen
                 on = [lane for lane in entry.rotation.lanes if lane.member in entry.tables]
-                lasts = [self._last(entry, lane) for lane in on]
+                lasts = [self._catalog.counters.last(entry, lane) for lane in on]
                 drift[label,] = max(drift.get((label,), 0), max(lasts, default=0) - min(lasts, default=0))
                 for lane, last in zip(on, lasts, strict=True):
                     key, left = (label, lane.member.name), max(0, entry.ceiling - last)

@@ -6,7 +6,8 @@ from typing import Any
 from app.common.errors import InvalidRequest, NoTicketDatabase
 from app.common.sequences import validated
 from app.kinds.table import decoded, kind_named
-from app.tickets.catalog import TICKET, Catalog, Entry
+from app.tickets.catalog import Catalog
+from app.tickets.entry import TICKET, Entry
 from app.tickets.kind_sources import RefusingSource
 from app.tickets.ring import Ring
 from app.tickets.server_clock import ServerClock

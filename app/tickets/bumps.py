@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from app.common.errors import MarkRefused, NoTicketDatabase, TicketDatabaseError
 from app.common.sequences import bump_name
 from app.databases.protocol import LARGEST_INCREMENT, Mark, TicketDatabase
-from app.tickets.catalog import Entry
+from app.tickets.entry import Entry
 from app.tickets.reserves import Reserves
 from app.tickets.ring import Ring
 

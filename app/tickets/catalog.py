@@ -10,7 +10,7 @@ counted there, it has a table too: an inner one, of a name that nobody can ask f
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
 from app.common.errors import (
@@ -25,70 +25,20 @@ from app.common.sequences import Width, ceiling_of, counter_table, is_inner_name
 from app.databases.protocol import Table
 from app.kinds.definition import Definition
 from app.kinds.kind import Kind, TimedKind
-from app.kinds.table import KINDS
+from app.tickets.counters import Counters
 from app.tickets.definitions import Definitions, in_words, same
-from app.tickets.kind_sources import RefusingSource, Source
+from app.tickets.entry import TICKET, Entry
+from app.tickets.kind_sources import RefusingSource
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
-from app.tickets.reserve import Reserve
 from app.tickets.ring import Member, Ring, Rotation
 
 log = logging.getLogger(__name__)
 
-TICKET = KINDS["ticket"]
-COUNTERS_AT_ONCE = 40
-"""How many counters are read with each listing."""
 FIRST_LOOK_SECONDS = 1.5
 """How long who asks for an unknown name waits for the first look at the databases of a server that has just started."""
 LOOK_UP_PAUSE = 0.1
 """Seconds between two look-ups for unknown names: however many ask, the databases are asked so often at the most."""
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One sequence: its place in the ring, and its table on each database that has it.
-
-    `table`: the name of its table. `start`: what its tables were made to begin at, where this server made any; None
-    where it made none. `kind` and `parameters`: what its ids are made of. `source`: where they come from, None for
-    plain tickets. `reserve`: what was drawn ahead of them, None where nothing is. One whose ids are made in memory has
-    no lanes and no table.
-    """
-
-    name: str
-    rotation: Rotation[Lane]
-    table: str
-    tables: dict[Member, Table] = field(default_factory=dict)
-    start: int | None = None
-    kind: Kind = TICKET
-    parameters: Mapping[str, int] = field(default_factory=dict)
-    source: Source | None = None
-    reserve: Reserve | None = None
-
-    def lane_on(self, member: Member) -> Lane:
-        """Its lane on this database."""
-        return next(lane for lane in self.rotation.lanes if lane.member is member)
-
-    @property
-    def width(self) -> Width:
-        """The width of its column; the narrowest, where databases differ."""
-        return min((table.width for table in self.tables.values()), default=Width.BIGINT)
-
-    @property
-    def ceiling(self) -> int:
-        """The largest ticket there can be; the lowest ceiling, where databases differ."""
-        return min((table.ceiling for table in self.tables.values()), default=ceiling_of(Width.BIGINT, unsigned=True))
-
-    @property
-    def issued(self) -> int:
-        """How many ids of it this server has handed out."""
-        by_itself = 0 if self.source is None else self.source.issued
-        kept = 0 if self.reserve is None else self.reserve.left + self.reserve.dropped
-        return by_itself + sum(lane.issued for lane in self.rotation.lanes) - kept
-
-    @property
-    def differs(self) -> bool:
-        """Whether the databases' columns differ."""
-        return len({(table.width, table.ceiling) for table in self.tables.values()}) > 1
 
 
 class EntryReserves(Protocol):
@@ -127,10 +77,8 @@ class Catalog:
         self._by_table: dict[str, Entry] = {}
         self._defined: set[str] = set()
         self.lanes: dict[tuple[str, int], Lane] = {}
-        self.counters: dict[Member, dict[str, int]] = {}
-        """The next id of sequences on each database, as they were last read."""
+        self.counters = Counters()
         self._names: dict[Member, dict[str, str]] = {}
-        self._read_next: dict[Member, int] = {}
         self._asked_for: set[str] = set()
         self._look_up_task: asyncio.Task[None] | None = None
         self._last_look_up = -LOOK_UP_PAUSE
@@ -151,7 +99,7 @@ class Catalog:
         self._defined.clear()
         self.definitions.forget()
         self.lanes.clear()
-        self.counters.clear()
+        self.counters.forget()
         self._names = {}
         for lane in lanes:
             lane.retire()
@@ -243,24 +191,9 @@ class Catalog:
             if entry.table not in names:
                 entry.tables.pop(member, None)
         listed[member] = names
-        await self._read_counters(member)
+        await self.counters.read(member, self._by_table)
         await self._make_missing(list(self._by_table.values()))
         self._forget_dropped()
-
-    async def _read_counters(self, member: Member) -> None:
-        """Read the next few counters; one that stands below what it has given has gone back."""
-        mine = [name for name, entry in self._by_table.items() if member in entry.tables]
-        start = self._read_next.get(member, 0) % max(1, len(mine))
-        self._read_next[member] = start + COUNTERS_AT_ONCE
-        part = mine[start : start + COUNTERS_AT_ONCE]
-        lanes = {name: self._by_table[name].lane_on(member) for name in part}
-        highest = {name: lane.guard.highest for name, lane in lanes.items() if lane.state is LaneState.OPEN}
-        found = await member.database.counters(part)
-        known = self.counters.setdefault(member, {})
-        known.update({name: next_id for name, (next_id, _) in found.items()})
-        for name, before in highest.items():
-            if name in found and known[name] <= before:
-                lanes[name].suspend(f"stands at {known[name]} after {before} had been issued", must_advance=True)
 
     async def _read_definitions(self, member: Member) -> None:
         """Make entries for the kinds that this database records. Raises TicketDatabaseError."""
@@ -455,9 +388,8 @@ class Catalog:
 
     def _remembered(self, entry: Entry, member: Member) -> int:
         """The least id that the database can give next, from what was last known of it; 0 if nothing is."""
-        counter = self.counters.get(member, {}).get(entry.table, 0)
         known = max(entry.lane_on(member).guard.highest, self._known_mark(entry.table, member))
-        return max(counter, known + 1 if known else 0)
+        return max(self.counters.next_id(entry, member), known + 1 if known else 0)
 
     async def close(self) -> None:
         """End the look-up that is under way."""

@@ -18,7 +18,8 @@ from app.common.errors import (
     UnknownError,
 )
 from app.common.tasks import Tasks
-from app.tickets.catalog import Catalog, Entry
+from app.tickets.catalog import Catalog
+from app.tickets.entry import Entry
 from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
 from app.tickets.request import Ids, TicketRequest

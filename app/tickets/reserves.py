@@ -9,7 +9,7 @@ from app.common.log import event
 from app.common.sequences import bump_name
 from app.common.slices import in_slices
 from app.common.tasks import Tasks
-from app.tickets.catalog import Entry
+from app.tickets.entry import Entry
 from app.tickets.observer import Observer
 from app.tickets.reserve import LaneAsker, Reserve
 from app.tickets.reserve_window import Window

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from app.kinds.definition import Definition
 from app.kinds.kind import Kind, RandomKind, TimedKind
-from app.tickets.catalog import Entry
+from app.tickets.entry import Entry
 from app.tickets.instance_number import InstanceNumber
 from app.tickets.kind_sources import CounterSource, CountingSource, MemorySource, RandomSource
 from app.tickets.lane_stamps import LaneStamps
