@@ -1,13 +1,10 @@
-"""What operators see and do: the health report, sequences, creating and bumping them, metrics of the server's state."""
+"""What operators see and do: the health report, the sequences, creating and bumping them."""
 
 import asyncio
 import datetime
 import logging
-import math
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-
-from prometheus_client.core import Metric
 
 from app.common.errors import (
     AboveCeiling,
@@ -24,9 +21,9 @@ from app.common.version import VERSION
 from app.kinds.notation import LATEST_MS, time_text
 from app.kinds.table import kind_named
 from app.operations.decoding import Decoding
-from app.operations.metrics import Exposition, Metrics, counter, gauge
+from app.operations.metrics import Exposition, Metrics
 from app.operations.sequence_warnings import SequenceWarnings
-from app.operations.series import OTHER, OwnSeries
+from app.operations.state_metrics import StateMetrics
 from app.tickets.bumps import Bumps
 from app.tickets.catalog import Catalog
 from app.tickets.entry import TICKET, Entry
@@ -35,7 +32,7 @@ from app.tickets.lane import Lane
 from app.tickets.lane_state import LaneState
 from app.tickets.ledger import Ledger
 from app.tickets.reserves import Reserves
-from app.tickets.ring import Member, Ring, Status
+from app.tickets.ring import Member, Ring
 from app.tickets.server_clock import ServerClock
 from app.tickets.sources import Sources
 
@@ -74,8 +71,10 @@ class Admin:
         self._reserves = reserves
         self._bumps = bumps
         self.decoding = Decoding(ring, catalog, clock)
-        self._exposition = Exposition(metrics, self._state_metrics)
-        self._series = OwnSeries()
+        state = StateMetrics(
+            ring, catalog, sources=sources, clock=clock, ready=lambda: self.ready, unprotected=self._unprotected
+        )
+        self._exposition = Exposition(metrics, state.families)
         self._refreshed: list[dict[str, Any]] = []
         self._refreshed_at = -REFRESH_SECONDS
         self._refreshing = asyncio.Lock()
@@ -327,68 +326,6 @@ class Admin:
     async def metrics_text(self) -> bytes:
         """Prometheus' text."""
         return await self._exposition.text()
-
-    async def _state_metrics(self) -> AsyncIterator[Metric]:
-        members = self._ring.members
-        keys = {member: (member.name, str(member.database.offset)) for member in members}
-        yield gauge("tickets_build_info", ["version"], {(VERSION,): 1})
-        yield gauge("tickets_ready", [], {(): int(self.ready)})
-        yield gauge("tickets_database_up", ["database", "offset"], {keys[m]: int(m.up) for m in members})
-        quarantined = {keys[m]: int(m.status is Status.QUARANTINED) for m in members}
-        yield gauge("tickets_database_quarantined", ["database", "offset"], quarantined)
-        unprotected = {(m.name,): int(any(self._unprotected(m))) for m in members}
-        yield gauge("tickets_database_unprotected", ["database"], unprotected)
-        yield gauge("tickets_connections", ["database"], {(m.name,): m.database.connections for m in members})
-        yield counter("tickets_failovers", ["database"], {(m.name,): m.failovers for m in members})
-        yield counter("tickets_quarantines", ["database"], {(m.name,): m.quarantines for m in members})
-        lease, seconds = self._sources.worker, self._sources.worker_seconds
-        worker = {} if lease is None else {(lease.member.name,): lease.number}
-        yield gauge("tickets_worker", ["database"], worker)
-        yield gauge("tickets_worker_lease_seconds", [], {} if seconds is None else {(): seconds})
-        yield gauge("tickets_clock_ahead_seconds", [], {(): self._clock.ahead})
-        async for family in self._sequence_metrics():
-            yield family
-
-    async def _sequence_metrics(self) -> AsyncIterator[Metric]:
-        entries: list[Entry] = []
-        issued: dict[str, int] = {}
-        async for part in in_slices(self._catalog.entries.values()):
-            entries += part
-            issued.update((entry.name, entry.issued) for entry in part)
-        own, other = await self._series.choose(issued)
-        drift: dict[tuple[str, ...], float] = {}
-        headroom: dict[tuple[str, ...], float] = {}
-        ratio: dict[tuple[str, ...], float] = {}
-        ends: dict[tuple[str, ...], float] = {}
-        reserved: dict[tuple[str, ...], float] = {}
-        async for part in in_slices(entries):
-            for entry in part:
-                label = entry.name if entry.name in own else OTHER
-                ends_at = entry.kind.ends_at(entry.parameters)
-                if ends_at is not None:
-                    ends[label,] = min(ends.get((label,), math.inf), ends_at / 1000)
-                if entry.reserve is not None:
-                    reserved[label,] = reserved.get((label,), 0) + entry.reserve.left
-                if entry.kind is not TICKET:
-                    continue  # its counter is no number that anybody has seen
-                on = [lane for lane in entry.rotation.lanes if lane.member in entry.tables]
-                lasts = [self._catalog.counters.last(entry, lane) for lane in on]
-                drift[label,] = max(drift.get((label,), 0), max(lasts, default=0) - min(lasts, default=0))
-                for lane, last in zip(on, lasts, strict=True):
-                    key, left = (label, lane.member.name), max(0, entry.ceiling - last)
-                    headroom[key] = min(headroom.get(key, math.inf), left // lane.member.database.increment)
-                    ratio[key] = min(ratio.get(key, 1.0), left / entry.ceiling)
-        counts = {(name,): issued[name] for name in own}
-        if other is not None:
-            counts[OTHER,] = other
-        yield counter("tickets_issued", ["sequence"], counts)
-        yield gauge("tickets_drift", ["sequence"], drift)
-        yield gauge("tickets_headroom", ["sequence", "database"], headroom)
-        yield gauge("tickets_headroom_ratio", ["sequence", "database"], ratio)
-        yield gauge("tickets_reserve", ["sequence"], reserved)
-        yield gauge("tickets_sequence_end_timestamp_seconds", ["sequence"], ends)
-        yield gauge("tickets_sequences", [], {(): len(issued)})
-        yield gauge("tickets_sequences_folded", [], {(): len(issued) - len(own)})
 
 
 def _reserved(entry: Entry) -> dict[str, Any]:
