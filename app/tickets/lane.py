@@ -8,7 +8,11 @@ is over.
 The way of a batch is one chain: `_next` chooses it, `_send` sends the statement, `_came` checks what it brought and
 `_hand_out` hands it out, which begins the next. Mostly no task takes part. Where a link has to wait, a task does that
 and goes on with the same chain: `_prepare` before the statement (a lane that has to be opened, a position to be read),
-`_reserve` after it (a mark to be committed). An error ends in `_failed`, wherever it comes from.
+the ledger's `reserve` after it (a mark to be committed). An error ends in `_failed`, wherever it comes from.
+
+Batches and states are one class, long as it is: whether a batch is sent and what it brought is taken depends on the
+state, a state that takes no requests sends the batches on, and a second object between them would cost each ticket a
+look-up.
 """
 
 import asyncio
