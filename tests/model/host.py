@@ -302,7 +302,8 @@ class Host(Process):
 
     def holds_unprotected(self, lane: WatchedLane) -> bool:
         """Whether tickets of its lie in reserve that nobody kept a mark of."""
-        reserve = self.server.catalog.entries[lane.sequence].reserve
+        entry = self.server.catalog.entries.get(lane.sequence)
+        reserve = None if entry is None else entry.reserve
         return reserve is not None and any(member is lane.member for member, _ in reserve.unprotected())
 
     def drew_instance(self, lane: WatchedLane, tickets: Tickets) -> None:
