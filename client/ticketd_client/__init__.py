@@ -13,7 +13,8 @@
     supply      one sequence: its tickets in memory, fetched before anybody waits for them
     given       what it has been given; nothing is taken twice
     failover    which URL is asked, and which next
-    servers     one URL; over_http and over_redis speak to it, `answers` reads what it says with suspicion
+    servers     one server; over_http and over_redis speak to it, `answers` reads what it says with suspicion
+    urls        which servers the URLs name
     workers     the threads in the background
     forks       which process this is
     clock       how old a ticket is

@@ -14,8 +14,9 @@ from ticketd_client import forks
 from ticketd_client.answers import LARGEST_COUNT, LARGEST_ID, Ticket
 from ticketd_client.errors import InvalidRequest, TicketError
 from ticketd_client.failover import Failover
-from ticketd_client.servers import Server, servers_of
+from ticketd_client.servers import Server
 from ticketd_client.supply import Front, Limits, Supply
+from ticketd_client.urls import servers_of
 from ticketd_client.workers import Workers
 
 T = TypeVar("T")
