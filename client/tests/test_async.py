@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lying_server import Answer, Honest, LyingServer, Says, problem
+from lying_server import Answer, Honest, LyingServer, Says, problem, until
 from ticketd_client import AsyncTickets, NoSuchSequence, TicketError, TicketsUnavailable
 
 Serve = Callable[[Answer], LyingServer]
@@ -52,10 +52,11 @@ def test_one_client_in_several_loops(serve: Serve) -> None:
     asyncio.run(tickets.close())
 
 
-def test_cancelled_awaits_lose_tickets_and_never_give_one_twice(serve: Serve) -> None:
+@pytest.mark.parametrize("prefetch", [10, 0])
+def test_cancelled_awaits_lose_tickets_and_never_give_one_twice(serve: Serve, prefetch: int) -> None:
     async def run() -> None:
         got: list[int] = []
-        async with AsyncTickets([serve(Honest(after=0.01)).url], prefetch=10) as tickets:
+        async with AsyncTickets([serve(Honest(after=0.01)).url], prefetch=prefetch) as tickets:
 
             async def take(n: int) -> None:
                 got.extend(await tickets.take_many("photos", n))
@@ -70,6 +71,22 @@ def test_cancelled_awaits_lose_tickets_and_never_give_one_twice(serve: Serve) ->
         assert len(got) == len(set(got)) >= 60 * 2 * 7
 
     asyncio.run(run())
+
+
+def test_what_is_cancelled_before_a_thread_is_free_for_it_is_not_asked(serve: Serve) -> None:
+    server = serve(Honest(after=0.3))
+
+    async def run() -> None:
+        async with AsyncTickets([server.url], prefetch=0, timeout=10) as tickets:
+            tasks = [asyncio.create_task(tickets.take("photos")) for _ in range(40)]
+            await asyncio.to_thread(until, lambda: len(server.requests) == 32)
+            for task in tasks[32:]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert await tickets.take("photos") > 0
+
+    asyncio.run(run())
+    assert len(server.requests) == 33
 
 
 def test_the_loop_goes_on_while_a_server_is_silent(serve: Serve) -> None:

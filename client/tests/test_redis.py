@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import socketserver
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from lying_server import until
+from redis_door import RedisDoor
 from ticketd_client import (
+    AsyncTickets,
     NoSuchSequence,
     NotAllowed,
     SequenceExhausted,
@@ -18,70 +23,16 @@ from ticketd_client import (
     Tickets,
     TicketsUnavailable,
 )
+from ticketd_client.answers import AttemptFailed
+from ticketd_client.urls import servers_of
 
 pytest.importorskip("redis")
-
-
-class RedisDoor(socketserver.ThreadingTCPServer):
-    """Tickets over the Redis protocol. `says`: what a command's word is answered with in place of the truth."""
-
-    daemon_threads = True
-    allow_reuse_address = True
-
-    def __init__(self, token: str | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), _Connection)
-        self.token = token
-        self.commands: list[list[str]] = []
-        self.says: dict[str, bytes | None] = {}
-        self.next = 1
-        self.lock = threading.Lock()
-        self.url = f"redis://127.0.0.1:{self.server_address[1]}"
-
-    def draw(self, size: int) -> int:
-        with self.lock:
-            first = self.next
-            self.next += 2 * size
-            return first
-
-
-class _Connection(socketserver.StreamRequestHandler):
-    server: RedisDoor
-
-    def handle(self) -> None:
-        self.known = self.server.token is None
-        while line := self.rfile.readline():
-            words = []
-            for _ in range(int(line[1:])):
-                length = int(self.rfile.readline()[1:])
-                words.append(self.rfile.read(length + 2)[:-2].decode())
-            if words[0] != "CLIENT":  # how redis-py introduces itself
-                self.server.commands.append(words)
-            reply = self.server.says.get(words[0], self.reply(words))
-            if reply is None:
-                return
-            self.wfile.write(reply)
-
-    def reply(self, words: list[str]) -> bytes:
-        if words[0] == "CLIENT":
-            return b"+OK\r\n"
-        if words[0] == "AUTH":
-            self.known = words[-1] == self.server.token
-            return b"+OK\r\n" if self.known else b"-WRONGPASS this token is not known\r\n"
-        if not self.known:
-            return b"-NOAUTH Authentication required.\r\n"
-        first, size = words[0], int(words[3] if words[0] == "TICKET.TAKE" else words[-1]) if len(words) > 2 else 1
-        if first == "INCR":
-            return b":%d\r\n" % self.server.draw(1)
-        if first == "TICKET.TAKE":
-            ids = [b"%d" % self.server.draw(1) for _ in range(size)]
-            return b"*%d\r\n" % len(ids) + b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in ids)
-        return b"*3\r\n:%d\r\n:2\r\n:%d\r\n" % (self.server.draw(size), size)
 
 
 @pytest.fixture
 def door() -> Iterator[RedisDoor]:
     with RedisDoor() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
         server.shutdown()
 
@@ -148,7 +99,7 @@ def test_what_it_may_say_instead(door: RedisDoor, reply: bytes | None, kind: typ
 
 def test_tokens(serve: Any) -> None:
     with RedisDoor("our-token") as door:
-        threading.Thread(target=door.serve_forever, daemon=True).start()
+        threading.Thread(target=door.serve_forever, args=(0.02,), daemon=True).start()
         for url, token in ((door.url.replace("//", "//:our-token@"), None), (door.url, "our-token")):
             with Tickets(url, token=token) as tickets:
                 assert tickets.take("photos") > 0
@@ -167,3 +118,133 @@ def test_it_fails_over_to_http_and_a_bump_goes_there(door: RedisDoor) -> None:
             assert tickets.take("photos") == 1
             with pytest.raises(TicketsUnavailable, match="that takes an http:// URL"):
                 tickets.bump("photos", 10)
+
+
+@pytest.mark.parametrize("prefetch", [10, 0])
+@pytest.mark.parametrize(("after", "drips"), [(60.0, 0.0), (0.0, 0.1)], ids=["is silent", "drips"])
+def test_a_server_that_never_comes_to_an_end(door: RedisDoor, prefetch: int, after: float, drips: float) -> None:
+    """redis-py's timeout begins anew with every byte; the caller's does not."""
+    door.after, door.drips = after, drips
+    door.says["INCR"] = door.says["TICKET.BLOCK"] = b":%d\r\n" % 10**40
+    with Tickets(door.url, prefetch=prefetch, timeout=0.5) as tickets:
+        began = time.monotonic()
+        with pytest.raises(TicketsUnavailable, match="no answer in "):
+            tickets.take("photos")
+        assert 0.4 < time.monotonic() - began < 1.5
+
+    async def run() -> None:
+        async with AsyncTickets(door.url, prefetch=prefetch, timeout=0.5) as tickets:
+            began = time.monotonic()
+            with pytest.raises(TicketsUnavailable):
+                await tickets.take("photos")
+            assert 0.4 < time.monotonic() - began < 1.5
+
+    asyncio.run(run())
+
+
+def test_a_thread_in_the_background_gives_a_silent_server_up(door: RedisDoor) -> None:
+    door.after = 1.0
+    server = servers_of(door.url, None, None, 0.3)[0]
+    began = time.monotonic()
+    with pytest.raises(AttemptFailed, match=r"no answer in 0\."):
+        server.take_block("photos", 5, began + 5)
+    assert time.monotonic() - began < 0.9
+    server.close()
+
+
+def test_a_connection_that_nobody_accepts_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        waiting = []
+        try:
+            for _ in range(4):  # its queue is full: the system answers no more
+                each = socket.socket()
+                each.setblocking(False)
+                each.connect_ex(listener.getsockname())
+                waiting.append(each)
+            server = servers_of(f"redis://127.0.0.1:{listener.getsockname()[1]}", None, None, 0.3)[0]
+            began = time.monotonic()
+            with pytest.raises(AttemptFailed, match="no answer"):
+                server.take("photos", None, None, began + 5)
+            assert time.monotonic() - began < 2
+        finally:
+            for each in waiting:
+                each.close()
+
+
+def test_an_attempt_is_one_and_none_after_its_deadline(door: RedisDoor) -> None:
+    door.says["INCR"] = None
+    server = servers_of(door.url, None, None, 2.0)[0]
+    with pytest.raises(AttemptFailed):
+        server.take("photos", None, None, time.monotonic() + 5)
+    assert len(door.commands) == 1
+    with pytest.raises(AttemptFailed, match=r"no answer in 0\.0 s"):
+        server.take("photos", None, None, time.monotonic())
+    assert len(door.commands) == 1
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (b"$3\r\n007\r\n", "gave '007' for a ticket"),
+        (b"$2\r\n-7\r\n", "gave '-7' for a ticket"),
+        (b":-7\r\n", "gave -7 for a ticket"),
+        (b"$-1\r\n", "gave None for a ticket"),
+        (b"*1\r\n:7\r\n", "for a ticket"),
+        (b"$2\r\n\xb2\xb2\r\n", "for a ticket"),
+        (b"$26\r\n01ARZ3NDEKTSV4RRFFQ69G5FA!\r\n", "for a ticket"),
+    ],
+)
+def test_what_is_no_ticket(door: RedisDoor, reply: bytes, says: str) -> None:
+    door.says["INCR"] = reply
+    with Tickets(door.url, prefetch=0, timeout=0.3) as tickets, pytest.raises(TicketsUnavailable) as caught:
+        tickets.take("photos")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("reply", [b":7\r\n", b"*0\r\n", b"*2\r\n:1\r\n:3\r\n", b"*3\r\n:1\r\n:1\r\n:3\r\n"])
+def test_what_are_not_the_tickets_that_were_asked_for(door: RedisDoor, reply: bytes) -> None:
+    door.says["TICKET.TAKE"] = reply
+    with Tickets(door.url, prefetch=0, timeout=0.3) as tickets, pytest.raises(TicketsUnavailable):
+        tickets.take_many("photos", 3)
+
+
+def test_a_server_that_wants_to_be_left_alone_for_a_while(door: RedisDoor) -> None:
+    door.says["INCR"] = b"-TRYAGAIN no ticket database can draw\r\n"
+    with Tickets(door.url, prefetch=0, timeout=0.5) as tickets:
+        for _ in range(3):
+            with pytest.raises(TicketsUnavailable, match="TRYAGAIN no ticket database can draw"):
+                tickets.take("photos")
+    assert len(door.commands) == 1
+
+
+@pytest.mark.parametrize("word", ["ERR", "TRYAGAIN", "NOAUTH", "EXHAUSTED", "LOADING", "OOM"])
+def test_a_token_that_an_error_repeats_is_nowhere(word: str, caplog: pytest.LogCaptureFixture) -> None:
+    with RedisDoor("our-token") as door:
+        threading.Thread(target=door.serve_forever, args=(0.02,), daemon=True).start()
+        door.says["INCR"] = b"-%b you sent our-token\r\n" % word.encode()
+        tickets = Tickets(door.url, token="our-token", prefetch=0, timeout=0.3)
+        with tickets, pytest.raises(TicketError) as caught:
+            tickets.take("photos")
+        door.shutdown()
+    assert "you sent [token]" in str(caught.value)
+    assert "our-token" not in repr(caught.value) + caplog.text
+
+
+def test_closed_it_keeps_no_connection(door: RedisDoor) -> None:
+    tickets = Tickets(door.url, prefetch=0, timeout=5)
+    tickets.take("photos")
+    assert door.connections == 1
+    tickets.close()
+    until(lambda: door.connections == 0)
+
+
+def test_what_is_under_way_at_the_end_comes_and_leaves_no_connection(door: RedisDoor) -> None:
+    door.after = 0.3
+    with ThreadPoolExecutor(1) as pool:
+        tickets = Tickets(door.url, prefetch=0, timeout=5)
+        task = pool.submit(tickets.take, "photos")
+        until(lambda: door.commands)
+        tickets.close()
+        assert task.result() == 1
+    until(lambda: door.connections == 0)

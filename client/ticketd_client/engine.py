@@ -41,6 +41,7 @@ class Engine:
         self.limits = limits
         servers = servers_of(urls, token, tls, limits.timeout)
         self.urls = [server.url for server in servers]
+        self._keep_deadlines = all(server.keeps_deadlines for server in servers)
         self.fronts: dict[str, Front] = {}
         self._lock = threading.RLock()
         self._supplies: dict[str, Supply] = {}
@@ -59,7 +60,7 @@ class Engine:
         """
         supply = self._supply(sequence)
         if key is None and supply.has_blocks and (self.limits.prefetch or n > LARGEST_COUNT):
-            return supply.take(got, n, deadline, here)
+            return supply.take(got, n, deadline, here and self._keep_deadlines)
         if key is not None and (type(key) is not int or not 0 <= key <= LARGEST_ID):
             raise InvalidRequest(f"key={key!r}: a whole number from 0 to 2^63 - 1 is wanted")
         return self._do(lambda: self._singles(supply, n, key, deadline), here)
@@ -103,8 +104,6 @@ class Engine:
         self._failover.begin_anew(self._workers)
         self._end.detach()
         self._end = weakref.finalize(self, _end, self._workers, self._failover)
-        if self._closed:
-            self._end()
 
     def _supply(self, sequence: str) -> Supply:
         forks.look()
@@ -131,16 +130,21 @@ class Engine:
         return got
 
     def _do(self, job: Callable[[], T], here: bool) -> T | Future[T]:
-        if here:
+        if here and self._keep_deadlines:
             return job()
         future: Future[T] = Future()
 
         def do() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(job())
-                except BaseException as error:  # it is the waiter's
+            if future.cancelled():
+                return
+            try:
+                result = job()
+            except BaseException as error:  # it is the waiter's
+                if future.set_running_or_notify_cancel():
                     future.set_exception(error)
+            else:
+                if future.set_running_or_notify_cancel():  # else nobody waits any more: it is lost
+                    future.set_result(result)
 
         self._workers.run(do)
         return future

@@ -119,11 +119,12 @@ class Failover:
         raise self.unavailable(what, said.values())
 
     def unavailable(self, what: str, said: Iterable[Answer] | None = None) -> TicketsUnavailable:
-        """The error that lists what each URL answered last."""
+        """The error that lists what each URL answered last; to this request, where `said` is given."""
         listed = list(said) if said is not None else [place.says for place in self._places if place.says is not None]
         asked = {answer.url for answer in listed}
         silent = [place.server.url for place in self._places if place.server.url not in asked]
-        texts = [f"{answer.url}: {answer.says}" for answer in listed] + [f"{url}: not asked in time" for url in silent]
+        nothing = "no answer in time" if said is None else "not asked in time"
+        texts = [f"{answer.url}: {answer.says}" for answer in listed] + [f"{url}: {nothing}" for url in silent]
         return TicketsUnavailable(f"{what}: {'; '.join(texts)}", listed)
 
     def _order(self) -> list[_Place]:
@@ -159,4 +160,8 @@ class Failover:
             finally:
                 place.looked_at = False
 
-        self.workers.run(look)
+        try:
+            self.workers.run(look)
+        except BaseException:  # an interrupt: a later request has it looked at
+            place.looked_at = False
+            raise

@@ -39,11 +39,14 @@ NOT_NOW = "max number of clients", "unknown command"
 
 
 class RedisServer(Server):
-    """See Server. `attempt` in seconds: redis-py's timeouts are a connection's, so a deadline is looked at before."""
+    """See Server. `attempt` in seconds: redis-py's timeouts are a connection's and begin anew with every byte."""
+
+    keeps_deadlines = False
 
     def __init__(self, url: str, host: str, port: int, *, token: str | None, attempt: float) -> None:
         self.url = url
         self.token = token
+        self._closed = False
         self._options: dict[str, Any] = {
             "host": host,
             "port": port,
@@ -89,13 +92,14 @@ class RedisServer(Server):
         self._ask(deadline, "PING")
 
     def forget_connections(self) -> None:
-        """See Server. redis-py's pool sees by the process's id that they are the parent's; a new one has no lock that
-        is held."""
+        """See Server. redis-py's pool sees by the process's id that they are the parent's, but waits then for a lock
+        that one of the parent's threads may have held; a new pool has a new one."""
         self._parents = self._redis  # closed by nobody here: its locks may be held
         self._redis = self._made()
 
     def close(self) -> None:
         """See Server."""
+        self._closed = True
         self._redis.connection_pool.disconnect(inuse_connections=False)
 
     def _ask(self, deadline: float, *words: object, otherwise: type[TicketError] = InvalidRequest) -> Any:
@@ -115,6 +119,9 @@ class RedisServer(Server):
             raise self._error_of(error, otherwise) from None
         except exceptions.RedisError as error:
             raise AttemptFailed(self._says(error)) from None
+        finally:
+            if self._closed:
+                self.close()
 
     def _error_of(self, error: Exception, otherwise: type[TicketError]) -> Exception:
         text = str(error)

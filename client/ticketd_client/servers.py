@@ -16,6 +16,8 @@ class Server(ABC):
     url: str
     """Without a token."""
     token: str | None = None
+    keeps_deadlines = True
+    """Whether a call ends with its deadline, whatever the server does. Else nobody's own thread should make it."""
 
     def hide(self, text: str) -> str:
         """The text without the token, which a server may have sent back; nor with the rest of one where it was cut."""
