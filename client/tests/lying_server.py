@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -88,12 +89,13 @@ class Changed(Honest):
 class LyingServer:
     """On a free port of the loopback, a thread for each connection. Inside its `with` it listens."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
         self.answer = answer
+        self._tls = tls
         self.requests: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.sockets: set[socket.socket] = set()
         """The connections that are open."""
         self._ending = threading.Event()
@@ -129,7 +131,10 @@ class LyingServer:
 
     def _serve(self, connection: socket.socket) -> None:
         self.sockets.add(connection)
+        raw = connection
         try:
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_side=True)
             with connection, connection.makefile("rb") as reader:
                 while (request := self._read(reader)) is not None:
                     self.requests.append(request)
@@ -144,7 +149,7 @@ class LyingServer:
         except (OSError, ValueError):
             pass
         finally:
-            self.sockets.discard(connection)
+            self.sockets.discard(raw)
 
     def _read(self, reader: Any) -> bytes | None:
         head = b""

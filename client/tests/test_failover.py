@@ -107,7 +107,7 @@ def test_one_that_failed_rests_until_it_says_that_it_is_well(serve: Serve) -> No
     assert b"/readyz" in [request.split()[1] for request in server.requests]
 
 
-def test_a_connection_that_died_meanwhile_is_no_failure(serve: Serve) -> None:
+def test_a_connection_that_died_meanwhile_is_no_failure(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     server = serve(Honest())
     with Tickets(server.url, prefetch=0) as tickets:
         for _ in range(5):
@@ -115,6 +115,7 @@ def test_a_connection_that_died_meanwhile_is_no_failure(serve: Serve) -> None:
             server.hang_up()
             until(lambda: server.connections == 0)
     assert len(server.requests) == 5
+    assert not caplog.records
 
 
 def test_connections_are_used_again(serve: Serve) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lying_server import Answer, Honest, LyingServer, Says
+from redis_door import RedisDoor
 
 Serve = Callable[[Answer], LyingServer]
 
@@ -126,14 +128,18 @@ print(len(set(results + child)))
 def test_a_connection_of_the_parent_is_not_the_childs(serve: Serve) -> None:
     server = serve(Honest())
     program = """
+import logging
+records = []
+logging.getLogger("ticketd_client").addHandler(type("Kept", (logging.Handler,), {"emit": records.append})())
 single = Tickets(sys.argv[1], prefetch=0)
 single.take("photos")
-child = forked(lambda: [single.take("photos") for _ in range(100)])
+child = forked(lambda: [*(single.take("photos") for _ in range(100)), len(records)])
 mine = [single.take("photos") for _ in range(100)]
-print(len(set(mine + child())))
+*others, failures = child()
+print(len(set(mine + others)), failures)
 single.close()
 """
-    assert run(program, server.url) == "200\n"
+    assert run(program, server.url) == "200 0\n"
 
 
 def test_a_fork_that_python_is_not_told_of(serve: Serve) -> None:
@@ -171,6 +177,143 @@ print(len(every), len(set(every)))
 """
     total = 80 + 1250 + 3 * (5 + 1250 + 1250)
     assert run(program, serve(Honest()).url) == f"{total} {total}\n"
+
+
+@pytest.mark.parametrize("fork", ["os.fork", "ctypes.PyDLL(None).fork"])
+def test_a_child_that_closes_keeps_no_connection_of_its_parents(serve: Serve, fork: str) -> None:
+    """What the parent closes is closed, though a child of it lives on."""
+    server = serve(lambda path: Says([server.connections]) if path == "/count" else honest(path))
+    honest = Honest()
+    program = f"""
+import ctypes, urllib.request
+take(1)
+(reading, ready), (waiting, end) = os.pipe(), os.pipe()
+pid = {fork}()
+if not pid:
+    os.close(end)
+    if {"ctypes" in fork}:
+        tickets.close()
+    os.write(ready, b"closed")
+    os.read(waiting, 1)
+    os._exit(0)
+os.close(waiting)
+os.read(reading, 6)
+take(1)
+tickets.close()
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+began = time.monotonic()
+while True:
+    with opener.open(sys.argv[1] + "/count", timeout=5) as answer:
+        count = json.load(answer)
+    if count == [1] or time.monotonic() - began > 5:
+        break
+    time.sleep(0.01)
+print(count)
+os.close(end)
+os.waitpid(pid, 0)
+"""
+    assert run(program, server.url) == "[1]\n"
+
+
+def test_a_child_that_python_is_not_told_of_ends_whatever_its_parents_threads_held(serve: Serve) -> None:
+    program = """
+import ctypes, signal
+held, go_on = threading.Event(), threading.Event()
+def stop(frame, what, called):
+    if what == "c_call" and getattr(called, "__name__", "") == "put" and not held.is_set():
+        held.set()  # the lock of the threads in the background is this one's
+        go_on.wait()
+def hold():
+    sys.setprofile(stop)
+    take(100)
+thread = threading.Thread(target=hold, daemon=True)
+thread.start()
+assert held.wait(5)
+pid = ctypes.PyDLL(None).fork()
+if not pid:
+    signal.alarm(10)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    sys.exit(0)
+print(os.waitpid(pid, 0)[1])
+go_on.set()
+thread.join()
+"""
+    assert run(program, serve(Honest()).url) == "0\n"
+
+
+def test_a_closed_clients_child_stays_closed(serve: Serve) -> None:
+    program = """
+def refused():
+    try:
+        return take(1)
+    except Exception as error:
+        return str(error)
+take(1)
+tickets.close()
+print(refused(), forked(refused)(), forked(lambda: forked(refused)())(), sep="; ")
+"""
+    assert run(program, serve(Honest()).url) == "; ".join(["this client is closed"] * 3) + "\n"
+
+
+@pytest.mark.parametrize("prefetch", [50, 0])
+@pytest.mark.parametrize("fork", ["os.fork", "ctypes.PyDLL(None).fork"])
+def test_forks_over_redis(prefetch: int, fork: str) -> None:
+    """While the parent's threads wait for answers. What Python is not told of has no threads beside it, as above."""
+    program = f"""
+import ctypes
+tickets = Tickets(sys.argv[1], prefetch={prefetch}, timeout=20)
+take(1)
+taken, stop = [], {"ctypes" in fork}
+def work():
+    while not stop:
+        taken.append(tickets.take("photos"))
+threads = [threading.Thread(target=work) for _ in range(4)]
+for each in threads: each.start()
+if stop:
+    time.sleep(0.1)
+os.fork = {fork}
+children = [forked(lambda: take(100)) for _ in range(5)]
+every = take(100) + [each for child in children for each in child()]
+assert len(every) == 600
+stop = True
+for each in threads: each.join()
+every += taken
+print(len(every) == len(set(every)))
+tickets.close()
+"""
+    with RedisDoor() as door:
+        door.after = 0.002
+        threading.Thread(target=door.serve_forever, args=(0.02,), daemon=True).start()
+        assert run(program, door.url, 60) == "True\n"
+        door.shutdown()
+
+
+def test_a_fork_while_a_thread_of_the_parents_holds_the_lock_of_redis_py() -> None:
+    program = """
+held, go_on = threading.Event(), threading.Event()
+def stop(frame, what, called):
+    if what == "c_call" and frame.f_code.co_name == "get_connection" and called.__name__ == "add":
+        held.set()
+        go_on.wait()
+threading.setprofile(stop)  # for the thread in the background
+tickets = Tickets(sys.argv[1], prefetch=0, timeout=5)
+thread = threading.Thread(target=take, args=(1,))
+thread.start()
+assert held.wait(5)
+threading.setprofile(None)
+def child():
+    # or the thread that asks may have the number of the one that holds the lock
+    for _ in range(8): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    return len(take(5))
+print(forked(child)())
+go_on.set()
+thread.join()
+tickets.close()
+"""
+    with RedisDoor() as door:
+        threading.Thread(target=door.serve_forever, args=(0.02,), daemon=True).start()
+        assert run(program, door.url) == "5\n"
+        door.shutdown()
 
 
 def test_a_hook_in_the_child_that_runs_before_the_clients(serve: Serve) -> None:

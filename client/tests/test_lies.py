@@ -184,6 +184,11 @@ def test_a_token_is_nowhere(serve: Serve, caplog: pytest.LogCaptureFixture) -> N
         assert token not in repr(tickets)
         with pytest.raises(TicketsUnavailable) as caught:
             tickets.take("photos")
+    refusing = serve(lambda _: problem(404, f"no such sequence {token}"))
+    with Tickets(refusing.url, token=token) as tickets, pytest.raises(NoSuchSequence) as refused:
+        tickets.take("photos")
+    assert "404: no such sequence [token]" in str(refused.value)
+    assert token not in repr(refused.value)
     assert b"Authorization: Bearer s3cret-of-ours\r\n" in liar.requests[0]
     assert "503: you sent [token]" in str(caught.value)
     assert token not in repr(caught.value) + caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 import threading
 import time
 import weakref
@@ -49,6 +50,16 @@ def test_a_quiet_sequence_draws_little_ahead(serve: Serve) -> None:
             tickets.take("photos")
             time.sleep(0.05)
     assert drawn(honest) < 20 + 100
+
+
+def test_one_burst_is_not_a_rate_yet(serve: Serve) -> None:
+    honest = Honest()
+    with Tickets(serve(honest).url, prefetch=10_000) as tickets:
+        for _ in range(12):
+            tickets.take("photos")
+        until(lambda: len(honest.calls) > 1)
+        time.sleep(0.1)
+    assert drawn(honest) < 400
 
 
 def test_at_a_steady_rate_nobody_waits(serve: Serve) -> None:
@@ -145,6 +156,19 @@ def test_threads_never_share_a_ticket(serve: Serve) -> None:
 
         got = [each for part in pool.map(take, range(8)) for each in part]
     assert len(got) == len(set(got)) == 160_000
+
+
+def test_threads_that_meet_in_the_middle_of_things(serve: Serve) -> None:
+    """The interpreter changes from one to another as often as it can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with Tickets(serve(Honest()).url, prefetch=8, timeout=20) as tickets, ThreadPoolExecutor(8) as pool:
+            parts = list(pool.map(lambda _: [tickets.take_many("photos", 3) for _ in range(200)], range(8)))
+    finally:
+        sys.setswitchinterval(interval)
+    got = [each for part in parts for some in part for each in some]
+    assert len(got) == len(set(got)) == 8 * 200 * 3
 
 
 def test_sequences_do_not_wait_for_each_other(serve: Serve) -> None:
@@ -250,6 +274,17 @@ def test_the_clock_is_the_one_that_goes_on() -> None:
     assert 0.05 <= clock.passed() - before < 5
 
 
+def test_many_tickets_from_memory_are_not_too_old_either(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Honest()
+    with Tickets(serve(honest).url, prefetch=100) as tickets:
+        assert tickets.take("photos") == 1
+        ahead = drawn(honest)
+        slept = clock.passed() + 61
+        for module in ("tickets", "supply"):
+            monkeypatch.setattr(f"ticketd_client.{module}.passed", lambda: slept)
+        assert min(tickets.take_many("photos", 3)) > 2 * ahead
+
+
 @pytest.mark.parametrize("prefetch", [10, 0])
 def test_without_threads(serve: Serve, monkeypatch: pytest.MonkeyPatch, prefetch: int) -> None:
     server = serve(Honest())
@@ -305,6 +340,23 @@ def test_closed_it_hands_out_nothing(serve: Serve) -> None:
     with pytest.raises(TicketError, match="closed"):
         tickets.take("photos")
     until(lambda: server.connections == 0)
+
+
+def test_what_comes_after_the_end_is_not_handed_out(serve: Serve) -> None:
+    honest = Honest(after=0.3)
+    with ThreadPoolExecutor(1) as pool:
+        tickets = Tickets(serve(honest).url, timeout=5)
+        task = pool.submit(tickets.take, "photos")
+        until(lambda: honest.calls)
+        tickets.close()
+        assert task.result() > 1
+    for _ in range(3):
+        with pytest.raises(TicketError, match="closed"):
+            tickets.take("photos")
+    asked = len(honest.calls)
+    assert drawn(honest) <= 2 * 17
+    time.sleep(0.5)
+    assert len(honest.calls) == asked, "nobody fetches ahead any more"
 
 
 def test_one_that_nobody_holds_is_collected_with_its_threads_and_connections(serve: Serve) -> None:

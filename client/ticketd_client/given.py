@@ -48,7 +48,7 @@ class Given:
             if ticket in self._singles or (isinstance(ticket, int) and self._known(Block(ticket, 1, 1))):
                 raise AttemptFailed(f"gave the ticket {ticket}, which has been given before")
         self._singles.update(dict.fromkeys(new))
-        while len(self._singles) > max(SINGLES, len(new)):
+        while len(self._singles) > SINGLES:
             del self._singles[next(iter(self._singles))]
 
     def _doubt(self, step: int, url: str) -> None:

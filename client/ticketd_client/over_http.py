@@ -306,7 +306,7 @@ def _seconds(retry_after: str | None) -> float | None:
         return None
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
-        seconds = float(text[:9])
+        seconds = float(text)
     else:
         try:
             when = parsedate_to_datetime(text)
