@@ -13,6 +13,9 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 AT_ONCE = 1_000
 """Tickets in one request."""
 TIMEOUT_SECONDS = 30.0
+"""For an answer; and for asking again, once the server has given something."""
+PATIENCE_SECONDS = 2.0
+"""For asking a server again that has given nothing yet: it may be starting, or it is none."""
 
 
 class RequestFailed(TicketError):
@@ -26,7 +29,7 @@ class RemoteServer:
         if "@" in url:
             raise SettingsError("--url: a user or password cannot be used; expected --token-file FILE")
         try:
-            self._tickets = Tickets(url, token=token, prefetch=0, timeout=TIMEOUT_SECONDS)
+            self._tickets = Tickets(url, token=token, prefetch=0, timeout=TIMEOUT_SECONDS, patience=PATIENCE_SECONDS)
         except ticketd_client.InvalidRequest as error:
             flag = "--token-file" if str(error).startswith("the token") else "--url"
             raise SettingsError(f"{flag}: {error}") from error

@@ -167,3 +167,27 @@ def test_a_server_that_is_restarted_meanwhile(serve: Serve) -> None:
     honest = Honest()
     with Tickets(serve(answer).url, prefetch=0) as tickets:
         assert tickets.take("photos") == 1
+
+
+def test_who_names_the_wrong_server_need_not_wait_for_the_timeout(serve: Serve, dead: str) -> None:
+    with Tickets(dead, prefetch=0, timeout=30, patience=0.3) as tickets:
+        began = time.monotonic()
+        with pytest.raises(TicketsUnavailable, match="refused"):
+            tickets.take("photos")
+        assert time.monotonic() - began < 10
+
+    honest = Honest()
+    late = serve(lambda path: time.sleep(1) or honest(path))
+    with Tickets(late.url, prefetch=0, timeout=30, patience=0.3) as tickets:
+        assert tickets.take("photos") == 1  # an answer is waited for
+
+    times: list[float] = []
+
+    def away_for_a_while(path: str) -> Says | bytes | None:
+        times.append(time.monotonic())
+        return problem(503, "later") if len(times) > 1 and times[-1] - times[1] < 1 else another(path)
+
+    another = Honest()
+    with Tickets(serve(away_for_a_while).url, prefetch=0, timeout=30, patience=0.3) as tickets:
+        assert [tickets.take("photos") for _ in range(2)] == [1, 3]  # it has given tickets before: asked on
+    assert times[-1] - times[1] >= 1

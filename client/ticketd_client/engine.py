@@ -35,7 +35,10 @@ class Engine:
     ) -> None:
         if type(limits.prefetch) is not int or limits.prefetch < 0:
             raise InvalidRequest(f"prefetch={limits.prefetch!r}: a whole number, 0 or more, is wanted")
-        for name, value in (("max_age", limits.max_age), ("timeout", limits.timeout)):
+        spans = {"max_age": limits.max_age, "timeout": limits.timeout}
+        if limits.patience is not None:
+            spans["patience"] = limits.patience
+        for name, value in spans.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST:
                 raise InvalidRequest(f"{name}={value!r}: seconds, more than 0, are wanted")
         self.limits = limits
@@ -47,7 +50,7 @@ class Engine:
         self._supplies: dict[str, Supply] = {}
         self._closed = False
         self._workers = Workers(THREADS)
-        self._failover = Failover(servers, self._workers)
+        self._failover = Failover(servers, self._workers, limits.patience)
         self._end = weakref.finalize(self, _end, self._workers, self._failover)
         _engines.add(self)
 

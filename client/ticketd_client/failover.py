@@ -67,8 +67,11 @@ class _Place:
 class Failover:
     """The servers in turn. One that failed rests, and is looked at in the background before it is asked again."""
 
-    def __init__(self, servers: Sequence[Server], workers: Workers) -> None:
+    def __init__(self, servers: Sequence[Server], workers: Workers, patience: float | None) -> None:
+        """`patience`: seconds after its first failure for which a question is asked again while none of the servers
+        has ever given anything; None: to its deadline."""
         self.workers = workers
+        self._patience = patience
         self._places = [_Place(server) for server in servers]
         self._turn = 0
 
@@ -91,6 +94,7 @@ class Failover:
         """
         said: dict[str, Answer] = {}
         pause = PAUSE
+        asked_until = deadline
         while True:
             order = self._order()
             for number, place in enumerate(order):
@@ -108,11 +112,14 @@ class Failover:
                     said.pop(place.server.url, None)
                     said[place.server.url] = place.failed(failure)
                 else:
+                    self._patience = None
                     place.gave()
                     return answer
             now = time.monotonic()
+            if self._patience is not None:
+                asked_until = min(asked_until, now + self._patience)
             until = max(now + pause, min(place.wants_rest_until for place in order))
-            if until >= deadline:
+            if until >= asked_until:
                 break
             time.sleep(until - now)
             pause *= 2

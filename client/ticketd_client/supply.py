@@ -44,6 +44,7 @@ class Limits:
     prefetch: int
     max_age: float
     timeout: float
+    patience: float | None
 
 
 class _Shelf:

@@ -34,6 +34,7 @@ class _Client:
         max_age: float = 60.0,
         timeout: float = 2.0,
         tls: ssl.SSLContext | None = None,
+        patience: float | None = None,
     ) -> None:
         """`urls`: of ticket servers, or of load balancers in front of them: `http://host:port`, `https://…`,
         `redis://[:token@]host:port`. They are asked in turn; one that fails rests while there is another.
@@ -51,9 +52,12 @@ class _Client:
 
         `tls`: for https://, what the servers' certificates are verified with, if not with the system's authorities.
 
+        `patience`: seconds after a failure for which a client that has been given nothing yet asks again, where that is
+        less than `timeout`: for somebody who waits at a terminal, and may have named the wrong server.
+
         Nothing is sent before the first ticket is asked for. Raises InvalidRequest, which is a ValueError.
         """
-        self._engine = Engine(urls, token=token, limits=Limits(prefetch, max_age, timeout), tls=tls)
+        self._engine = Engine(urls, token=token, limits=Limits(prefetch, max_age, timeout, patience), tls=tls)
         self._fronts = self._engine.fronts
         self._timeout = self._engine.limits.timeout
 
