@@ -1,5 +1,6 @@
 """What the system tests stand on: real MySQL servers, a faulty network, the program itself, a load, a checker.
 
+    preloaded   a process that has imported the program, and forks one for each start
     processes   child processes that die with the test run; free ports
     engine      which mysqld or mariadbd there is, and a fresh data directory of it
     schema      what is in it: the schema, the ticket server's user and its least privileges, Flickr's table

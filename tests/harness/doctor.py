@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from tests.harness.commands import Ran, ticketd
+from tests.harness.commands import Ran, forked_ticketd
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.schema import PASSWORD
 
@@ -13,7 +13,9 @@ def doctor(databases: str | None, **settings: object) -> Ran:
     given: dict[str, object] = {"TICKETS_DATABASE_TIMEOUT": 20}
     if databases is not None:
         given["TICKETS_DATABASES"] = databases
-    ran = ticketd("doctor", settings=given | {f"TICKETS_{name.upper()}": value for name, value in settings.items()})
+    ran = forked_ticketd(
+        "doctor", settings=given | {f"TICKETS_{name.upper()}": value for name, value in settings.items()}
+    )
     assert PASSWORD not in ran.output + ran.errors
     return ran
 

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.harness.preloaded import Forked, is_as_ours, preloaded
+
 _GUARD = """
 import os, shutil, signal, socket, sys
 children, directories, containers = {}, set(), []
@@ -102,16 +104,21 @@ class ChildProcess:
         env: Mapping[str, str] | None = None,
     ) -> None:
         with stdout.open("ab") as out, stderr.open("ab") as err:
-            self._process = subprocess.Popen(
-                [str(argument) for argument in arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=cwd,
-                env=dict(env) if env is not None else None,
-                start_new_session=True,
-            )
+            self._process = self._begun([str(argument) for argument in arguments], out.fileno(), err.fileno(), cwd, env)
         _guard.tell("child", self._process.pid)
+
+    def _begun(
+        self, arguments: list[str], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str] | None
+    ) -> "subprocess.Popen[bytes] | Forked":
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=dict(env) if env is not None else None,
+            start_new_session=True,
+        )
 
     @property
     def pid(self) -> int:
@@ -175,6 +182,33 @@ class ChildProcess:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 states.add(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0])
         return states
+
+
+class Ticketd(ChildProcess):
+    """`ticketd` with these arguments: forked from a process that has imported it, or a new interpreter of its own where
+    it is wanted `fresh`, or in an environment in which the interpreter would be another one."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdout: Path,
+        stderr: Path,
+        cwd: Path,
+        env: Mapping[str, str],
+        fresh: bool = False,
+    ) -> None:
+        self._fresh = fresh or not is_as_ours(env)
+        super().__init__(arguments, stdout=stdout, stderr=stderr, cwd=cwd, env=env)
+
+    def _begun(
+        self, arguments: list[str], stdout: int, stderr: int, cwd: Path | None, env: Mapping[str, str] | None
+    ) -> "subprocess.Popen[bytes] | Forked":
+        if self._fresh:
+            return super()._begun([sys.executable, "-m", "app", *arguments], stdout, stderr, cwd, env)
+        assert cwd is not None
+        assert env is not None
+        return preloaded.start(arguments, stdout=stdout, stderr=stderr, directory=cwd, environment=env)
 
 
 def new_directory(prefix: str) -> Path:

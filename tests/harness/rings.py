@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.harness.commands import Ran, ticketd
+from tests.harness.commands import Ran, forked_ticketd
 from tests.harness.history import Answer
 from tests.harness.pair import MySQLPair
 from tests.harness.ticketd import PATIENT, TicketServer
@@ -174,7 +174,7 @@ class Rings:
 
 def grow(urls: str, increment: int, settings: Mapping[str, object] | None = None) -> Ran:
     """`ticketd grow` with this list."""
-    return ticketd("grow", "--increment", increment, settings={"TICKETS_DATABASES": urls, **(settings or {})})
+    return forked_ticketd("grow", "--increment", increment, settings={"TICKETS_DATABASES": urls, **(settings or {})})
 
 
 def last_error(server: TicketServer, name: str) -> str:

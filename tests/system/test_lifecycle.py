@@ -44,7 +44,7 @@ def is_ended(server: TicketServer) -> bool:
 
 
 def test_sigterm_is_not_ready_at_once_and_serves_on_until_it_has_drained() -> None:
-    with TicketServer(settings={**PATIENT, "TICKETS_DRAIN_SECONDS": 2}) as server:
+    with TicketServer(fresh=True, settings={**PATIENT, "TICKETS_DRAIN_SECONDS": 2}) as server:
         server.wait_ready()
         with Load([server.address], clients=4, pause=0.01) as load:
             load.run_until_tickets(20)
@@ -72,7 +72,7 @@ def test_a_request_that_is_under_way_is_finished(
         database.url_of(fresh_schema.name, proxy.port) for database, proxy in zip(mysql_pair, proxies, strict=True)
     )
     settings = {"TICKETS_DATABASE_TIMEOUT": 5, "TICKETS_REQUEST_TIMEOUT": 8}
-    with TicketServer(urls, settings=settings) as server:
+    with TicketServer(urls, fresh=True, settings=settings) as server:
         server.wait_health("pass")
         first = {server.ticket("photos") for _ in range(2)}
         for proxy in proxies:
@@ -93,7 +93,7 @@ def test_it_says_good_bye_to_the_databases(mysql_pair: MySQLPair, fresh_schema: 
     for database in mysql_pair:
         wait_until(lambda d=database: d.connections() == 0, 10, "others to be gone")  # type: ignore[misc]
     before = [aborted(mysql_pair, index) for index in (0, 1)]
-    with TicketServer(fresh_schema.urls, settings=PATIENT) as server:
+    with TicketServer(fresh_schema.urls, fresh=True, settings=PATIENT) as server:
         server.wait_health("pass")
         with Load([server.address], clients=16) as load:
             load.run_until_tickets(200)
@@ -111,7 +111,7 @@ def aborted(pair: MySQLPair, index: int) -> int:
 
 
 def test_a_second_signal_ends_it_now() -> None:
-    with TicketServer(settings={"TICKETS_DRAIN_SECONDS": 60}) as server:
+    with TicketServer(fresh=True, settings={"TICKETS_DRAIN_SECONDS": 60}) as server:
         server.wait_ready()
         server.signal_terminate()
         wait_until(lambda: server.get("/readyz").status == 503, 10, "the server to be not ready")
@@ -120,7 +120,7 @@ def test_a_second_signal_ends_it_now() -> None:
 
 
 def test_sigint_does_not_drain() -> None:
-    with TicketServer(settings={"TICKETS_DRAIN_SECONDS": 60}) as server:
+    with TicketServer(fresh=True, settings={"TICKETS_DRAIN_SECONDS": 60}) as server:
         server.wait_ready()
         server.ticket("photos")
         os.kill(server.pid, signal.SIGINT)
@@ -138,14 +138,14 @@ def sighup_is_not_ignored() -> Iterator[None]:
 
 @pytest.mark.usefixtures("sighup_is_not_ignored")
 def test_without_files_to_read_again_sighup_ends_it_as_a_terminal_that_closes_expects() -> None:
-    with TicketServer(settings={"TICKETS_TOKENS": "a token from the environment"}) as server:
+    with TicketServer(fresh=True, settings={"TICKETS_TOKENS": "a token from the environment"}) as server:
         server.wait_alive()
         os.kill(server.pid, signal.SIGHUP)
         assert server.wait(10) == -signal.SIGHUP
 
 
 def test_it_ends_in_time_while_both_databases_are_frozen(fragile: Schema) -> None:
-    with TicketServer(fragile.urls) as server:
+    with TicketServer(fragile.urls, fresh=True) as server:
         server.wait_health("pass")
         server.ticket("photos")
         for database in fragile.pair:
@@ -154,7 +154,7 @@ def test_it_ends_in_time_while_both_databases_are_frozen(fragile: Schema) -> Non
 
 
 def test_its_port_is_taken(tmp_path: Path) -> None:
-    with TicketServer() as server:
+    with TicketServer(fresh=True) as server:
         done = ticketd("serve", TICKETS_PORT=str(server.port), TICKETS_DATA_DIR=str(tmp_path))
     assert done.returncode != 0
     assert str(server.port) in done.stderr
@@ -205,7 +205,7 @@ def test_a_flag_that_cannot_be_used_is_named_as_the_flag() -> None:
 
 
 def test_an_unknown_name_is_warned_of_and_its_value_is_not_shown() -> None:
-    with TicketServer(settings={"TICKETS_DATABSES": URL, "TICKETS_DRAIN_SECOND": 1}) as server:
+    with TicketServer(fresh=True, settings={"TICKETS_DATABSES": URL, "TICKETS_DRAIN_SECOND": 1}) as server:
         server.wait_ready()
         log = server.log_text()
     assert "TICKETS_DATABSES" in log
@@ -218,6 +218,7 @@ def test_settings_come_from_files_and_flags(mysql_pair: MySQLPair, fresh_schema:
     urls.write_text(fresh_schema.urls.replace(":only-for-tests@", "@").replace(" ", "\n") + "\n", encoding="utf-8")
     password.write_text("only-for-tests\n", encoding="utf-8")
     with TicketServer(
+        fresh=True,
         settings={"TICKETS_DATABASES_FILE": urls, "TICKETS_PROBE_INTERVAL": "never"},
         arguments=["--database-password-file", str(password), "--probe-interval", "0.5"],
     ) as server:
@@ -248,7 +249,7 @@ def test_a_command_line_that_makes_no_sense_says_how_it_is_used() -> None:
 
 
 def test_several_servers_on_one_folder_never_draw_twice_though_they_are_killed(tmp_path: Path) -> None:
-    servers = [TicketServer(data_dir=tmp_path, settings=PATIENT) for _ in range(3)]
+    servers = [TicketServer(data_dir=tmp_path, fresh=True, settings=PATIENT) for _ in range(3)]
     try:
         for server in servers:
             server.start()
@@ -273,7 +274,7 @@ def test_several_servers_on_one_folder_never_draw_twice_though_they_are_killed(t
 
 
 def test_tickets_go_on_where_they_were_after_every_server_was_killed(tmp_path: Path) -> None:
-    with TicketServer(data_dir=tmp_path, settings=PATIENT) as server:
+    with TicketServer(data_dir=tmp_path, fresh=True, settings=PATIENT) as server:
         server.wait_ready()
         before = [server.ticket("photos") for _ in range(20)]
         server.restart(kill=True)
