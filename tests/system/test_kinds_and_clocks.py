@@ -8,7 +8,7 @@ from tests.harness.clock_storm import disorder, instagram, snowflake
 from tests.harness.engine import Engine
 from tests.harness.pair import MySQLPair, Schema
 
-SECONDS = 8.0
+SECONDS = 5.0
 
 
 @pytest.fixture(params=[2, 3])
