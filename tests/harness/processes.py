@@ -261,10 +261,15 @@ def free_port() -> int:
 
 
 def wait_until(condition: Callable[[], object], timeout: float, what: str, interval: float = 0.02) -> float:
-    """Look at the condition until it holds; returns the seconds that took. TimeoutError names `what` was waited for."""
+    """Look at the condition until it holds; returns the seconds that took. TimeoutError names `what` was waited for.
+
+    It is looked at every `interval` seconds, and where that has taken long already every twentieth of the time, up to
+    0.1 s: a look is often a request, and a machine that is busy with looking is what all the other tests wait for.
+    """
     began = time.monotonic()
     while not condition():
-        if time.monotonic() - began > timeout:
+        waited = time.monotonic() - began
+        if waited > timeout:
             raise TimeoutError(f"waited {timeout} s for {what}")
-        time.sleep(interval)
+        time.sleep(max(interval, min(waited / 20, 0.1)))
     return time.monotonic() - began

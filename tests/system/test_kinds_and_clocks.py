@@ -11,15 +11,23 @@ from tests.harness.pair import MySQLPair, Schema
 SECONDS = 5.0
 
 
-@pytest.fixture(params=[2, 3])
-def databases(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Schema]:
+@pytest.fixture
+def databases(number: int, engine: Engine) -> Iterator[Schema]:
     """Ticket databases of the test's own, which it kills and puts back."""
-    with MySQLPair(engine, n=request.param) as pair:
+    with MySQLPair(engine, n=number) as pair:
         yield pair.make_schema("kinds")
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("shards", [1, 2000])
+@pytest.mark.parametrize(
+    ("number", "shards"),
+    [
+        (2, 1),
+        (3, 2000),
+        pytest.param(2, 2000, marks=pytest.mark.long),
+        pytest.param(3, 1, marks=pytest.mark.long),
+    ],
+)
 def test_instagram_ids_survive_wrong_clocks_and_a_database_that_comes_back_older(
     databases: Schema, shards: int
 ) -> None:
