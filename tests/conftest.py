@@ -15,6 +15,7 @@ import pytest
 from tests.harness.engine import Engine, find_engine
 from tests.harness.pair import MySQLPair, Schema
 from tests.harness.ticketd import PATIENT, TicketServer
+from tests.order import turn
 
 if TYPE_CHECKING:
     from tests.harness.containers import ContainerPair
@@ -22,12 +23,10 @@ if TYPE_CHECKING:
 NO_CONTAINERS = pytest.StashKey[str]()
 """Why the tests in containers do not run."""
 TESTS = Path(__file__).resolve().parent
-LONGEST_FIRST = ("model", "containers", "deploy", "system", "contract", "unit")
-"""In this order the folders go to the processes, so that none is left alone with something long at the end."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what no engine is there for; put the folders in their order."""
+    """Deselect what no engine is there for; put the files in their order."""
     of_containers = [item for item in items if item.get_closest_marker("containers")]
     if of_containers:
         from tests.harness.containers import why_none
@@ -40,8 +39,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         more = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=more)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
-    rank = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: rank.get(item.path.relative_to(TESTS.parent).parts[1], 0))
+    items.sort(key=lambda item: turn(item.path.relative_to(TESTS.parent)))
 
 
 @pytest.hookimpl(optionalhook=True)
