@@ -273,10 +273,10 @@ class Admin:
         if kind is TICKET:
             kind.complete({name: value for name, value in given.items() if name != "start"}, 0)
             width = Width(given["bits"]) if "bits" in given else None
-            _, made = await self._catalog.create(name, width, given.get("start"), named)
+            _, made = await self._catalog.create(name, width, given.get("start"), named, looked_up=True)
         else:
             now_ms = self._clock.now_ms() if "epoch" in kind.parameters else 0  # a wrong clock would be its beginning
-            _, made = await self._catalog.create_of_kind(name, kind, given, now_ms)
+            _, made = await self._catalog.create_of_kind(name, kind, given, now_ms, looked_up=True)
         return made, await self.sequence(name)
 
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:

@@ -273,14 +273,21 @@ class Catalog:
     # --- making ----------------------------------------------------------------------------------------------------
 
     async def create(
-        self, name: str, width: Width | None, start: int | None, kind: Kind | None = None
+        self,
+        name: str,
+        width: Width | None,
+        start: int | None,
+        kind: Kind | None = None,
+        *,
+        looked_up: bool = False,
     ) -> tuple[Entry, bool]:
         """Make a sequence of plain tickets, or find that it is there already: its entry, and whether it was made.
 
-        `kind`: TICKET where the caller named it, None where no kind was named. Raises SequenceConflict, AboveCeiling,
+        `kind`: TICKET where the caller named it, None where no kind was named. `looked_up`: the caller has had it
+        looked up just now, so the databases need not be asked again. Raises SequenceConflict, AboveCeiling,
         NoTicketDatabase, InvalidRequest.
         """
-        entry = await self.known(name)
+        entry = self.entries.get(name) if looked_up else await self.known(name)
         if entry is None:
             self._refuse_case_alone(name)
             entry = await self._create(name, width or Width.BIGINT, start or 1)
@@ -293,10 +300,12 @@ class Catalog:
             raise SequenceConflict(f"the sequence {name} exists with {int(entry.width)} bits")
         return entry, made
 
-    async def create_of_kind(self, name: str, kind: Kind, given: Mapping[str, int], now_ms: int) -> tuple[Entry, bool]:
+    async def create_of_kind(
+        self, name: str, kind: Kind, given: Mapping[str, int], now_ms: int, *, looked_up: bool = False
+    ) -> tuple[Entry, bool]:
         """Make a sequence of another kind than `ticket`, with these parameters, the others being the kind's defaults.
-        Raises as `create` does."""
-        entry = await self.known(name)
+        `looked_up`, and what it raises: as `create`."""
+        entry = self.entries.get(name) if looked_up else await self.known(name)
         if entry is not None:
             kind.refuse_unknown(given)
             known = self.definitions.known.get(name)

@@ -6,6 +6,7 @@ import pytest
 
 from app.common.errors import AboveCeiling, InvalidRequest, NoTicketDatabase, SequenceConflict, UnknownSequence
 from app.common.sequences import Width
+from app.tickets.catalog import LOOK_UP_PAUSE
 from app.tickets.lane_state import LaneState
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -49,6 +50,21 @@ async def test_names_that_nobody_has_cost_the_databases_few_questions_however_ma
 
         await asyncio.gather(*(ask(number) for number in range(200)))
         assert sum(database.statements for database in site.servers) - before < 30
+
+
+@pytest.mark.parametrize("kind", [None, "ticket", "instagram"])
+@virtual_time
+async def test_who_makes_a_sequence_has_it_looked_up_once(kind: str | None) -> None:
+    """A second look-up would wait for the pause between two."""
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await listed()
+        began = asyncio.get_running_loop().time()
+        made, _ = await server.admin.make("songs", kind, {})
+        assert made
+        assert asyncio.get_running_loop().time() - began < LOOK_UP_PAUSE
+        made, _ = await server.admin.make("songs", kind, {})
+        assert not made
 
 
 @virtual_time
