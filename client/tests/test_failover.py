@@ -176,8 +176,7 @@ def test_who_names_the_wrong_server_need_not_wait_for_the_timeout(serve: Serve, 
             tickets.take("photos")
         assert time.monotonic() - began < 10
 
-    honest = Honest()
-    late = serve(lambda path: time.sleep(1) or honest(path))
+    late = serve(Honest(after=1))
     with Tickets(late.url, prefetch=0, timeout=30, patience=0.3) as tickets:
         assert tickets.take("photos") == 1  # an answer is waited for
 
