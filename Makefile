@@ -28,9 +28,9 @@ DEBIAN_TOOLS := \
 export PATH := $(PATH):/usr/sbin:/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# One process more than there are processors, since some of them always wait for something; five at most, for each starts
+# Two processes more than there are processors, since some of them always wait for something; six at most, for each starts
 # database servers of its own.
-WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 1)))
+WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 2)))
 SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help run test check fix bench torture long newest client lock clean tools

@@ -90,7 +90,7 @@ class Town:
         self.clock = Clock()
         self.one, self.other = Fake("http://one", self.clock), Fake("http://other", self.clock)
         self.later = Later()
-        self.failover = Failover([self.one, self.other], cast(Workers, self.later))
+        self.failover = Failover([self.one, self.other], cast(Workers, self.later), None)
         self.thread = 1
         monkeypatch.setattr("ticketd_client.failover.time", self.clock)
         monkeypatch.setattr("ticketd_client.failover.threading", SimpleNamespace(get_ident=lambda: self.thread))

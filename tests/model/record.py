@@ -9,9 +9,9 @@ handed out:
   could be asked.
 
 And in both the ticket server that handed it out warned `unprotected` at that moment; or, where it was drawn ahead and
-is the last that was, when it was drawn: until then it lay in reserve, of which /healthz warns. A database counts as one that
-could be asked if the ticket server had it in its ring when the ticket was drawn and it was well and within reach ever
-since: that the ticket server stood still meanwhile is nobody else's fault. One that refuses to draw unverified is
+is the last that was, when it was drawn: until then it lay in reserve, of which /healthz warns. A database counts as one
+that could be asked if the ticket server had it in its ring when the ticket was drawn and it was well and within reach
+ever since: that the ticket server stood still meanwhile is nobody else's fault. One that refuses to draw unverified is
 never excepted. `knows[d, e]`: e can tell what d has issued.
 """
 
