@@ -6,7 +6,9 @@ them are under way wait for these, or a moment: a statement costs a database muc
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from app.common.errors import SequenceExhausted, TicketError, Unavailable
 from app.redis import replies
@@ -141,13 +143,20 @@ def _nothing(request: GatheredTickets) -> None:
     """Who was served apart is not counted among those under way."""
 
 
-class Gatherer:
-    """Gathers what comes, and has it settled. `accept`: has a request settled."""
+class Gathered(NamedTuple):
+    """What has been gathered for one sequence, and since when, by the performance counter."""
 
-    def __init__(self, accept: Callable[[TicketRequest], None]) -> None:
+    slots: list[SingleTickets]
+    since: float
+
+
+class Gatherer:
+    """Gathers what comes, and has it settled. `accept`: has a request settled that came at this moment."""
+
+    def __init__(self, accept: Callable[[TicketRequest, float], None]) -> None:
         self._accept = accept
         self._loop = asyncio.get_running_loop()
-        self._gathered: dict[str, list[SingleTickets]] = {}
+        self._gathered: dict[str, Gathered] = {}
         self._under_way: dict[str, int] = {}
         """Tickets of each sequence that have been asked for and not come."""
         self._is_scheduled = False
@@ -155,11 +164,11 @@ class Gatherer:
 
     def add(self, slot: SingleTickets) -> None:
         """Have these settled."""
-        slots = self._gathered.get(slot.sequence)
-        if slots is None:
-            self._gathered[slot.sequence] = [slot]
+        gathered = self._gathered.get(slot.sequence)
+        if gathered is None:
+            self._gathered[slot.sequence] = Gathered([slot], time.perf_counter())
         else:
-            slots.append(slot)
+            gathered.slots.append(slot)
         if not self._is_scheduled:
             self._schedule()
 
@@ -170,7 +179,7 @@ class Gatherer:
     def _look(self) -> None:
         """Ask for what has been gathered, but for few where more are under way."""
         self._is_scheduled = False
-        for sequence, slots in tuple(self._gathered.items()):
+        for sequence, (slots, _since) in tuple(self._gathered.items()):
             under_way = self._under_way.get(sequence, 0)
             if under_way > len(slots) and under_way > sum([slot.times for slot in slots]):
                 if self._hold is None:
@@ -185,10 +194,11 @@ class Gatherer:
             self._ask(sequence)
 
     def _ask(self, sequence: str) -> None:
-        for part in _parts(self._gathered.pop(sequence)):
+        slots, since = self._gathered.pop(sequence)
+        for part in _parts(slots):
             request = GatheredTickets(sequence, part, self._has_ended)
             self._under_way[sequence] = self._under_way.get(sequence, 0) + request.count
-            self._accept(request)
+            self._accept(request, since)
 
     def _has_ended(self, request: GatheredTickets) -> None:
         left = self._under_way[request.sequence] - request.count

@@ -98,9 +98,12 @@ class FrontDesk:
             request.abandon()
             raise
 
-    def accept(self, request: TicketRequest) -> None:
-        """Have a request settled: its `give` or its `refuse` is called once, perhaps before this returns."""
-        request.arrived = time.perf_counter()
+    def accept(self, request: TicketRequest, since: float | None = None) -> None:
+        """Have a request settled: its `give` or its `refuse` is called once, perhaps before this returns.
+
+        `since`: when it came, by the performance counter, where that was not now.
+        """
+        request.arrived = time.perf_counter() if since is None else since
         request.desk = self
         self._observer.in_flight += request.requests
         if self.closed:

@@ -1,6 +1,7 @@
 """Commands of many connections that share a request: what is gathered, for how long, and who gets which ticket."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -37,6 +38,19 @@ async def test_what_comes_in_one_turn_of_the_loop_is_one_request_and_each_gets_i
     ]
     assert bench.outcomes() == {("ticket", "ok"): 7}
     assert bench.metrics.in_flight == 0
+
+
+@virtual_time
+async def test_the_time_of_a_request_begins_when_its_first_command_came() -> None:
+    bench = Bench()
+    first, second = connected(bench, 2)
+    first.send(INCR * 9)
+    await settled()
+    before = time.perf_counter()
+    second.send(INCR)
+    after = time.perf_counter()
+    await asyncio.sleep(2 * HOLD_SECONDS)
+    assert before <= bench.issuer.waiting[-1].arrived <= after
 
 
 @virtual_time
