@@ -45,8 +45,9 @@ class Table:
 
     `width`: of its id column, in bits. `ceiling`: the largest ticket that it can give. `created` changes when the table
     is made anew, on a server only if that is in another second. `rows_per_statement` is how many tickets one plain
-    statement draws. `repeats_ceiling`: the column may give its largest id again and again. `warnings`: what is served
-    but should be repaired, in words.
+    statement draws. `repeats_ceiling`: the column may give its largest id again and again. `counts_rows`: its counter
+    stands right behind its largest row, whatever the increment was. `warnings`: what is served but should be repaired,
+    in words.
     """
 
     sequence: str
@@ -55,6 +56,7 @@ class Table:
     rows_per_statement: int
     created: str
     repeats_ceiling: bool
+    counts_rows: bool = False
     warnings: tuple[str, ...] = ()
 
     def holds(self, count: int, least: int, offset: int, increment: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.harness.history import Answer
-from tests.harness.load import Load, Result
+from tests.harness.load import Load, Result, Want
 from tests.harness.pair import MySQLPair, Schema
 from tests.harness.processes import wait_until
 from tests.harness.proxy import FaultyProxy
@@ -442,6 +442,18 @@ def test_64_connections_through_four_servers_meet_no_error_and_no_ticket_twice(
     tables = [str(schema.execute(index, f"SHOW CREATE TABLE `{sequence}`")[0][1]) for index in (0, 1)]
     counters = [int(table.partition("AUTO_INCREMENT=")[2].split()[0]) for table in tables]
     assert max(a.ids[0] for a in load.result.answers) < max(counters)
+
+
+def test_blocks_from_a_table_that_is_not_innodbs(four_servers: tuple[Schema, list[TicketServer]]) -> None:
+    """Its counter stands behind its largest row, and so a block has to have its last id in one."""
+    _, servers = four_servers
+    mix = [Want("FlickrsOwn"), Want("FlickrsOwn", "count", 100), Want("FlickrsOwn", "block", 1_000)]
+    with Load(addresses(servers), clients=16, mix=mix) as load:
+        load.run_until_tickets(20_000)
+    assert load.result.failures() == []
+    load.result.check()
+    for server in servers:
+        assert {each["status"] for each in server.wait_health("warn")["databases"]} == {"up"}
 
 
 def test_two_servers_with_hung_and_killed_databases_at_once_never_draw_twice(fragile: Schema) -> None:

@@ -278,7 +278,7 @@ class DrawQueue:
 
     def _block(self, draw: PendingDraw) -> Block:
         what = draw.table, draw.count, draw.after, self._increment, self._offset, draw.least
-        if self.ends_only:
+        if self.ends_only or draw.table.counts_rows:
             return BlockByItsEnds(*what)
         return BlockBetweenIds(*what, shared=draw.table.sequence in self._shared)
 

@@ -76,7 +76,8 @@ def draw_ends(table: str, size: int, within: tuple[int, int], increment: int, of
     """Draws one ordinary id, and then the first and the last id of a block of `size` in one statement, which puts both
     on disk.
 
-    Leaves a gap as large as the block: for `innodb_autoinc_lock_mode = 0`, under which `draw_block` deadlocks. Four
+    Leaves a gap as large as the block: for `innodb_autoinc_lock_mode = 0`, under which `draw_block` deadlocks, and for
+    MyISAM, whose counter knows of a block by its rows alone. Four
     results; the first and the third carry the ordinary id and the block's first. With a `least` the counter is advanced
     to that first (one more result, the first): committed by itself, since a transaction is what deadlocks.
     """

@@ -159,6 +159,7 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
         created=moment(created),
         # a column that goes on above the largest ticket there can be never repeats that one
         repeats_ceiling=width is Width.INT or (width is Width.BIGINT and not unsigned),
+        counts_rows=str(engine) != "InnoDB",
         warnings=tuple(warnings),
     )
 
