@@ -332,8 +332,24 @@ class Catalog:
         """The entry of an inner sequence, which nobody can ask for by name; made where there is none."""
         entry = self._by_table.get(table) or self._add(table, table)
         up = [member for member in self._ring.members if member.up and member not in entry.tables]
-        await asyncio.gather(*(self._make_on(member, table, Width.BIGINT, 1) for member in up))
+        await asyncio.gather(*(self._look_for(table, member) for member in up))
+        for member in up:
+            if member not in entry.tables:
+                start = await self._start_above_others(entry, member)
+                if start is not None:
+                    await self._make_on(member, table, Width.BIGINT, start)
+                    entry.lane_on(member).must_advance |= start > 1
         return entry
+
+    async def _look_for(self, table: str, member: Member) -> None:
+        """Enter what a database has of it."""
+        try:
+            found = await member.database.tables([table])
+        except TicketDatabaseError as error:
+            event(log, logging.DEBUG, "could not be asked for it", sequence=table, database=member.name, reason=error)
+        else:
+            for each in found.values():
+                self._enter(member, each)
 
     async def _create(self, name: str, width: Width, start: int) -> Entry:
         ceiling = ceiling_of(width, unsigned=True)

@@ -14,6 +14,7 @@ from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer
 from tests.model.clocks import RIGHT_SECONDS, Wall
 from tests.model.process import Process, Surroundings
+from tests.model.runs import Run, smallest_in_both
 
 
 class HostSurroundings(Surroundings, Protocol):
@@ -305,6 +306,15 @@ class Host(Process):
         entry = self.server.catalog.entries.get(lane.sequence)
         reserve = None if entry is None else entry.reserve
         return reserve is not None and any(member is lane.member for member, _ in reserve.unprotected())
+
+    def holds(self, sequence: str, run: Run) -> bool:
+        """Whether any of these lie in reserve."""
+        entry = None if self.stopped else self.server.catalog.entries.get(sequence)
+        if entry is None or entry.reserve is None:
+            return False
+        pieces = [piece for shelf in entry.reserve.shelves for piece in shelf.left() if piece.size]
+        lie = (Run(piece.next_id, piece.end - piece.step, piece.step) for piece in pieces)
+        return any(smallest_in_both(run, each) is not None for each in lie)
 
     def drew_instance(self, lane: WatchedLane, tickets: Tickets) -> None:
         if not self.stopped:

@@ -173,13 +173,19 @@ class Record:
             if other is not server:
                 self.knows[other, server] = False
 
-    def all_is_well(self, ring: list[FakeServer]) -> None:
-        """Every database of the ring has been taken in by every ticket server: the others know where it stands now."""
+    def all_is_well(self, ring: list[FakeServer], is_held: Callable[[str, Run], bool]) -> None:
+        """Every database of the ring has been taken in by every ticket server: the others know where it stands now.
+
+        `is_held`: whether any of a run lies in reserve, drawn once more while that was excepted, and will come again.
+        """
         self.knows |= {(d, e): True for d, e in self.knows if d in ring and e in ring}
         self._life_when_well |= {server: server.life for server in ring}
         for sequence, issued in self.runs.items():
             stands = min(s.state.tables[sequence].counter if sequence in s.state.tables else 0 for s in ring)
-            self.runs[sequence] = [each._replace(unmarked=each.unmarked and each.run.last >= stands) for each in issued]
+            self.runs[sequence] = [
+                each._replace(unmarked=each.unmarked and (each.run.last >= stands or is_held(sequence, each.run)))
+                for each in issued
+            ]
         for sequence, floor in self.floors.items():
             for server in ring:
                 if sequence in server.state.tables and server.state.tables[sequence].counter > floor:

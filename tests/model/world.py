@@ -459,7 +459,7 @@ class World:
                 self._is_well(host)
             self.returning = None
             self.lost_a_table = False
-            self.record.all_is_well(self.ring)
+            self.record.all_is_well(self.ring, lambda *of: any(host.holds(*of) for host in self.hosts))
 
     def _recorded(self, servers: list[FakeServer]) -> list[FakeServer]:
         """Those that record the ring. One that is new in it is taken in when the others can be asked."""

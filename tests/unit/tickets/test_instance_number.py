@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from app.common.errors import TicketDatabaseBusy
+from app.common.sequences import Width
 from app.databases.protocol import Drawn, Table
 from app.tickets.instance_number import TABLE
 from app.tickets.request import TicketRequest
@@ -79,3 +80,13 @@ def test_no_number_comes_from_a_database_that_cannot_be_asked_any_more(what: str
             assert all(asked_while)
 
     scenario()
+
+
+@virtual_time
+async def test_a_database_that_has_joined_gives_none_that_another_gave_in_the_ring_before() -> None:
+    """Until the increment grew, 3 was the first one's. No mark tells of that, for the third has never drawn."""
+    async with Site(3, increment=4) as site:
+        for database in site.servers[:2]:
+            database.make(TABLE, Width.BIGINT, 101)
+        assert await drawn(await site.ticket_server()) > 100
+        assert site.servers[2].state.tables[TABLE].counter > 100
