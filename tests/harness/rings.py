@@ -174,7 +174,8 @@ class Rings:
 
 def grow(urls: str, increment: int, settings: Mapping[str, object] | None = None) -> Ran:
     """`ticketd grow` with this list."""
-    return forked_ticketd("grow", "--increment", increment, settings={"TICKETS_DATABASES": urls, **(settings or {})})
+    chosen = {**PATIENT, "TICKETS_DATABASES": urls, **(settings or {})}
+    return forked_ticketd("grow", "--increment", increment, settings=chosen)
 
 
 def last_error(server: TicketServer, name: str) -> str:
