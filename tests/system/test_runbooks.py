@@ -327,6 +327,7 @@ def test_a_new_sequence_takes_the_place_of_an_old_one(own_pair: MySQLPair) -> No
             )
             with Load(addresses, clients=4, mix=["pictures"]) as new:
                 until_both_draw(new)
+                new.run_until_tickets(200)
                 result = old.stop()
                 result.answers += new.stop().answers
     assert_nothing_was_lost(result)
