@@ -6,6 +6,7 @@ Decided by `ring_record`; what has to be done to the databases before another ri
 import itertools
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.common.log import event
@@ -200,6 +201,7 @@ class RingRecords:
         if not joining:
             return None, refused
         lifted = [member.database for member in raised if member not in refused]
+        floors: dict[str, int] = {}
         if lifted:
             tables = await ring_changes.tables_of(joining)
             floors = await ring_changes.floors_of(tables)
@@ -207,9 +209,13 @@ class RingRecords:
                 {each: tables[each] for each in (joining if everywhere else lifted)}, floors
             )
         new = with_offsets(record, [database.offset for database in joining])
-        await ring_changes.write_record(
-            new, {m.database: result.record for m, result in results.items() if m not in refused}
-        )
+        found = {m.database: result.record for m, result in results.items() if m not in refused}
+        # who is restored between being raised and being recorded is told of it by the others, as after `grow`
+        for database, recorded in found.items():
+            if recorded is not None and floors:
+                present = replace(new, number=recorded.number)
+                await ring_changes.keep_floors([database], floors, present, of=lifted)
+        await ring_changes.write_record(new, found)
         return new, refused
 
     async def _form(

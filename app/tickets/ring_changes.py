@@ -58,7 +58,7 @@ async def change_ring(
         if change.state is RingState.GROWING:
             await make_tables(tables, database, floors)
         say(f"{database.name}: every sequence stands above everything drawn")
-    await keep_floors(databases, floors, change)
+    await keep_floors(databases, floors, change, of=databases)
     new = finished(change)
     await write_record(new, {database: replace(change, own=database.offset) for database in databases})
     return new
@@ -124,14 +124,17 @@ async def make_tables(tables: Tables, lacking: TicketDatabase, floors: Mapping[s
         await or_fail(lacking, lacking.make(name, known[name].width, start))
 
 
-async def keep_floors(databases: Iterable[TicketDatabase], floors: Mapping[str, int], change: RingRecord) -> None:
-    """Write on every database how far each sequence was raised on the others. Raises DatabaseFailed."""
-    databases = list(databases)
+async def keep_floors(
+    databases: Iterable[TicketDatabase], floors: Mapping[str, int], change: RingRecord, *, of: Iterable[TicketDatabase]
+) -> None:
+    """Write on every database how far each sequence was raised on the others that are `of` these. Raises
+    DatabaseFailed."""
+    raised = list(of)
     for database in databases:
         marks = [
             Mark(name, other.offset, change.increment, floor, floor, f"raised:{change.number}")
             for name, floor in sorted(floors.items())
-            for other in databases
+            for other in raised
             if other is not database and floor
         ]
         if not marks:
