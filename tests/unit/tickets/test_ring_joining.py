@@ -218,3 +218,28 @@ async def test_one_that_cannot_say_what_it_keeps_goes_on_drawing_while_another_w
         await asyncio.sleep(3)
         assert statuses(ticket_server) == [Status.UP] * 3
         assert {ticket % 3 for ticket in await take(ticket_server, 6)} == {0, 1, 2}
+
+
+@virtual_time
+async def test_one_that_is_restored_after_it_was_raised_and_before_it_is_recorded_is_raised_by_the_marks() -> None:
+    """Its record, written a moment later, says that it stands above the others."""
+    async with Site(3) as site:
+        has_grown(site.servers)
+        for server in site.servers:
+            server.state.marks = {key: mark for key, mark in server.state.marks.items() if key[1] != 2}
+        late = site.servers[1]
+        late.state.ring = RingRecord(1, 3, 1, (1, 2, 3), own=2)
+        late.state.tables["photos"].counter, late.state.tables["photos"].largest = 500, 499
+        before, record = late.snapshot(), late.record_ring
+
+        def restored(old: RingRecord | None, new: RingRecord) -> RingRecord:
+            late.record_ring = record  # type: ignore[method-assign]
+            late.restore(before)
+            return record(old, new)
+
+        late.record_ring = restored  # type: ignore[method-assign]
+        ticket_server = await site.ticket_server()
+        await asyncio.sleep(3)
+        tickets = await take(ticket_server, 9)
+        assert {ticket % 3 for ticket in tickets} == {0, 1, 2}
+        assert min(tickets) > 1_000
