@@ -335,10 +335,7 @@ class Catalog:
         await asyncio.gather(*(self._look_for(table, member) for member in up))
         for member in up:
             if member not in entry.tables:
-                start = await self._start_above_others(entry, member)
-                if start is not None:
-                    await self._make_on(member, table, Width.BIGINT, start)
-                    entry.lane_on(member).must_advance |= start > 1
+                await self._make_above_others(entry, member)
         return entry
 
     async def _look_for(self, table: str, member: Member) -> None:
@@ -375,18 +372,22 @@ class Catalog:
             self._names.setdefault(member, {})[name] = table.created
 
     async def _make_missing(self, entries: list[Entry]) -> None:
-        """Make what one database has and another lacks, above where the others stand; its marks are seen to when the
-        lane opens."""
+        """Make what one database has and another lacks."""
         for entry in entries:
             if len(entry.tables) == len(self._ring.members) or not (entry.tables or is_inner_name(entry.table)):
                 continue
             for member in self._ring.members:
                 if member.up and member not in entry.tables and member in self._names:
-                    start = await self._start_above_others(entry, member)
-                    if start is not None:
-                        event(log, logging.INFO, "making it", sequence=entry.name, database=member.name, start=start)
-                        await self._make_on(member, entry.table, entry.width, start)
-                        entry.lane_on(member).must_advance = True
+                    await self._make_above_others(entry, member)
+
+    async def _make_above_others(self, entry: Entry, member: Member) -> None:
+        """Make its table on a database that lacks it, unless nobody can say how far the others have come. What the
+        database itself gave before, the lane asks the marks for."""
+        start = await self._start_above_others(entry, member)
+        if start is not None:
+            event(log, logging.INFO, "making it", sequence=entry.name, database=member.name, start=start)
+            await self._make_on(member, entry.table, entry.width, start)
+            entry.lane_on(member).must_advance = True
 
     async def _start_above_others(self, entry: Entry, member: Member) -> int | None:
         """Above all that is known of it: where it was made to begin, where the databases that are up stand, drawn from
