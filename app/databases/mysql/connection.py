@@ -34,7 +34,8 @@ class ServerFacts:
 
     `mariadb`: whether it is MariaDB, and not MySQL. `identity`: which server it is, and the second in which it started.
     `incarnation`: a digest of that and of the database's name. `increment`, `offset`: the server's own settings, not
-    the session's. `autoinc_lock_mode`: its `innodb_autoinc_lock_mode`. `durability`: the settings that could lose a
+    the session's. `autoinc_lock_mode`: its `innodb_autoinc_lock_mode`. `takes_steps`: whether a
+    statement can have an increment and an offset of its own. `durability`: the settings that could lose a
     committed ticket, in words. `now`: its clock, in seconds since 1970. `tls`: whether this connection uses it.
     """
 
@@ -47,6 +48,7 @@ class ServerFacts:
     increment: int
     offset: int
     autoinc_lock_mode: int
+    takes_steps: bool
     durability: tuple[str, ...]
     now: float
     tls: bool
@@ -234,7 +236,8 @@ class MySQLConnection:
 
     async def _read_facts(self) -> ServerFacts:
         clock = session_sql.clock(mariadb=self.mariadb)
-        await self._driver.query(f"{session_sql.SHOW_VARIABLES}; {session_sql.SHOW_CIPHER}; {clock}")
+        questions = session_sql.SHOW_VARIABLES, session_sql.SHOW_CIPHER, clock, session_sql.STEPS
+        await self._driver.query("; ".join(questions))
         variables = {str(name).lower(): str(value) for name, value in self.rows}
         await self._driver.next()
         tls = any(value for _, value in self.rows)
@@ -242,6 +245,8 @@ class MySQLConnection:
         now, started = self.rows[0]
         if not math.isfinite(now):
             raise ValueError(now)
+        await self._driver.next()
+        takes_steps = tuple(self.rows) == (session_sql.SOME_STEPS,)
         identity = "|".join(variables.get(k, "") for k in ("server_uuid", "server_id", "hostname", "port", "datadir"))
         server_start = f"{identity}|{int(started)}"
         return ServerFacts(
@@ -252,6 +257,7 @@ class MySQLConnection:
             increment=int(variables.get("auto_increment_increment", "0")),
             offset=int(variables.get("auto_increment_offset", "0")),
             autoinc_lock_mode=int(variables.get("innodb_autoinc_lock_mode", "1")),
+            takes_steps=takes_steps,
             durability=tuple(_durability(variables)),
             now=float(now),
             tls=tls,

@@ -161,6 +161,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         await probe.next()
         record = probe.understand(record_of)
         self._draws.ends_only = facts.autoinc_lock_mode == 0
+        self._draws.takes_steps = facts.takes_steps
         await self._pool.close_unused()
         if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
             self._pool.incarnation = facts.incarnation

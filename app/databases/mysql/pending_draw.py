@@ -30,11 +30,6 @@ class PendingDraw:
     answered: bool = False
 
     @property
-    def plain(self) -> bool:
-        """Whether it is one ordinary statement, which leaves the session as it was."""
-        return self.count <= self.table.rows_per_statement
-
-    @property
     def statement(self) -> str:
         """What draws a plain one."""
         return sequence_sql.draw(self.table.sequence, self.count)

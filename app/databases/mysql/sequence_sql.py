@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from app.common.sequences import Width
+from app.databases.mysql.session_sql import with_steps
 
 STUBS = string.ascii_lowercase[:24]
 """The stubs that draws use, always in this order: two statements that name them in different orders deadlock. So many,
-since a block costs the database as much as that many rows (MySQL 9.7), however large it is; and all different under any
-collation."""
+since a block between ids costs the database as much as that many rows (MySQL 9.7), however large it is; and all
+different under any collation."""
 JAVASCRIPT_COMMENT = "53 bits"
 """Of the id column of a sequence that ends where readers in JavaScript lose integers."""
 RAISE_STUB = "!"
@@ -49,6 +50,19 @@ def _widen(wide: int, within: tuple[int, int], increment: int, offset: int) -> s
 
 def _narrow(increment: int, offset: int) -> str:
     return f"SET SESSION auto_increment_increment = {increment}, auto_increment_offset = {offset}"
+
+
+def draw_after(table: str, wide: int, offset: int, *, least: int = 0) -> str:
+    """Draws a block whose first id is the next of this offset in steps of `wide`, and the ordinary id above it, in one
+    transaction.
+
+    The first REPLACE moves the counter past the whole block, but puts only its first id on disk; the second puts the id
+    above it there, and shows that the block ends where it should. Four results; the second and the third carry the ids.
+    With a `least` the counter is advanced to that first (one more result, after that of BEGIN).
+    """
+    begin = f"BEGIN;{advance(table, least - 1)}" if least else "BEGIN"
+    first = with_steps("REPLACE", f"INTO `{table}` (stub) VALUES {_values(1)}", wide, offset)
+    return f"{begin};{first};{draw(table, 1)};COMMIT"
 
 
 def draw_block(

@@ -50,6 +50,21 @@ def prepare(increment: int, offset: int, *, mariadb: bool) -> str:
     return statement if mariadb else statement + ", information_schema_stats_expiry = 0"
 
 
+def with_steps(verb: str, rest: str, increment: int, offset: int) -> str:
+    """A statement for which the session draws in these steps, and in its own again afterwards.
+
+    MySQL takes them from the hint and MariaDB from the comment that it alone executes. Where somebody in between leaves
+    out comments, the statement is an ordinary one: `STEPS` shows whether they arrive.
+    """
+    steps = f"auto_increment_increment = {increment}", f"auto_increment_offset = {offset}"
+    hints = " ".join([f"SET_VAR({step})" for step in steps])
+    return f"/*M! SET STATEMENT {', '.join(steps)} FOR */ {verb} /*+ {hints} */ {rest}"
+
+
+SOME_STEPS = 60_013, 40_009
+"""An increment and an offset that no session has."""
+STEPS = with_steps("SELECT", "@@auto_increment_increment, @@auto_increment_offset", *SOME_STEPS)
+"""The session's steps, as they are in a statement that has `SOME_STEPS`."""
 CONNECTED = "SHOW PROCESSLIST"
 """The connections of the same account; all connections, where the account has the privilege PROCESS."""
 

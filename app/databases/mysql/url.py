@@ -65,7 +65,10 @@ class DatabaseURL:
         if self.ssl_mode is SslMode.DISABLED:
             return None
         try:
-            context = ssl.create_default_context(cafile=self.ssl_ca)
+            if self.verifies:
+                context = ssl.create_default_context(cafile=self.ssl_ca)
+            else:  # it reads the machine's certificates, a tenth of a second that nobody needs
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             # on by default from Python 3.13, and the certificates that MySQL makes lack the extensions it asks for
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             context.check_hostname = self.ssl_mode is SslMode.VERIFY_IDENTITY

@@ -30,6 +30,7 @@ class Server:
             session_sql.SHOW_VARIABLES: variables(),
             session_sql.SHOW_CIPHER: (("Ssl_cipher", ""),),
             **{session_sql.clock(mariadb=mariadb): ((1.7e9, 1_600_000_000),) for mariadb in (False, True)},
+            session_sql.STEPS: (session_sql.SOME_STEPS,),
             session_sql.CLOCK: ((1.7e9,),),
             own_sql.LAYOUT: ((1,),),
         }

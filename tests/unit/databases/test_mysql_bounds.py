@@ -200,7 +200,16 @@ async def test_a_listing_collects_no_16_mib_either(flood: Serve, what: str) -> N
     assert await cost(flood, *LISTINGS[what]) < FEW
 
 
-@pytest.mark.parametrize("what", LISTINGS)
+@pytest.mark.parametrize(
+    "what",
+    [
+        "names",
+        "changed marks",
+        "connections",
+        pytest.param("definitions", marks=pytest.mark.long),  # as many rows as of names
+        pytest.param("all marks", marks=pytest.mark.long),  # as many as of changed ones
+    ],
+)
 async def test_a_listing_ends_at_the_most_rows_there_may_be(what: str) -> None:
     assert await cost(rows_without_end, *LISTINGS[what]) < 40 * MIB
 

@@ -67,6 +67,14 @@ async def test_durability_settings(server: Server, flush: str, log: str, sync: s
     assert [said.split()[0] for said in (await opened()).durability] == wrong
 
 
+@pytest.mark.parametrize(("rows", "takes"), [((session_sql.SOME_STEPS,), True), (((2, 1),), False), ((), False)])
+async def test_whether_a_statement_has_the_steps_that_its_comment_says(
+    server: Server, rows: tuple[tuple[int, ...], ...], takes: bool
+) -> None:
+    server.says[session_sql.STEPS] = rows
+    assert (await opened()).takes_steps is takes
+
+
 def facts(**changed: Any) -> ServerFacts:
     given: dict[str, Any] = {
         "mariadb": False,
@@ -76,6 +84,7 @@ def facts(**changed: Any) -> ServerFacts:
         "increment": 2,
         "offset": 1,
         "autoinc_lock_mode": 2,
+        "takes_steps": True,
         "durability": (),
         "now": 0.0,
         "tls": False,

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -17,8 +18,9 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.sequences import Width
+from app.databases.mysql import sequence_sql
 from app.databases.mysql.connection import MySQLConnection
-from app.databases.mysql.draws import CONNECTIONS, DrawQueue
+from app.databases.mysql.draws import ALONE, CONNECTIONS, DrawQueue
 from app.databases.mysql.pool import MySQLPool
 from app.databases.protocol import Draw, Drawn, Table
 from tests.unit.databases.mysql_driver import URL
@@ -96,12 +98,13 @@ class Bench:
         self.pool = Pool(idle)
         self.retried: list[str] = []
         self.queue = DrawQueue(self.pool, 1, 2, self.retried.append)
+        self.queue.takes_steps = True
         self.answers: list[tuple[str, Drawn]] = []
         self.answered = asyncio.Event()
 
-    def start(self, name: str = "photos", count: int = 1, least: int = 0) -> None:
+    def start(self, name: str = "photos", count: int = 1, least: int = 0, after: int = 0) -> None:
         before = len(self.answers)
-        self.queue.start_draw(table(name), count, 0, lambda drawn: self._came(name, drawn), least)
+        self.queue.start_draw(table(name), count, after, lambda drawn: self._came(name, drawn), least)
         assert len(self.answers) == before
 
     def _came(self, name: str, drawn: Drawn) -> None:
@@ -161,6 +164,11 @@ BLOCK = 0, 1, 0, 3, 0, 199, 0
 """BEGIN, below, SET, the block, SET, above, COMMIT."""
 
 
+def between(below: int) -> Sequence[int]:
+    """The same behind what has been drawn so far."""
+    return 0, below, 0, below + 2, 0, below + 202, 0
+
+
 @pytest.mark.parametrize("read_by_the_driver", [False, True])
 async def test_a_block_is_drawn_by_itself(read_by_the_driver: bool) -> None:
     bench = Bench()
@@ -194,15 +202,163 @@ async def test_a_block_on_a_table_that_went_back_is_none() -> None:
     assert bench.pool.idle == [connection]
 
 
-async def test_a_block_that_others_drew_into_is_drawn_again_whole() -> None:
+@pytest.mark.parametrize("read_by_the_driver", [False, True])
+async def test_once_the_table_has_been_seen_for_a_blocks_width_the_next_one_goes_right_after_it(
+    read_by_the_driver: bool,
+) -> None:
     bench = Bench()
-    bench.start("photos", 100)
     (connection,) = bench.pool.all
-    connection.answer(0, 1, 0, 5, 0, 201, 0)
-    connection.answer(0, 203, 0, 205, 0, 405, 0)
-    assert bench.answers == [("photos", Draw(205, 2, 100))]
-    assert connection.sent[1].count("auto_increment_increment = IF(") == 1
-    assert ", 200, 2)" in connection.sent[1]
+    bench.start("photos", 9, after=3)
+    connection.answer(5)
+    for after, first, given in (
+        (199, 201, (0, 201, 0, 203, 0, 399, 0)),
+        (399, 401, (0, 401, 599, 0)),
+        (599, 601, (0, 601, 799, 0)),
+    ):
+        bench.start("photos", 100, after=after)
+        assert ("SET_VAR" if after > 199 else "SESSION") in connection.sent[-1]
+        (connection.leave_to_the_driver if read_by_the_driver else connection.answer)(*given)
+        await turns()
+        assert bench.answers[-1] == ("photos", Draw(first, 2, 100))
+    assert "SET_VAR(auto_increment_increment = 198) SET_VAR(auto_increment_offset = 7)" in connection.sent[-1]
+    assert connection.sent[-1].count("REPLACE") == 2
+    await bench.queue.close()
+
+
+async def test_a_table_made_anew_has_to_be_seen_anew() -> None:
+    """One that begins again within a block's width would not be noticed to have gone back."""
+    bench = Bench()
+    (connection,) = bench.pool.all
+    bench.start("photos", 9, after=1_000)
+    connection.answer(1_001)
+    bench.start("photos", 100, after=900)
+    assert "SESSION" in connection.sent[-1]
+    connection.answer(0, 901, 0, 903, 0, 1099, 0)
+    bench.start("photos", 100, after=1099)
+    assert "SET_VAR" in connection.sent[-1]
+    connection.answer(0, 1101, 1299, 0)
+    made_anew = replace(table(), created="later")
+    bench.queue.start_draw(made_anew, 100, 1500, lambda drawn: None)
+    assert "SESSION" in connection.sent[-1]
+    await bench.queue.close()
+
+
+async def test_a_block_after_the_last_that_others_drew_into_is_drawn_again_between_ids() -> None:
+    bench = Bench()
+    (connection,) = bench.pool.all
+    bench.start("photos", 9)
+    connection.answer(1)
+    bench.start("photos", 100, after=1_001)
+    connection.answer(0, 1_003, 1_203, 0)
+    assert "SESSION" in connection.sent[-1]
+    connection.answer(0, 1_205, 0, 1_207, 0, 1_409, 0)  # somebody has drawn in the midst of it as well
+    assert bench.answers[1:] == [("photos", Draw(1_207, 2, 100))]
+    last = 1_409
+    for blocks in range(ALONE + 2):
+        bench.start("photos", 100, after=last - 2)
+        assert ("SESSION" if blocks < ALONE else "SET_VAR") in connection.sent[-1]
+        connection.answer(*between(last + 2) if blocks < ALONE else (0, last + 2, last + 200, 0))
+        last += 204 if blocks < ALONE else 200
+        assert bench.answers[-1] == ("photos", Draw(last - 200 if blocks < ALONE else last - 198, 2, 100))
+    await bench.queue.close()
+
+
+async def test_where_a_statement_has_no_steps_of_its_own_all_blocks_go_between_ids() -> None:
+    """A proxy may leave out comments. What somebody else draws in between could then make one run with the rest."""
+    bench = Bench()
+    bench.queue.takes_steps = False
+    (connection,) = bench.pool.all
+    for begin in (1, 201, 401):
+        bench.start("photos", 100, after=begin - 2)
+        assert "SESSION" in connection.sent[-1]
+        connection.answer(0, begin, 0, begin + 2, 0, begin + 198, 0)
+        assert bench.answers[-1] == ("photos", Draw(begin, 2, 100))
+    await bench.queue.close()
+
+
+@pytest.mark.parametrize("lost", [TicketDatabaseBusy(), SequenceMissing(), None])
+async def test_after_a_block_whose_answer_was_lost_the_next_one_goes_between_ids(
+    lost: TicketDatabaseError | None,
+) -> None:
+    """It shows where the table stands; a block right after the last id that is known would leave a gap of its width."""
+    bench = Bench(2)
+    last, connection = bench.pool.all
+    bench.start("photos", 9)
+    connection.answer(1)
+    bench.start("photos", 100, after=1_001)
+    assert "SET_VAR" in connection.sent[-1]
+    connection.leave_to_the_driver(*() if lost is None else (0, lost))
+    while len(bench.answers) < 2 and not isinstance(lost, TicketDatabaseBusy):
+        bench.answered.clear()
+        await bench.answered.wait()
+    await turns()
+    if not isinstance(lost, TicketDatabaseBusy):  # which is drawn again
+        bench.start("photos", 100, after=1_001)
+        await turns()
+    assert "SESSION" in last.sent[-1]
+    last.answer(0, 1_203, 0, 1_205, 0, 1_401, 0)
+    assert bench.answers[-1] == ("photos", Draw(1_203, 2, 100))
+    bench.start("photos", 100, after=1_401)
+    assert "SET_VAR" in last.sent[-1], "it is not taken to be shared"
+    await bench.queue.close()
+
+
+async def test_a_few_tickets_with_a_least_skip_none_that_it_may_leave_no_room_for() -> None:
+    bench = Bench()
+    (connection,) = bench.pool.all
+    bench.start("photos", 9)
+    connection.answer(1)
+    bench.start("photos", 16, least=2_001, after=1_001)
+    assert connection.sent[-1].split(";")[2:3] == [sequence_sql.draw("photos", 16)]
+    await bench.queue.close()
+
+
+@pytest.mark.parametrize("given", [(0, 1_003, 1_005, 0), (0, 1_003, 1_199, 0)])
+async def test_a_block_that_ends_too_early_is_dropped_and_drawn_again(given: Sequence[int]) -> None:
+    bench = Bench()
+    (connection,) = bench.pool.all
+    bench.start("photos", 9)
+    connection.answer(1)
+    bench.start("photos", 100, after=1_001)
+    connection.answer(*given)
+    connection.answer(0, 1_205, 0, 1_207, 0, 1_407, 0)
+    assert bench.answers[1:] == [("photos", Draw(1_207, 2, 100))]
+    await bench.queue.close()
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind"), [((0, 1_001, 1_199, 0), SequenceWentBack), ((0, 2**63 - 501, 2**63 - 303, 0), ColumnExhausted)]
+)
+async def test_a_block_after_the_last_on_a_table_that_stands_elsewhere_is_none(
+    ids: Sequence[int], kind: type[Exception]
+) -> None:
+    bench = Bench()
+    (connection,) = bench.pool.all
+    bench.start("photos", 9)
+    connection.answer(1)
+    bench.start("photos", 100, after=1_001) if kind is SequenceWentBack else bench.start("photos", 100, after=2**62 + 1)
+    assert "SET_VAR" in connection.sent[-1]
+    connection.answer(*ids)
+    assert bench.kinds()[1:] == [("photos", kind)]
+    await bench.queue.close()
+
+
+async def test_more_than_a_few_rows_are_a_block_where_that_costs_less() -> None:
+    bench = Bench()
+    (connection,) = bench.pool.all
+    bench.start("photos", 9)
+    assert connection.sent[-1] == sequence_sql.draw("photos", 9)
+    connection.answer(1)
+    bench.start("photos", 8, after=17)
+    assert connection.sent[-1] == sequence_sql.draw("photos", 8)
+    connection.answer(19)
+    bench.start("photos", 9, after=33)
+    assert "SET_VAR(auto_increment_increment = 16)" in connection.sent[-1]
+    connection.answer(0, 35, 53, 0)  # others draw
+    assert connection.sent[-1] == sequence_sql.draw("photos", 9)
+    connection.answer(55)
+    assert bench.answers[-1] == ("photos", Draw(55, 2, 9))
+    await bench.queue.close()
 
 
 # --- with a least ----------------------------------------------------------------------------------------------------
@@ -285,6 +441,11 @@ async def test_a_block_with_a_least_reads_one_result_more() -> None:
     connection.answer(0, 4999, 5001, 0, 5003, 0, 5199, 0)
     assert of_tables(connection.sent[0])[:3] == ["BEGIN", "photos!", "photos"]
     assert bench.answers == [("photos", Draw(5001, 2, 100))]
+    bench.start("photos", 100, least=6000, after=5199)
+    assert of_tables(connection.sent[1]) == ["BEGIN", "photos!", "photos", "photos", "COMMIT"]
+    assert "SET_VAR(auto_increment_offset = 61)" in connection.sent[1]
+    connection.answer(0, 5999, 6001, 6199, 0)
+    assert bench.answers[1:] == [("photos", Draw(6001, 2, 100))]
     await bench.queue.close()
 
 

@@ -1,0 +1,112 @@
+"""Blocks right after the last id that is known: what they do to a table, and what they notice."""
+
+import asyncio
+from contextlib import suppress
+from itertools import chain
+
+import pytest
+
+from app.common.errors import SequenceMissing, SequenceWentBack
+from app.databases.mysql.connection import MySQLConnection
+from app.databases.mysql.url import DatabaseURL
+from app.databases.protocol import Draw, Table, TicketDatabase
+from tests.contract.engines.storages import INCREMENT, TIMEOUT, MySQLStorage, made
+from tests.harness.pair import MySQLPair
+from tests.harness.schema import SCHEMA
+
+
+def test_a_statement_takes_steps_of_its_own_and_the_session_keeps_its_own(mysql_pair: MySQLPair) -> None:
+    async def scenario() -> None:
+        url = DatabaseURL.parse(mysql_pair.odd.url_of(SCHEMA, query="?ssl-mode=DISABLED&get-server-public-key=true"))
+        connection = MySQLConnection(url, INCREMENT, 1, None)
+        assert (await connection.open_unchecked()).takes_steps
+        await connection.start("SELECT @@auto_increment_increment, @@auto_increment_offset")
+        assert tuple(connection.rows) == ((INCREMENT, 1),)
+        connection.drop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("count", [9, 24, 25, 500, 10_000])
+def test_they_follow_one_another_and_move_the_counter_by_what_was_drawn(mysql_pair: MySQLPair, count: int) -> None:
+    storage = MySQLStorage(mysql_pair)
+
+    async def scenario() -> None:
+        database = await storage.client()
+        table = await made(database)
+        last = (await database.draw(table, count, 0)).last
+        for _ in range(5):
+            drawn = await database.draw(table, count, last)
+            assert drawn == Draw(last + INCREMENT, INCREMENT, count)
+            last = drawn.last
+            assert (await database.position(table)).largest == last, "the last id is on disk"
+        assert (await database.draw(table, 1, last)).first == last + INCREMENT
+
+    storage.run(scenario())
+
+
+@pytest.mark.parametrize("count", [9, 100, 10_000])
+def test_a_table_that_begins_again_is_noticed_by_the_next_of_them(mysql_pair: MySQLPair, count: int) -> None:
+    """However soon that is: what is known of it then is a block or two."""
+    storage = MySQLStorage(mysql_pair)
+
+    async def scenario() -> None:
+        database = await storage.client()
+        table = await made(database)
+        for blocks in range(1, 4):
+            last = 0
+            for _ in range(blocks):
+                last = (await database.draw(table, count, last)).last
+            storage.drop(table.sequence)
+            await made(database)
+            with suppress(SequenceWentBack):
+                assert (await database.draw(table, count, last)).first <= last, "the check on ids refuses those"
+            storage.drop(table.sequence)
+            await made(database)
+
+    storage.run(scenario())
+
+
+@pytest.mark.parametrize("count", [9, 100])
+def test_an_error_in_the_midst_of_its_answers_is_read_at_once(mysql_pair: MySQLPair, count: int) -> None:
+    """Several answers wake this process together: an error, which ends them, has to do so as well."""
+    storage = MySQLStorage(mysql_pair)
+
+    async def scenario() -> None:
+        database = await storage.client()
+        table = await made(database)
+        last = 0
+        for _ in range(3):
+            last = (await database.draw(table, count, last)).last
+        storage.drop(table.sequence)
+        async with asyncio.timeout(TIMEOUT / 2):
+            with pytest.raises(SequenceMissing):
+                await database.draw(table, count, last)
+        assert await database.tables([]) == {}, "the driver reads short answers too"
+
+    storage.run(scenario())
+
+
+def test_two_clients_and_lone_draws_in_between_get_nothing_twice(mysql_pair: MySQLPair) -> None:
+    storage = MySQLStorage(mysql_pair)
+
+    async def draws(database: TicketDatabase, table: Table, counts: list[int]) -> list[Draw]:
+        drawn: list[Draw] = []
+        for count in counts * 20:
+            drawn.append(await database.draw(table, count, drawn[-1].last if drawn else 0))
+            if len(drawn) % 7 == 0:
+                await asyncio.sleep(0.002)  # the others meet nobody meanwhile
+        return drawn
+
+    async def scenario() -> None:
+        clients = [await storage.client(), await storage.client(), await storage.client()]
+        table = await made(clients[0])
+        drawn = await asyncio.gather(
+            draws(clients[0], table, [100, 100, 9]),
+            draws(clients[1], table, [12, 500, 12]),
+            draws(clients[2], table, [1, 1, 24]),
+        )
+        ids = [id_ for draw in chain(*drawn) for id_ in range(draw.first, draw.last + 1, draw.step)]
+        assert len(ids) == len(set(ids)) == 20 * (209 + 524 + 26)
+
+    storage.run(scenario())
