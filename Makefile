@@ -27,6 +27,8 @@ DEBIAN_TOOLS := \
 # Debian keeps servers in sbin, which is not on every user's path.
 export PATH := $(PATH):/usr/sbin:/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# or each of the many processes of a test run would compile all that it imports: of a server, a second and a half
+unexport PYTHONDONTWRITEBYTECODE
 
 # Two processes more than there are processors, since some of them always wait for something; six at most, for each starts
 # database servers of its own.

@@ -3,6 +3,7 @@
 Each process of a run in several has its own of all of them.
 """
 
+import gc
 import itertools
 import os
 import secrets
@@ -16,6 +17,7 @@ from tests.harness.engine import Engine, find_engine
 from tests.harness.pair import MySQLPair, Schema
 from tests.harness.ticketd import PATIENT, TicketServer
 from tests.order import turn
+from tests.variants import leave_out
 
 if TYPE_CHECKING:
     from tests.harness.containers import ContainerPair
@@ -35,11 +37,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.stash[NO_CONTAINERS] = f"{len(of_containers)} tests in containers deselected: {why}"
             config.hook.pytest_deselected(items=of_containers)
             items[:] = [item for item in items if not item.get_closest_marker("containers")]
-    if not os.environ.get("TICKETS_TEST_LONG"):
-        more = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=more)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    leave_out(config, items)
     items.sort(key=lambda item: turn(item.path.relative_to(TESTS.parent)))
+
+
+def pytest_collection_finish() -> None:
+    """The tests and all that they import stay to the end, a million objects: no collection of garbage looks at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,23 +11,35 @@ from tests.harness.processes import free_port
 from orm_servers import PYTHON, environment
 
 _SETTINGS = """
+import os, sys
 import django
 from django.conf import settings
-settings.configure(INSTALLED_APPS=[], DATABASES={}, **GIVEN)
-django.setup()
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from ticketd_client.django import get_tickets
-try:
-    print("tickets", get_tickets(), get_tickets() is get_tickets())
-except ImproperlyConfigured as error:
-    print("tickets", error)
-try:
-    call_command("check")
-    print("check", "passes")
-except SystemCheckError as error:
-    print("check", " ".join(str(error).split()))
+
+def says():
+    try:
+        print("tickets", get_tickets(), get_tickets() is get_tickets())
+    except ImproperlyConfigured as error:
+        print("tickets", error)
+    try:
+        call_command("check")
+        print("check", "passes")
+    except SystemCheckError as error:
+        print("check", " ".join(str(error).split()))
+
+for given in GIVEN:
+    child = os.fork()
+    if child == 0:
+        settings.configure(INSTALLED_APPS=[], DATABASES={}, **given)
+        django.setup()
+        says()
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    print("--", flush=True)
 """
 
 
@@ -46,25 +58,36 @@ def run(script: str, warnings: str = "error") -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({}, 'settings.TICKETD is missing: TICKETD = {"urls"'),
-        ({"TICKETD": ["http://127.0.0.1:1"]}, "settings.TICKETD is a dict, not a list"),
-        ({"TICKETD": {}}, 'settings.TICKETD["urls"] is a list of at least one URL'),
-        ({"TICKETD": {"urls": []}}, 'settings.TICKETD["urls"] is a list of at least one URL'),
-        ({"TICKETD": {"urls": "http://127.0.0.1:1"}}, 'settings.TICKETD["urls"] is a list of at least one URL'),
-        (
-            {"TICKETD": {"urls": ["http://127.0.0.1:1"], "url": "x", "TIMEOUT": 2}},
-            "settings.TICKETD has no TIMEOUT, url: it may have urls, token, prefetch, max_age, timeout, tls",
-        ),
-        ({"TICKETD": {"urls": ["ftp://127.0.0.1"], "token": "secret"}}, "settings.TICKETD: "),
-        ({"TICKETD": {"urls": ["http://127.0.0.1:1"], "token": "secret", "prefetch": -1}}, "settings.TICKETD: "),
-        ({"TICKETD": {"urls": ["http://127.0.0.1:1"], "token": "secret", "timeout": "soon"}}, "settings.TICKETD: "),
-    ],
-)
-def test_what_is_wrong_is_said(given: dict[str, object], says: str) -> None:
-    tickets, check = run(_SETTINGS.replace("GIVEN", repr(given)))
+def said(*given: dict[str, object]) -> list[list[str]]:
+    """What Tickets and the check say of each of these settings, in a process of its own."""
+    printed = "".join(f"{line}\n" for line in run(_SETTINGS.replace("GIVEN", repr(given))))
+    return [each.splitlines() for each in printed.split("--\n")[:-1]]
+
+
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({}, 'settings.TICKETD is missing: TICKETD = {"urls"'),
+    ({"TICKETD": ["http://127.0.0.1:1"]}, "settings.TICKETD is a dict, not a list"),
+    ({"TICKETD": {}}, 'settings.TICKETD["urls"] is a list of at least one URL'),
+    ({"TICKETD": {"urls": []}}, 'settings.TICKETD["urls"] is a list of at least one URL'),
+    ({"TICKETD": {"urls": "http://127.0.0.1:1"}}, 'settings.TICKETD["urls"] is a list of at least one URL'),
+    (
+        {"TICKETD": {"urls": ["http://127.0.0.1:1"], "url": "x", "TIMEOUT": 2}},
+        "settings.TICKETD has no TIMEOUT, url: it may have urls, token, prefetch, max_age, timeout, tls",
+    ),
+    ({"TICKETD": {"urls": ["ftp://127.0.0.1"], "token": "secret"}}, "settings.TICKETD: "),
+    ({"TICKETD": {"urls": ["http://127.0.0.1:1"], "token": "secret", "prefetch": -1}}, "settings.TICKETD: "),
+    ({"TICKETD": {"urls": ["http://127.0.0.1:1"], "token": "secret", "timeout": "soon"}}, "settings.TICKETD: "),
+]
+
+
+@pytest.fixture(scope="module")
+def said_of_wrong_ones() -> list[list[str]]:
+    return said(*(given for given, _ in WRONG))
+
+
+@pytest.mark.parametrize(("number", "says"), [(number, says) for number, (_, says) in enumerate(WRONG)])
+def test_what_is_wrong_is_said(said_of_wrong_ones: list[list[str]], number: int, says: str) -> None:
+    tickets, check = said_of_wrong_ones[number]
     assert tickets.startswith(f"tickets {says}")
     assert "secret" not in tickets + check
     assert "(ticketd.E001)" in check
@@ -72,8 +95,9 @@ def test_what_is_wrong_is_said(given: dict[str, object], says: str) -> None:
 
 
 def test_right_ones_pass_without_a_server() -> None:
-    given = {"TICKETD": {"urls": ["http://127.0.0.1:1"], "token": "secret", "prefetch": 5, "max_age": 9, "timeout": 1}}
-    tickets, *_, check = run(_SETTINGS.replace("GIVEN", repr(given)))
+    ticketd = {"urls": ["http://127.0.0.1:1"], "token": "secret", "prefetch": 5, "max_age": 9, "timeout": 1}
+    given: dict[str, object] = {"TICKETD": ticketd}
+    ((tickets, *_, check),) = said(given)
     assert tickets == "tickets <Tickets http://127.0.0.1:1 prefetch=5 max_age=9 timeout=1> True"
     assert check == "check passes"
 

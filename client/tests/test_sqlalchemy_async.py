@@ -47,17 +47,18 @@ async def tables(url: str, models: Models) -> AsyncIterator[AsyncEngine]:
         await engine.dispose()
 
 
+@pytest.mark.parametrize("many", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", [Tickets, AsyncTickets])
 async def test_async_sessions_and_connections(
-    application: Database, server: TicketServer, kind: type[Tickets | AsyncTickets]
+    application: Database, server: TicketServer, kind: type[Tickets | AsyncTickets], many: int
 ) -> None:
-    """Ten thousand objects at a time with each driver there is, then rows, one request each; without RETURNING too."""
+    """Thousands of objects at a time with each driver there is, then rows, one request each; without RETURNING too."""
     tickets = kind([server.url], prefetch=0, timeout=30)
     for url in application.async_urls:
         models = make_models(tickets)
         async with tables(url, models) as engine, AsyncSession(engine) as session:
             before = requests(server)
-            photos = [models.Photo(title=str(number)) for number in range(10_000)]
+            photos = [models.Photo(title=str(number)) for number in range(many)]
             session.add_all(photos)
             await session.commit()
             assert requests(server) - before == 1
@@ -66,7 +67,7 @@ async def test_async_sessions_and_connections(
             await (await session.connection()).execute(models.Photo.__table__.insert(), {"title": "x"})
             assert requests(server) - before == 3
             keys = list(await session.scalars(select(models.Photo.__table__.c.id)))
-            assert len(set(keys)) == len(keys) == 10_501
+            assert len(set(keys)) == len(keys) == many + 501
             await session.rollback()
     closed = tickets.close()
     if closed is not None:

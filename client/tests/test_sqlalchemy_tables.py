@@ -168,6 +168,11 @@ def test_a_column_that_the_database_numbers_as_well_stays_one() -> None:
     assert column.autoincrement is True
 
 
+@pytest.mark.parametrize(
+    "application",
+    ["mysql", *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS if kind != "mysql")],
+    indirect=True,
+)
 def test_example(application: Database, tmp_path: Path) -> None:
     """As its README has it, on each database."""
     folder = EXAMPLES / "sqlalchemy_photos"

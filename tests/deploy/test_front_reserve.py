@@ -33,8 +33,7 @@ def test_behind_haproxy_nobody_notices_for_a_while_that_both_databases_are_dead(
             load.run_for(2)
             own_pair.kill()
             killed_at = time.monotonic()
-            load.run_for(8)
-            assert load.result.failures() == []
+            load.run_for(4)
             assert haproxy.states() == ["UP", "UP", "UP"]
             wait_until(load.result.failures, 30, "the reserves to be used up")
             own_pair.odd.restart()
@@ -43,5 +42,8 @@ def test_behind_haproxy_nobody_notices_for_a_while_that_both_databases_are_dead(
             first = min(a.arrived_at for a in load.result.answers if a.ids and a.asked_at > returned_at)
         assert not load.result.duplicates()
     assert {a.status for a in load.result.failures()} == {503}
-    assert min(a.arrived_at for a in load.result.failures()) - killed_at > 8
+    first_failure = min(a.asked_at for a in load.result.failures())
+    a_second = load.result.between(killed_at - 2, killed_at).tickets() / 2
+    # not in seconds: on a machine that gets idle meanwhile the load asks for more than before
+    assert load.result.between(killed_at, first_failure).tickets() > 8 * a_second
     assert first - returned_at < 3

@@ -1,4 +1,4 @@
-"""Sequences of kinds on real databases, drawn at full rate from servers whose clocks are wrong, while databases die.
+"""Sequences of kinds on real databases, drawn from servers whose clocks are wrong, while databases die.
 
 `python -m tests.long.clocks` runs it for longer than the tests do.
 """
@@ -84,9 +84,12 @@ def disorder(load: IdLoad) -> list[str]:
     return found
 
 
-def instagram(schema: Schema, seconds: float, *, shards: int) -> IdLoad:
-    """Draw instagram ids at full rate while a clock goes back by an hour, another ahead by an hour and by a year, and a
-    database is killed and comes back older. Raises AssertionError where a promise is broken."""
+def instagram(schema: Schema, seconds: float, *, shards: int, pause: float = 0) -> IdLoad:
+    """Draw instagram ids while a clock goes back by an hour, another ahead by an hour and by a year, and a database is
+    killed and comes back older. Raises AssertionError where a promise is broken.
+
+    `pause`: seconds that each client waits after an answer; 0 is full rate.
+    """
     parameters = {"shards": max(shards, 2)}
     name = f"likes_{shards}"
     targets = [f"/ticket/{name}?shard={shard}&count=10" for shard in range(min(shards, 2000))]
@@ -95,7 +98,7 @@ def instagram(schema: Schema, seconds: float, *, shards: int) -> IdLoad:
         _, right, ahead = made.servers
         database = schema.pair[1]
         saved = database.save_data_directory()
-        with IdLoad(made.servers, targets) as load:
+        with IdLoad(made.servers, targets, pause=pause) as load:
             step = seconds / 5
             time.sleep(step)
             made.clocks[0].set(-HOUR)
@@ -116,17 +119,18 @@ def instagram(schema: Schema, seconds: float, *, shards: int) -> IdLoad:
         return load
 
 
-def snowflake(schema: Schema, seconds: float) -> IdLoad:
-    """Draw snowflake ids at full rate while a server is killed and started again, another is frozen, a third has its
-    clock set back by 5 s and by a day, and all databases are dead. Raises AssertionError where a promise is broken.
+def snowflake(schema: Schema, seconds: float, *, pause: float = 0) -> IdLoad:
+    """Draw snowflake ids while a server is killed and started again, another is frozen, a third has its clock set back
+    by 5 s and by a day, and all databases are dead. Raises AssertionError where a promise is broken.
 
-    `seconds`: how long the databases are dead, and together with a third of it for each of the other faults.
+    `seconds`: how long the databases are dead, and together with a third of it for each of the other faults. `pause`:
+    as for `instagram`.
     """
     with stage(schema) as made:
         made.make("posts", "snowflake", {})
         killed, frozen, behind = made.servers
         step = seconds / 3
-        with IdLoad(made.servers, ["/ticket/posts?count=5"], clients=4) as load:
+        with IdLoad(made.servers, ["/ticket/posts?count=5"], clients=4, pause=pause) as load:
             time.sleep(step)
             killed.kill()
             killed.start()

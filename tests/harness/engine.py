@@ -16,7 +16,10 @@ _WHERE_TO_LOOK = os.pathsep.join(
 )
 
 # A small redo log makes the template small, and with it every copy of it.
-_SMALL = {"mysql": ["--innodb-redo-log-capacity=32M"], "mariadb": ["--innodb-log-file-size=32M"]}
+_SMALL = {
+    "mysql": ["--innodb-redo-log-capacity=32M"],
+    "mariadb": ["--innodb-log-file-size=8M", "--innodb-autoextend-increment=1"],
+}
 
 
 class NoEngine(Exception):

@@ -32,13 +32,17 @@ class Drawn(NamedTuple):
 
 
 class IdLoad:
-    """Clients that ask these targets in turn, without a pause, each on one server. Runs inside its `with`."""
+    """Clients that ask these targets in turn, each on one server, and wait `pause` seconds after each answer. Runs
+    inside its `with`."""
 
-    def __init__(self, servers: Sequence[TicketServer], targets: Sequence[str], *, clients: int = 8) -> None:
+    def __init__(
+        self, servers: Sequence[TicketServer], targets: Sequence[str], *, clients: int = 8, pause: float = 0
+    ) -> None:
         self.drawn: list[Drawn] = []
         self._servers = servers
         self._targets = targets
         self._clients = clients
+        self._pause = pause
         self._ended = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
 
@@ -67,6 +71,8 @@ class IdLoad:
                     await self._ask(server, reader, writer, target)
                     if self._ended.is_set():
                         break
+                    if self._pause:
+                        await asyncio.sleep(self._pause)
             except (OSError, asyncio.IncompleteReadError, TimeoutError):
                 now = time.time() * 1000
                 self.drawn.append(Drawn(server.name, now, now, 0))

@@ -37,7 +37,7 @@ class Notebook:
         assert answer.status == 200, (answer.status, answer.error)
         return answer.ids
 
-    def take_all_kinds(self, *servers: TicketServer, rounds: int = 3) -> None:
+    def take_all_kinds(self, *servers: TicketServer, rounds: int = 2) -> None:
         """Singles, counts and blocks from each server in turn; each database has its turn of each kind."""
         for _ in range(rounds):
             for server in servers:

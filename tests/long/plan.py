@@ -68,7 +68,7 @@ def variants(program: str | None) -> Part:
     chosen = {"TICKETS_TEST_MYSQLD": program} if program else {}
     return Part(
         "more variants of the tests",
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "long and not containers", "tests"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "long and not containers"],
         [{"TICKETS_TEST_LONG": "1", **chosen}],
     )
 

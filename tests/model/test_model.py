@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.model.schedule import FAULTS, LOSSES, STEPS, Schedule
 
-EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "80"))
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "30"))
 
 
 @pytest.mark.timeout(900)

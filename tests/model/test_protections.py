@@ -193,6 +193,10 @@ def test_without_it_a_schedule_goes_wrong(
     print(found)
 
 
+MOMENTS = 40
+"""At so many a ticket server wakes, 5 ms apart."""
+
+
 def wakes_during_a_growth(seed: int) -> None:
     """A ticket server was frozen when its connections were ended; it wakes while the sequences are raised.
 
@@ -213,7 +217,7 @@ def wakes_during_a_growth(seed: int) -> None:
             server.set_global(offset, 3)
         growing = operator.begin_to_grow(world.servers, 3)
         world.size, world.increment = 3, 3
-        world.pass_time(WATCHED + 0.005 * (seed % 40))
+        world.pass_time(WATCHED + 0.005 * (seed % MOMENTS))
         host.thaw()
         for _ in range(8):
             world.request(host, "photos", 1_000, whole=False)
@@ -228,13 +232,14 @@ def wakes_during_a_growth(seed: int) -> None:
         world.end()
 
 
-def wake_during_growths(times: int = 120) -> None:
+def wake_during_growths(times: int) -> None:
     for seed in range(times):
         wakes_during_a_growth(seed)
 
 
-def test_one_that_wakes_during_a_growth_draws_nothing_twice() -> None:
-    wake_during_growths()
+@pytest.mark.parametrize("times", [MOMENTS, pytest.param(3 * MOMENTS, marks=pytest.mark.long)])
+def test_one_that_wakes_during_a_growth_draws_nothing_twice(times: int) -> None:
+    wake_during_growths(times)
 
 
 @pytest.mark.parametrize("take_out", [without_ring_number, without_own_ring_number], ids=["reservations", "own record"])

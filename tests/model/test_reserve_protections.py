@@ -80,7 +80,8 @@ def test_without_it_a_schedule_goes_wrong(
     print(found)
 
 
+@pytest.mark.parametrize("schedules", [2, pytest.param(10, marks=pytest.mark.long)])
 @pytest.mark.timeout(300)
-def test_with_all_of_them_none_does() -> None:
+def test_with_all_of_them_none_does(schedules: int) -> None:
     for where in NEEDED.values():
-        assert not run_until_wrong(where, range(where.seed, where.seed + 10))
+        assert not run_until_wrong(where, range(where.seed, where.seed + schedules))

@@ -156,7 +156,7 @@ def test_a_wrong_token_and_none_are_refused(doors: tuple[list[Door], str | None]
 
 
 @pytest.mark.any_engine
-@pytest.mark.parametrize("prefetch", [200, 0])
+@pytest.mark.parametrize("prefetch", [pytest.param(200, marks=pytest.mark.long), 0])
 def test_a_server_is_killed_and_another_frozen_under_way(new_schema: Callable[[], Schema], prefetch: int) -> None:
     databases = new_schema().urls
     with Door(databases, TOKEN) as one, Door(databases, TOKEN) as other:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.commands import REPOSITORY, clean_environment, command_line, ticketd
+from tests.harness.commands import REPOSITORY, clean_environment, command_line, forked_ticketd, ticketd
 from tests.harness.kinds import KINDS
 from tests.harness.pair import Schema
 from tests.harness.processes import free_port
@@ -69,9 +69,9 @@ def test_help_has_examples(command: str) -> None:
 
 def test_what_is_no_command_is_an_error_of_usage() -> None:
     assert ticketd("tak", "photos").status == 2
-    assert ticketd("take").status == 2
-    assert ticketd("bump", "photos").status == 2
-    assert ticketd("bump", "photos", "--above", "1", "--from", "x").status == 2
+    assert forked_ticketd("take").status == 2
+    assert forked_ticketd("bump", "photos").status == 2
+    assert forked_ticketd("bump", "photos", "--above", "1", "--from", "x").status == 2
 
 
 # --- take ----------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_take_prints_tickets_one_a_line(server: TicketServer, new_name: Callable
     server.put(f"/sequence/{name}")
     one = ticketd("take", name, "--url", server.url)
     assert (one.status, one.errors, one.output) == (0, "", "1\n")
-    ran = ticketd("take", name, "-n", 2345, "--url", f"{server.url}/")
+    ran = forked_ticketd("take", name, "-n", 2345, "--url", f"{server.url}/")
     assert (ran.status, ran.errors) == (0, "")
     ids = [int(line) for line in ran.lines]
     assert len({1, *ids}) == 2346
@@ -90,21 +90,21 @@ def test_take_prints_tickets_one_a_line(server: TicketServer, new_name: Callable
 
 @pytest.mark.parametrize("number", ["0", "-1", "1e3", "1_000", "１０", " 5", "", "x"])
 def test_numbers_that_are_none(number: str) -> None:
-    ran = ticketd("take", "photos", f"-n{number}")
+    ran = forked_ticketd("take", "photos", f"-n{number}")
     assert (ran.status, ran.output) == (2, "")
 
 
 def test_what_the_server_says_is_the_error(server: TicketServer) -> None:
-    ran = ticketd("take", "nobody_made_it", "--url", server.url)
+    ran = forked_ticketd("take", "nobody_made_it", "--url", server.url)
     assert (ran.status, ran.output) == (1, "")
     assert ran.errors == "ticketd: 404: there is no sequence nobody_made_it; PUT /sequence/nobody_made_it makes it\n"
-    ran = ticketd("take", "a/b?count=7", "--url", server.url)
+    ran = forked_ticketd("take", "a/b?count=7", "--url", server.url)
     assert (ran.status, ran.output) == (1, "")
     assert ran.errors.startswith(("ticketd: 422: ", "ticketd: 404: "))
 
 
 def test_no_server_there() -> None:
-    ran = ticketd("take", "photos", "--url", f"http://127.0.0.1:{free_port()}")
+    ran = forked_ticketd("take", "photos", "--url", f"http://127.0.0.1:{free_port()}")
     assert (ran.status, ran.output) == (1, "")
     assert ran.errors.startswith("ticketd: no answer from http://127.0.0.1:")
     assert "(Connection refused): is the server running there?" in ran.errors
@@ -115,14 +115,14 @@ def test_no_server_there() -> None:
     "url", ["127.0.0.1:8000", "ftp://127.0.0.1", "http://", "http://h:port", "http://[::1", "http://h/?x=1"]
 )
 def test_urls_that_are_none(url: str) -> None:
-    ran = ticketd("take", "photos", "--url", url)
+    ran = forked_ticketd("take", "photos", "--url", url)
     assert (ran.status, ran.output) == (2, "")
     assert ran.errors.startswith("ticketd: --url: ")
     assert ran.errors.count("\n") == 1
 
 
 def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
-    ran = ticketd("take", "photos", "--url", "http://user:secret@127.0.0.1:8000")
+    ran = forked_ticketd("take", "photos", "--url", "http://user:secret@127.0.0.1:8000")
     assert (ran.status, ran.output) == (2, "")
     assert "--token-file" in ran.errors
     assert "secret" not in ran.errors
@@ -130,20 +130,20 @@ def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
 
 def test_a_proxy_is_not_asked_for_a_server_on_this_machine(server: TicketServer) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
-    ran = ticketd("take", "photos", "--url", server.url, settings={"http_proxy": nobody, "HTTP_PROXY": nobody})
+    ran = forked_ticketd("take", "photos", "--url", server.url, settings={"http_proxy": nobody, "HTTP_PROXY": nobody})
     assert (ran.status, ran.errors) == (0, "")
 
 
 def test_tokens_come_from_a_file(guarded: TicketServer, token_file: Callable[[str], Path], tmp_path: Path) -> None:
-    ran = ticketd("take", "photos", "--url", guarded.url)
+    ran = forked_ticketd("take", "photos", "--url", guarded.url)
     assert (ran.status, ran.output) == (1, "")
     assert ran.errors.startswith("ticketd: 401: a bearer token is required")
     assert "--token-file" in ran.errors
-    ran = ticketd("take", "photos", "--url", guarded.url, "--token-file", token_file("another"))
+    ran = forked_ticketd("take", "photos", "--url", guarded.url, "--token-file", token_file("another"))
     assert ran.errors.startswith("ticketd: 401: this token is not known")
-    ran = ticketd("take", "photos", "--url", guarded.url, "--token-file", token_file(TOKEN))
+    ran = forked_ticketd("take", "photos", "--url", guarded.url, "--token-file", token_file(TOKEN))
     assert (ran.status, ran.errors) == (0, "")
-    ran = ticketd("take", "photos", "--url", guarded.url, "--token-file", tmp_path / "missing")
+    ran = forked_ticketd("take", "photos", "--url", guarded.url, "--token-file", tmp_path / "missing")
     assert (ran.status, ran.output) == (2, "")
     assert ran.errors.startswith("ticketd: --token-file: the file ")
 
@@ -203,7 +203,7 @@ def stranger() -> Iterator[str]:
     ],
 )
 def test_what_is_no_ticket_server(stranger: str, sequence: str, says: str) -> None:
-    ran = ticketd("take", sequence, "--url", stranger)
+    ran = forked_ticketd("take", sequence, "--url", stranger)
     assert (ran.status, ran.output) == (1, "")
     assert says in ran.errors
     assert ran.errors.count("\n") == 1
@@ -216,7 +216,7 @@ def test_a_server_that_hangs_up(tmp_path: Path) -> None:
 
     with socketserver.TCPServer(("127.0.0.1", 0), HangUp) as rude:
         threading.Thread(target=rude.serve_forever, daemon=True).start()
-        ran = ticketd("take", "photos", "--url", f"http://127.0.0.1:{rude.server_address[1]}")
+        ran = forked_ticketd("take", "photos", "--url", f"http://127.0.0.1:{rude.server_address[1]}")
         rude.shutdown()
     assert (ran.status, ran.output) == (1, "")
     assert ran.errors.startswith("ticketd: no answer from ")
@@ -227,12 +227,12 @@ def test_a_server_that_hangs_up(tmp_path: Path) -> None:
 def test_tickets_of_every_kind_are_taken(server: TicketServer, new_name: Callable[[], str], kind: str) -> None:
     name = new_name()
     assert server.put(f"/sequence/{name}", json={"kind": kind}).status == 201
-    ran = ticketd("take", name, "-n", 5, "--url", server.url)
+    ran = forked_ticketd("take", name, "-n", 5, "--url", server.url)
     assert (ran.status, ran.errors, len(set(ran.lines))) == (0, "", 5)
     for line in ran.lines:
         assert server.get(f"/decode/{name}/{line}").status == 200
     if kind != "ticket":
-        ran = ticketd("bump", name, "--above", 1000, "--url", server.url)
+        ran = forked_ticketd("bump", name, "--above", 1000, "--url", server.url)
         assert (ran.status, ran.output) == (1, "")
         assert ran.errors == f"ticketd: 409: {name} is of kind {kind}, which cannot be advanced above a number\n"
 
@@ -240,7 +240,7 @@ def test_tickets_of_every_kind_are_taken(server: TicketServer, new_name: Callabl
 def test_more_than_there_are_for_one_moment_are_refused(server: TicketServer, new_name: Callable[[], str]) -> None:
     name = new_name()
     server.put(f"/sequence/{name}", json={"kind": "instagram32"})
-    ran = ticketd("take", name, "-n", 1000, "--url", server.url)
+    ran = forked_ticketd("take", name, "-n", 1000, "--url", server.url)
     assert (ran.status, ran.output) == (1, "")
     assert ran.errors.startswith("ticketd: 503: 1000 ids at once are more than ")
 
@@ -255,7 +255,7 @@ def test_bump_above_a_number(server: TicketServer, new_name: Callable[[], str]) 
     assert (ran.status, ran.errors) == (0, "")
     assert ran.lines[0] == f"{name}: every ticket from now on is larger than 1000"
     assert {server.ticket(name) > 1000 for _ in range(4)} == {True}
-    ran = ticketd("bump", name, "--above", 5, "--url", server.url)
+    ran = forked_ticketd("bump", name, "--above", 5, "--url", server.url)
     assert ran.status == 0
     assert server.ticket(name) > 1000
 
@@ -263,18 +263,18 @@ def test_bump_above_a_number(server: TicketServer, new_name: Callable[[], str]) 
 def test_bump_wants_force_near_the_end(server: TicketServer, new_name: Callable[[], str]) -> None:
     name = new_name()
     server.put(f"/sequence/{name}", json={"bits": 32})
-    ran = ticketd("bump", name, "--above", 4_200_000_000, "--url", server.url)
+    ran = forked_ticketd("bump", name, "--above", 4_200_000_000, "--url", server.url)
     assert (ran.status, ran.output) == (1, "")
     assert ran.errors.startswith("ticketd: 409: that uses up more than 90")
-    ran = ticketd("bump", name, "--above", 4_200_000_000, "--force", "--url", server.url)
+    ran = forked_ticketd("bump", name, "--above", 4_200_000_000, "--force", "--url", server.url)
     assert (ran.status, ran.errors) == (0, "")
     assert server.ticket(name) > 4_200_000_000
 
 
 def test_bump_wants_an_admin_token(guarded: TicketServer, token_file: Callable[[str], Path]) -> None:
     arguments = ("bump", "photos", "--above", 7, "--url", guarded.url, "--token-file")
-    assert ticketd(*arguments, token_file(TOKEN)).errors.startswith("ticketd: 403: ")
-    assert ticketd(*arguments, token_file(f"{TOKEN}-admin")).status == 0
+    assert forked_ticketd(*arguments, token_file(TOKEN)).errors.startswith("ticketd: 403: ")
+    assert forked_ticketd(*arguments, token_file(f"{TOKEN}-admin")).status == 0
 
 
 @pytest.fixture
@@ -301,14 +301,14 @@ def test_bump_above_what_an_old_table_has_used(
 ) -> None:
     name = new_name()
     server.put(f"/sequence/{name}")
-    ran = ticketd("bump", name, "--from", old_table, "--from-password-file", password_file, "--url", server.url)
+    ran = forked_ticketd("bump", name, "--from", old_table, "--from-password-file", password_file, "--url", server.url)
     assert (ran.status, ran.errors) == (0, "")
     assert ran.lines[0].endswith("/old photos.id: the largest number is 4, and its counter has given 300")
     assert PASSWORD not in ran.output
     assert server.ticket(name) > 300
 
     with_password = old_table.replace("ticketd@", f"ticketd:{PASSWORD}@")
-    ran = ticketd("bump", name, "--from", with_password, "--url", server.url)
+    ran = forked_ticketd("bump", name, "--from", with_password, "--url", server.url)
     assert (ran.status, ran.errors) == (0, "")
     assert PASSWORD not in ran.output
 
@@ -321,9 +321,9 @@ def test_a_column_that_its_table_does_not_count(
     name = new_name()
     server.put(f"/sequence/{name}")
     arguments = ("bump", name, "--from", source, "--from-password-file", password_file, "--url", server.url)
-    assert ticketd(*arguments).lines[0].endswith("the largest number is 0")
+    assert forked_ticketd(*arguments).lines[0].endswith("the largest number is 0")
     fresh_schema.execute(0, "UPDATE `old photos` SET `n``th` = 9007199254740993 WHERE id = 4")
-    assert ticketd(*arguments).lines[0].endswith("the largest number is 9007199254740993")
+    assert forked_ticketd(*arguments).lines[0].endswith("the largest number is 9007199254740993")
     assert server.ticket(name) > 9007199254740993
 
 
@@ -340,7 +340,7 @@ def test_a_table_that_cannot_be_read(
     server: TicketServer, old_table: str, password_file: Path, change: tuple[str, str], says: str
 ) -> None:
     secret = ("--from-password-file", password_file) if "wrong" not in change[1] else ()
-    ran = ticketd("bump", "photos", "--from", old_table.replace(*change), *secret, "--url", server.url)
+    ran = forked_ticketd("bump", "photos", "--from", old_table.replace(*change), *secret, "--url", server.url)
     assert (ran.status, ran.output) == (1, ""), ran
     assert ran.errors.startswith("ticketd: --from: 127.0.0.1:")
     assert says in ran.errors
@@ -348,7 +348,7 @@ def test_a_table_that_cannot_be_read(
 
 
 def test_a_url_that_names_no_table() -> None:
-    ran = ticketd("bump", "photos", "--from", f"mysql://u:{PASSWORD}@127.0.0.1/photos.id")
+    ran = forked_ticketd("bump", "photos", "--from", f"mysql://u:{PASSWORD}@127.0.0.1/photos.id")
     assert (ran.status, ran.output) == (2, "")
     assert ran.errors.startswith("ticketd: --from: ")
     assert "mysql://user:password@host:port/database/table.column" in ran.errors

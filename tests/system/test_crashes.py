@@ -54,7 +54,7 @@ def test_tickets_just_acknowledged_outlive_a_kill_of_both_databases(fragile: Sch
     notebook.check()
 
 
-@pytest.mark.parametrize("kind", ["block", "count", "single"])
+@pytest.mark.parametrize("kind", ["block", pytest.param("count", marks=pytest.mark.long), "single"])
 def test_a_database_alone_keeps_what_it_gave(kind: Kind, fragile: Schema) -> None:
     """No other one keeps marks and no server remembers: all there is to go by is what it has on disk.
 
@@ -89,7 +89,7 @@ def test_four_servers_while_the_databases_are_killed_and_come_back(fragile: Sche
             list(starters.map(stack.enter_context, servers))
         for server in servers:
             server.wait_health()
-        with Load([server.address for server in servers], clients=16, mix=MIX, timeout=30) as load:
+        with Load([server.address for server in servers], clients=16, mix=MIX, pause=0.1, timeout=30) as load:
             load.run_until_tickets(200)
             for database in (odd, even):
                 database.kill()
@@ -108,7 +108,7 @@ def test_four_servers_while_the_databases_are_killed_and_come_back(fragile: Sche
         assert {each.status for each in load.result.failures()} <= {503}
 
 
-@pytest.mark.parametrize("what", ["databases", "everything"])
+@pytest.mark.parametrize("what", [pytest.param("databases", marks=pytest.mark.long), "everything"])
 def test_a_bump_outlives_a_kill(what: str, fragile: Schema, server: TicketServer) -> None:
     notebook = Notebook()
     notebook.take_all_kinds(server, rounds=1)
@@ -133,7 +133,7 @@ def test_a_bump_while_tickets_are_drawn(fragile: Schema, server: TicketServer) -
     above = 1_000_000
     with (
         TicketServer(fragile.urls, settings=QUICK_PROBES | PATIENT) as other,
-        Load([server.address, other.address], clients=8, mix=MIX, timeout=30) as load,
+        Load([server.address, other.address], clients=8, mix=MIX, pause=0.05, timeout=30) as load,
     ):
         load.run_until_tickets(50)
         for _ in range(3):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.harness.commands import ticketd
+from tests.harness.commands import forked_ticketd, ticketd
 
 pytestmark = pytest.mark.any_engine
 
@@ -35,14 +35,14 @@ def test_it_prints_the_answer_on_one_line() -> None:
     ],
 )
 def test_every_kind_s_parameters_have_a_flag(arguments: tuple[str, ...]) -> None:
-    ran = ticketd("decode", *arguments)
+    ran = forked_ticketd("decode", *arguments)
     assert (ran.status, ran.errors) == (0, "")
     said = json.loads(ran.output)
     assert (said["sequence"], said["kind"], said["id_str"]) == (None, arguments[1], arguments[-1])
 
 
 def test_an_id_from_the_future_is_read() -> None:
-    ran = ticketd("decode", "--kind", "uuid7", "e0000000-0000-7000-8000-000000000000")
+    ran = forked_ticketd("decode", "--kind", "uuid7", "e0000000-0000-7000-8000-000000000000")
     assert (ran.status, json.loads(ran.output)["time"][:4]) == (0, "9774")
 
 
@@ -59,7 +59,7 @@ def test_an_id_from_the_future_is_read() -> None:
     ],
 )
 def test_what_cannot_be_read_is_one_line_and_status_2(arguments: tuple[str, ...], why: str) -> None:
-    ran = ticketd("decode", *arguments)
+    ran = forked_ticketd("decode", *arguments)
     assert (ran.status, ran.output) == (2, "")
     assert ran.errors.startswith("ticketd: ")
     assert why in ran.errors

@@ -84,7 +84,7 @@ def lose_the_log(folder: Path, _: Path) -> None:
 def test_a_file_that_went_back_after_the_server_was_killed(harm: Callable[[Path, Path], None], tmp_path: Path) -> None:
     with TicketServer(data_dir=tmp_path, settings=SETTINGS) as server:
         server.wait_ready()
-        with Load([server.address], clients=4, mix=["photos", "accounts"]) as load:
+        with Load([server.address], clients=4, mix=["photos", "accounts"], pause=0.005) as load:
             load.run_until_tickets(100)
             server.freeze()
             play_the_log_into_the_file(tmp_path)

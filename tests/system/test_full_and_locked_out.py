@@ -33,7 +33,7 @@ def server(fragile: Schema) -> Iterator[TicketServer]:
 @contextlib.contextmanager
 def steady_load(server: TicketServer) -> Iterator[Load]:
     """Requests all the while; none fails, no ticket comes twice, and both databases serve in the end."""
-    with Load([server.address], clients=4, mix=MIX, timeout=30) as load:
+    with Load([server.address], clients=4, mix=MIX, pause=0.03, timeout=30) as load:
         load.run_until_tickets(30)
         yield load
         load.run_until_tickets(30)

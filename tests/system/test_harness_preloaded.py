@@ -1,5 +1,6 @@
 """The harness itself: the program in a process that was forked is the program."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -31,6 +32,15 @@ def test_its_end_is_told() -> None:
             assert server.returncode is None
 
 
+def files_of(pid: int) -> set[str]:
+    """What the process has open; it goes on meanwhile, and may close some."""
+    files = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            files.add(str(each.readlink()))
+    return files
+
+
 def test_it_has_its_own_session_environment_and_files() -> None:
     os.environ["TICKETS_NO_SUCH"] = "from the tests"
     try:
@@ -41,7 +51,7 @@ def test_it_has_its_own_session_environment_and_files() -> None:
             assert "TICKETS_NO_SUCH" not in one.log_text()
             for server in (one, other):
                 assert Path(f"/proc/{server.pid}/cwd").readlink() == REPOSITORY
-                files = {str(each.readlink()) for each in Path(f"/proc/{server.pid}/fd").iterdir()}
+                files = files_of(server.pid)
                 assert {each for each in files if each.startswith("/") and "tickets-" in each} == {
                     str(server.log),
                     str(server.output),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.commands import forked_ticketd
 from tests.harness.load import Load
 from tests.harness.pair import MySQLPair, Schema
 from tests.harness.processes import wait_until
@@ -72,7 +73,7 @@ def test_a_request_that_is_under_way_is_finished(
         database.url_of(fresh_schema.name, proxy.port) for database, proxy in zip(mysql_pair, proxies, strict=True)
     )
     settings = {"TICKETS_DATABASE_TIMEOUT": 5, "TICKETS_REQUEST_TIMEOUT": 8}
-    with TicketServer(urls, fresh=True, settings=settings) as server:
+    with TicketServer(urls, settings=settings) as server:
         server.wait_health("pass")
         first = {server.ticket("photos") for _ in range(2)}
         for proxy in proxies:
@@ -93,7 +94,7 @@ def test_it_says_good_bye_to_the_databases(mysql_pair: MySQLPair, fresh_schema: 
     for database in mysql_pair:
         wait_until(lambda d=database: d.connections() == 0, 10, "others to be gone")  # type: ignore[misc]
     before = [aborted(mysql_pair, index) for index in (0, 1)]
-    with TicketServer(fresh_schema.urls, fresh=True, settings=PATIENT) as server:
+    with TicketServer(fresh_schema.urls, settings=PATIENT) as server:
         server.wait_health("pass")
         with Load([server.address], clients=16) as load:
             load.run_until_tickets(200)
@@ -145,7 +146,7 @@ def test_without_files_to_read_again_sighup_ends_it_as_a_terminal_that_closes_ex
 
 
 def test_it_ends_in_time_while_both_databases_are_frozen(fragile: Schema) -> None:
-    with TicketServer(fragile.urls, fresh=True) as server:
+    with TicketServer(fragile.urls) as server:
         server.wait_health("pass")
         server.ticket("photos")
         for database in fragile.pair:
@@ -154,7 +155,7 @@ def test_it_ends_in_time_while_both_databases_are_frozen(fragile: Schema) -> Non
 
 
 def test_its_port_is_taken(tmp_path: Path) -> None:
-    with TicketServer(fresh=True) as server:
+    with TicketServer() as server:
         done = ticketd("serve", TICKETS_PORT=str(server.port), TICKETS_DATA_DIR=str(tmp_path))
     assert done.returncode != 0
     assert str(server.port) in done.stderr
@@ -187,13 +188,12 @@ URL = f"mysql://ticketd:{SECRET}@127.0.0.1:3306/tickets"
 def test_a_setting_that_cannot_be_used_stops_the_start_with_one_line(
     settings: dict[str, str], expected: list[str]
 ) -> None:
-    done = ticketd("serve", **settings)
-    assert done.returncode == 2, done
-    (line,) = done.stderr.splitlines()
+    done = forked_ticketd("serve", settings=settings)
+    assert (done.status, done.output) == (2, ""), done
+    (line,) = done.errors.splitlines()
     for words in expected:
         assert words in line
-    assert SECRET not in done.stderr
-    assert done.stdout == ""
+    assert SECRET not in done.errors
 
 
 def test_a_flag_that_cannot_be_used_is_named_as_the_flag() -> None:
@@ -249,13 +249,14 @@ def test_a_command_line_that_makes_no_sense_says_how_it_is_used() -> None:
 
 
 def test_several_servers_on_one_folder_never_draw_twice_though_they_are_killed(tmp_path: Path) -> None:
-    servers = [TicketServer(data_dir=tmp_path, fresh=True, settings=PATIENT) for _ in range(3)]
+    servers = [TicketServer(data_dir=tmp_path, settings=PATIENT) for _ in range(3)]
+    addresses = [server.address for server in servers]
     try:
         for server in servers:
             server.start()
         for server in servers:
             server.wait_ready()
-        with Load([server.address for server in servers], clients=12, mix=["photos", "accounts"], hop=3) as load:
+        with Load(addresses, clients=12, mix=["photos", "accounts"], hop=3, pause=0.03) as load:
             for victim in servers[:2]:
                 load.run_until_tickets(200)
                 victim.kill()
@@ -274,7 +275,7 @@ def test_several_servers_on_one_folder_never_draw_twice_though_they_are_killed(t
 
 
 def test_tickets_go_on_where_they_were_after_every_server_was_killed(tmp_path: Path) -> None:
-    with TicketServer(data_dir=tmp_path, fresh=True, settings=PATIENT) as server:
+    with TicketServer(data_dir=tmp_path, settings=PATIENT) as server:
         server.wait_ready()
         before = [server.ticket("photos") for _ in range(20)]
         server.restart(kill=True)

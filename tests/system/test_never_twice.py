@@ -72,7 +72,7 @@ def notebook(servers: Servers, new_name: Callable[[], str]) -> Notebook:
 def used_sequence(servers: Servers, name: str) -> Notebook:
     notebook = Notebook(name)
     assert servers[0].put(f"/sequence/{name}").status == 201
-    notebook.take_all_kinds(*servers, rounds=2)
+    notebook.take_all_kinds(*servers, rounds=1)
     return notebook
 
 
@@ -116,7 +116,7 @@ def drop(database: TicketMySQL, schema: Schema, table: str) -> None:
     database.execute(f"DROP TABLE `{table}`", database=schema.name)
 
 
-@pytest.mark.parametrize("harm", [truncate, drop_and_remake, drop])
+@pytest.mark.parametrize("harm", [truncate, pytest.param(drop_and_remake, marks=pytest.mark.long), drop])
 def test_a_table_begins_again_under_running_servers(
     harm: Callable[[TicketMySQL, Schema, str], None],
     schema: Schema,
@@ -135,7 +135,7 @@ def test_a_table_begins_again_under_running_servers(
         take_everything(notebook, *servers)
 
 
-@pytest.mark.parametrize("first", SIZES)
+@pytest.mark.parametrize("first", ["single", pytest.param("count", marks=pytest.mark.long), "block"])
 def test_a_truncated_table_meets_a_server_that_has_not_heard_what_the_others_issued(
     first: Kind, schema: Schema, servers: Servers, new_name: Callable[[], str]
 ) -> None:
@@ -161,7 +161,7 @@ def test_a_truncated_table_meets_a_server_that_has_not_heard_what_the_others_iss
         notebook.check()
 
 
-@pytest.mark.parametrize("harm", [truncate, drop_and_remake, drop])
+@pytest.mark.parametrize("harm", [truncate, pytest.param(drop_and_remake, marks=pytest.mark.long), drop])
 def test_a_table_begins_again_while_no_server_runs(
     harm: Callable[[TicketMySQL, Schema, str], None], schema: Schema, servers: Servers, notebook: Notebook
 ) -> None:
@@ -185,8 +185,15 @@ def promote(database: TicketMySQL, saved: object) -> None:
     (database.data / "auto.cnf").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["odd", "even"])
-@pytest.mark.parametrize("how", [put_back, promote])
+@pytest.mark.parametrize(
+    ("how", "victim"),
+    [
+        pytest.param(put_back, 0, id="put_back-odd"),
+        pytest.param(promote, 1, id="promote-even"),
+        pytest.param(put_back, 1, id="put_back-even", marks=pytest.mark.long),
+        pytest.param(promote, 0, id="promote-odd", marks=pytest.mark.long),
+    ],
+)
 def test_an_earlier_copy_under_running_servers(
     how: Callable[[TicketMySQL, object], None], victim: int, schema: Schema, servers: Servers, notebook: Notebook
 ) -> None:
@@ -271,7 +278,13 @@ def test_the_copy_comes_back_while_the_other_database_is_down(
     take_everything(notebook, *servers)
 
 
-@pytest.mark.parametrize("tables", [True, False], ids=["with the first tables", "with the schema alone"])
+@pytest.mark.parametrize(
+    "tables",
+    [
+        pytest.param(True, id="with the first tables", marks=pytest.mark.long),
+        pytest.param(False, id="with the schema alone"),
+    ],
+)
 def test_an_empty_server_in_a_dead_ones_place(
     tables: bool, schema: Schema, servers: Servers, notebook: Notebook
 ) -> None:
@@ -337,6 +350,7 @@ def test_a_copy_from_before_a_bump(schema: Schema, servers: Servers, notebook: N
     take_everything(notebook, *servers)
 
 
+@pytest.mark.long  # one goes back above, and what follows on it in test_the_marks_survive
 def test_each_database_goes_back_in_its_turn(schema: Schema, servers: Servers, notebook: Notebook) -> None:
     saved = [database.save_data_directory() for database in schema.pair]
     for database, copy in itertools.islice(itertools.cycle(zip(schema.pair, saved, strict=True)), 3):

@@ -45,7 +45,7 @@ def test_the_name_service_is_away(fresh_schema: Schema, names: NameService, how:
         outage.touch()
         wait_until(lambda: warned(server, "its name does not resolve") or since(server) != before, 30, "the warning")
         assert since(server) == before
-        with Load([server.address], clients=8, timeout=30) as load:
+        with Load([server.address], clients=8, pause=0.05, timeout=30) as load:
             load.run_until_tickets(100)
             load.run_for(2)
         assert since(server) == before

@@ -46,7 +46,7 @@ def test_a_database_restarted_without_its_offset_flags_is_quarantined_until_it_i
     odd = fragile.pair.odd
     with TicketServer(fragile.urls, settings=PATIENT) as server:
         server.wait_health("pass")
-        with Load([server.address], clients=16, pause=0.005) as load:
+        with Load([server.address], clients=16, pause=0.08) as load:
             load.run_until_tickets(100)
             odd.restart(kill=True, offset_flags=False)
             entry = server.wait_database(odd.name, "quarantined")
@@ -73,7 +73,7 @@ def test_offsets_changed_under_a_running_server_are_noticed_and_harm_nothing(fra
     odd, even = fragile.pair
     with TicketServer(fragile.urls, settings=WATCHFUL) as server:
         server.wait_health("pass")
-        with Load([server.address], clients=16, pause=0.005) as load:
+        with Load([server.address], clients=16, pause=0.08) as load:
             load.run_until_tickets(100)
             with set_global(odd, auto_increment_offset=2):
                 entry = server.wait_database(odd.name, "quarantined", timeout=15)

@@ -12,8 +12,8 @@ from tests.harness.ticketd import TicketServer
 from tests.system.test_failover import addresses, servers_on
 
 SECONDS = 10.0
-CLIENTS, PAUSE = 32, 0.016
-"""Two thousand requests a second at the most."""
+CLIENTS, PAUSE = 16, 0.08
+"""Two hundred requests a second at the most."""
 
 
 def reserved(server: TicketServer) -> float:
@@ -24,7 +24,7 @@ def test_while_both_databases_are_dead_tickets_come_from_the_reserve(fragile: Sc
     pair = fragile.pair
     with servers_on(fragile.urls, TICKETS_RESERVE_SECONDS=SECONDS) as (server,):
         with Load([server.address], clients=CLIENTS, pause=PAUSE) as load:
-            load.run_until_tickets(2_000)
+            load.run_until_tickets(400)
             wait_until(lambda: reserved(server) >= 0.95 * SECONDS, 20, "the reserve to be full")
             load.run_for(2)
             pair.kill()
@@ -62,8 +62,8 @@ def test_nothing_that_a_bump_has_passed_is_handed_out_after_its_answer(fragile: 
                 stalled.thaw()
 
         bumps = []
-        with Load(addresses(servers), clients=24, pause=0.01) as load:
-            load.run_until_tickets(3_000)
+        with Load(addresses(servers), clients=CLIENTS, pause=PAUSE) as load:
+            load.run_until_tickets(600)
             stopping = threading.Thread(target=stop_some)
             stopping.start()
             try:

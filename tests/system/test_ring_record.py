@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.commands import ticketd
+from tests.harness.commands import forked_ticketd
 from tests.harness.rings import WATCHFUL, Issued, Rings, grow, last_error
 from tests.harness.ticketd import TicketServer
 
@@ -47,7 +47,7 @@ def refused(server: TicketServer, *reasons: str) -> None:
     ("increment", "databases_first"),
     [
         pytest.param(INCREMENTS[0], True, id="databases first-unset"),
-        pytest.param(INCREMENTS[1], False, id="servers first-3"),
+        pytest.param(INCREMENTS[1], False, id="servers first-3", marks=pytest.mark.long),
         pytest.param(INCREMENTS[1], True, id="databases first-3", marks=pytest.mark.long),
         pytest.param(INCREMENTS[0], False, id="servers first-unset", marks=pytest.mark.long),
     ],
@@ -117,7 +117,7 @@ def test_a_list_longer_than_the_recorded_increment_is_refused(rings: Rings, issu
     draw_some(rings, issued, 1, 2)
     with TicketServer(rings.urls(1, 2, 3), settings=WATCHFUL) as server:
         refused(server, "the recorded increment of the ring is 2, and TICKETS_DATABASES lists 3")
-        doctor = ticketd("doctor", settings={"TICKETS_DATABASES": rings.urls(1, 2, 3)})
+        doctor = forked_ticketd("doctor", settings={"TICKETS_DATABASES": rings.urls(1, 2, 3)})
         assert doctor.status == 1
         assert "increment" in doctor.output
 
@@ -267,7 +267,10 @@ def left_by_0_1_0(rings: Rings, *, increment: int = 2, about: tuple[int, int] = 
         rings.execute(offset, sql + row)
 
 
-@pytest.mark.parametrize("increment", [{}, {"TICKETS_INCREMENT": 2}], ids=["unset", "2"])
+@pytest.mark.parametrize(
+    "increment",
+    [pytest.param({}, id="unset"), pytest.param({"TICKETS_INCREMENT": 2}, id="2", marks=pytest.mark.long)],
+)
 def test_an_upgrade_from_0_1_0_in_place_serves_at_once(
     rings: Rings, issued: Issued, increment: dict[str, object]
 ) -> None:
@@ -327,7 +330,7 @@ def test_the_embedded_pair_grows_and_holds_its_contradictions(tmp_path: Path, is
         server.wait_health("pass")
         issued.take(server, 20)
         issued.take_block(server)
-        refused_ = ticketd("grow", "--increment", 4, settings={"TICKETS_DATA_DIR": data})
+        refused_ = forked_ticketd("grow", "--increment", 4, settings={"TICKETS_DATA_DIR": data})
         assert (refused_.status, refused_.errors) == (1, "")
         assert "left to do: odd.sqlite3 is in use" in refused_.output
         server.terminate()
@@ -336,7 +339,7 @@ def test_the_embedded_pair_grows_and_holds_its_contradictions(tmp_path: Path, is
         server.wait_alive()
         server.wait_looked()
         refused(server, "the recorded increment of the ring is 2, and TICKETS_INCREMENT is 4")
-    done = ticketd("grow", "--increment", 4, settings={"TICKETS_DATA_DIR": data})
+    done = forked_ticketd("grow", "--increment", 4, settings={"TICKETS_DATA_DIR": data})
     assert (done.status, done.errors) == (0, ""), done
     assert embedded_record(data, "odd.sqlite3") == (4, "1,2", 1, "drawn")
     for increment in ({}, {"TICKETS_INCREMENT": 4}):
@@ -348,7 +351,7 @@ def test_the_embedded_pair_grows_and_holds_its_contradictions(tmp_path: Path, is
             assert issued.residues(4) == {1, 2}
     with TicketServer(settings={**WATCHFUL, "TICKETS_INCREMENT": 2}, data_dir=data) as server:
         refused(server, "the recorded increment of the ring is 4, and TICKETS_INCREMENT is 2")
-    assert ticketd("grow", "--increment", 2, settings={"TICKETS_DATA_DIR": data}).status == 0
+    assert forked_ticketd("grow", "--increment", 2, settings={"TICKETS_DATA_DIR": data}).status == 0
     with TicketServer(settings=WATCHFUL, data_dir=data) as server:
         server.wait_health("pass")
         issued.from_now_on()
@@ -362,7 +365,7 @@ def test_a_frozen_server_on_the_embedded_pair_stops_growth(tmp_path: Path, issue
         server.wait_health("pass")
         issued.take(server, 20)
         server.freeze()
-        stopped = ticketd("grow", "--increment", 4, settings={"TICKETS_DATA_DIR": data})
+        stopped = forked_ticketd("grow", "--increment", 4, settings={"TICKETS_DATA_DIR": data})
         assert (stopped.status, stopped.errors) == (1, "")
         # where it stood still in the middle of writing, the lock that it holds is what is said
         found = r"left to do: (odd.sqlite3 is in use|(odd|even).sqlite3 is locked by another process)"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.deploy import readme
 from tests.deploy.front import HAProxy
-from tests.harness.commands import ticketd
+from tests.harness.commands import forked_ticketd
 from tests.harness.history import Answer
 from tests.harness.load import Load, Result, Want
 from tests.harness.mysqld import TicketMySQL
@@ -17,6 +17,9 @@ from tests.harness.pair import MySQLPair
 from tests.harness.processes import free_port, wait_until
 from tests.harness.schema import PASSWORD, USER
 from tests.harness.ticketd import PATIENT, REPOSITORY, TicketServer
+
+PAUSE = 0.05
+"""Seconds that a client waits between requests: four of them leave the machine to what is under way."""
 
 
 @contextmanager
@@ -53,7 +56,7 @@ def assert_nothing_was_lost(result: Result) -> None:
 
 
 def test_a_dead_ticket_database_is_replaced_by_an_empty_one(own_pair: MySQLPair) -> None:
-    with servers_on(own_pair.urls) as servers, Load([s.address for s in servers], clients=4) as load:
+    with servers_on(own_pair.urls) as servers, Load([s.address for s in servers], clients=4, pause=PAUSE) as load:
         until_both_draw(load)
         own_pair.odd.kill()
         for server in servers:
@@ -66,7 +69,7 @@ def test_a_dead_ticket_database_is_replaced_by_an_empty_one(own_pair: MySQLPair)
 
 
 def test_a_ticket_database_is_backed_up_and_restored(own_pair: MySQLPair) -> None:
-    with servers_on(own_pair.urls) as servers, Load([s.address for s in servers], clients=4) as load:
+    with servers_on(own_pair.urls) as servers, Load([s.address for s in servers], clients=4, pause=PAUSE) as load:
         until_both_draw(load)
         own_pair.even.stop()
         backup = own_pair.even.save_data_directory()
@@ -90,7 +93,7 @@ def test_a_ticket_server_is_added_and_another_one_removed(own_pair: MySQLPair) -
         assert new.terminate() == 0  # so that its place at the load balancer is empty
         with HAProxy([leaving.name, servers[0].name, new.name]) as haproxy:
             haproxy.wait_states("UP", "UP", "DOWN")
-            with Load([haproxy.address], clients=8, pause=0.02) as load:
+            with Load([haproxy.address], clients=8, pause=PAUSE) as load:
                 until_both_draw(load)
                 new.start()
                 new.wait_ready()
@@ -110,7 +113,7 @@ def test_a_ticket_server_is_added_and_another_one_removed(own_pair: MySQLPair) -
 def test_a_databases_mysql_is_upgraded_and_the_upgrade_taken_back(own_pair: MySQLPair) -> None:
     """The machine has one version: MySQL is made to convert its files as at the first start of a newer one."""
     convert = ["--upgrade=FORCE"] if own_pair.even.engine.kind == "mysql" else []
-    with servers_on(own_pair.urls) as servers, Load([s.address for s in servers], clients=4) as load:
+    with servers_on(own_pair.urls) as servers, Load([s.address for s in servers], clients=4, pause=PAUSE) as load:
         backups = []
         for database in own_pair:
             database.stop()
@@ -150,14 +153,14 @@ def test_a_password_is_changed_without_a_failed_request(own_pair: MySQLPair) -> 
             run_sql(database, readme.block("CREATE USER 'tickets_2'@'%'"), "another-for-tests")
         for server in servers:  # the load balancer has taken it out; the others serve
             others = [other.address for other in servers if other is not server]
-            with Load(others, clients=4) as load:
+            with Load(others, clients=4, pause=PAUSE / 5) as load:
                 server.environment["TICKETS_DATABASES"] = new
                 server.restart()
                 server.wait_health("pass")
                 answers += load.stop().answers
         for database in own_pair:
             database.execute(f"DROP USER '{USER}'@'127.0.0.1'")
-        with Load([server.address for server in servers], clients=4) as load:
+        with Load([server.address for server in servers], clients=4, pause=PAUSE) as load:
             until_both_draw(load)
             answers += load.stop().answers
         for database in own_pair:
@@ -204,12 +207,12 @@ def test_tokens_are_rotated_without_a_restart_or_a_failed_request(own_pair: MySQ
         names = {f"127.0.0.1:800{number}": server.name for number, server in enumerate(servers, 1)}
         addresses = [server.address for server in servers]
         pids = [server.pid for server in servers]
-        with Load(addresses, clients=4, headers=bearer("the-old-token-of-the-clients")) as clients:
+        with Load(addresses, clients=4, pause=PAUSE, headers=bearer("the-old-token-of-the-clients")) as clients:
             until_both_draw(clients)
             readme.run(readme.block("tokens=/path/to/tokens      # the file"), tmp_path, replacing=replacing | names)
             old, new = path.read_text(encoding="utf-8").split()
             assert old == "the-old-token-of-the-clients"
-            with Load(addresses, clients=4, headers=bearer(new)) as moved:
+            with Load(addresses, clients=4, pause=PAUSE, headers=bearer(new)) as moved:
                 until_both_draw(moved)
                 until_both_draw(clients)
                 result = clients.stop()
@@ -241,7 +244,7 @@ def test_a_32_bit_sequence_becomes_one_of_64_bits_before_its_end(own_pair: MySQL
     end = 2**32 - 1
     with servers_on(own_pair.urls) as servers:
         assert servers[0].put("/sequence/small", json={"bits": 32, "start": end - 1_000_000}).status == 201
-        said = ticketd("doctor", settings={"TICKETS_DATABASES": own_pair.urls}).output
+        said = forked_ticketd("doctor", settings={"TICKETS_DATABASES": own_pair.urls}).output
         widen = readme.block("ALTER TABLE Tickets32").strip().removesuffix(";").replace("Tickets32", "small")
         assert widen in said.replace("`", "")
         mix = (Want("small"), Want("small", "block", 5), Want("small", "count", 3))
@@ -296,7 +299,7 @@ def test_a_release_is_rolled_back(own_pair: MySQLPair) -> None:
             database.execute("UPDATE _layout SET version = version + 1")
         with (
             HAProxy([one.name, other.name, f"127.0.0.1:{free_port()}"]) as haproxy,
-            Load([haproxy.address], clients=8, pause=0.02) as load,
+            Load([haproxy.address], clients=8, pause=PAUSE) as load,
         ):
             haproxy.wait_states("UP", "UP", "DOWN")
             until_both_draw(load)
@@ -318,14 +321,14 @@ def test_a_release_is_rolled_back(own_pair: MySQLPair) -> None:
 def test_a_new_sequence_takes_the_place_of_an_old_one(own_pair: MySQLPair) -> None:
     with servers_on(own_pair.urls) as servers:
         addresses = [server.address for server in servers]
-        with Load(addresses, clients=4) as old:
+        with Load(addresses, clients=4, pause=PAUSE) as old:
             until_both_draw(old)
             readme.run(
                 readme.block("curl --fail http://127.0.0.1:8000/sequence/photos"),
                 REPOSITORY,
                 replacing={"http://127.0.0.1:8000": servers[0].url},
             )
-            with Load(addresses, clients=4, mix=["pictures"]) as new:
+            with Load(addresses, clients=4, pause=PAUSE, mix=["pictures"]) as new:
                 until_both_draw(new)
                 new.run_until_tickets(200)
                 result = old.stop()
@@ -359,7 +362,7 @@ def test_a_sequence_is_given_up_and_made_again_above_what_it_had_issued(own_pair
     drop = readme.block("DROP TABLE").strip().removesuffix(";")
     with servers_on(own_pair.urls) as servers:
         before = [server.ticket("photos") for server in servers for _ in range(20)]
-        with Load([server.address for server in servers], clients=4, mix=["accounts"]) as load:
+        with Load([server.address for server in servers], clients=4, pause=PAUSE, mix=["accounts"]) as load:
             own_pair.odd.execute(drop)
             wait_until(lambda: has_table(own_pair.odd, "photos"), 30, "it to be made again from the other database")
             before += [server.ticket("photos") for server in servers for _ in range(20)]

@@ -39,8 +39,15 @@ def take_from_both(server: TicketServer, name: str) -> list[int]:
     return taken
 
 
-@pytest.mark.parametrize("away", [0, 1])
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(
+    ("restart", "away"),
+    [
+        (True, 0),
+        (False, 1),
+        pytest.param(True, 1, marks=pytest.mark.long),
+        pytest.param(False, 0, marks=pytest.mark.long),
+    ],
+)
 def test_a_start_holds_on_the_database_that_was_away(
     urls: str,
     proxies: tuple[FaultyProxy, FaultyProxy],

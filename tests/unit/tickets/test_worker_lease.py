@@ -705,7 +705,7 @@ def test_an_answer_that_comes_late_is_no_right(which: int, seconds: float) -> No
     scenario()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(each, marks=pytest.mark.long) for each in range(5, 20))])
 def test_however_the_databases_come_and_go_no_two_hold_a_time(seed: int) -> None:
     """One of the two at a time; what each server may stamp is held against what all the others may."""
 
