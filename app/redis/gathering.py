@@ -1,14 +1,15 @@
 """Commands for one ticket each, and how those of many connections share a request.
 
 What came for one sequence in one turn of the event loop is gathered, and asked for as one request for as many tickets:
-one turn of the databases, one statement, one count. Each command gets one of the tickets. Few that come while more of
-them are under way wait for these, or a moment: a statement costs a database much the same for few tickets as for many.
+one turn of the databases, one statement, one count. Each command gets one of the tickets. A statement costs a database
+much the same for few tickets as for many. So what comes waits a moment where more are likely to follow: while more are
+under way, and where more were asked for together last, whose clients have their answers and come back.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from app.common.errors import SequenceExhausted, TicketError, Unavailable
 from app.redis import replies
@@ -19,7 +20,12 @@ MOST_TICKETS = 512
 """Tickets in a request beyond which no more are gathered: to answer them is a few milliseconds, in which nothing else
 happens."""
 HOLD_SECONDS = 0.002
-"""How long few wait for more at the longest: a database that hangs holds up nobody whose turn is on another."""
+"""How long few wait for those under way at the longest: a database that hangs holds up nobody whose turn is on
+another."""
+RETURN_SECONDS = 0.001
+"""How long they wait for clients that have been answered: whoever does not come back at once has other things to do."""
+FEW_TICKETS = 8
+"""So many are not worth a moment: what comes next does not wait for as many."""
 
 
 class SingleTickets(TicketReply):
@@ -72,10 +78,11 @@ class SingleTickets(TicketReply):
 
 
 class GatheredTickets(TicketRequest):
-    """One request for the tickets of several commands. `ended` is called when it is under way no longer."""
+    """One request for the tickets of several commands. `ended` is called when it is under way no longer, with the
+    number of tickets that have come."""
 
     def __init__(
-        self, sequence: str, slots: Sequence[SingleTickets], ended: "Callable[[GatheredTickets], object]"
+        self, sequence: str, slots: Sequence[SingleTickets], ended: "Callable[[GatheredTickets, int], object]"
     ) -> None:
         self.sequence = sequence
         self.count = self.requests = sum([slot.times for slot in slots])
@@ -91,13 +98,13 @@ class GatheredTickets(TicketRequest):
         if self.settled:
             self._end()
 
-    def _end(self) -> None:
+    def _end(self, came: int = 0) -> None:
         ended, self._ended = self._ended, _nothing
-        ended(self)
+        ended(self, came)
 
     def give(self, tickets: Ids) -> None:
         """See TicketRequest.give."""
-        self._end()
+        self._end(self.count)
         at = 0
         single = type(tickets[0]) is int
         for slot in self._slots:
@@ -139,15 +146,17 @@ class GatheredTickets(TicketRequest):
         return [slot for slot in self._slots if slot.request is self]
 
 
-def _nothing(request: GatheredTickets) -> None:
+def _nothing(request: GatheredTickets, came: int) -> None:
     """Who was served apart is not counted among those under way."""
 
 
-class Gathered(NamedTuple):
-    """What has been gathered for one sequence, and since when, by the performance counter."""
+@dataclass(slots=True)
+class Gathered:
+    """What has been gathered for one sequence, and since when, by the performance counter. `tickets`: how many."""
 
-    slots: list[SingleTickets]
     since: float
+    slots: list[SingleTickets] = field(default_factory=list)
+    tickets: int = 0
 
 
 class Gatherer:
@@ -159,6 +168,8 @@ class Gatherer:
         self._gathered: dict[str, Gathered] = {}
         self._under_way: dict[str, int] = {}
         """Tickets of each sequence that have been asked for and not come."""
+        self._last: dict[str, int] = {}
+        """How many came together last, where that was more than a few."""
         self._is_scheduled = False
         self._hold: asyncio.TimerHandle | None = None
 
@@ -166,9 +177,9 @@ class Gatherer:
         """Have these settled."""
         gathered = self._gathered.get(slot.sequence)
         if gathered is None:
-            self._gathered[slot.sequence] = Gathered([slot], time.perf_counter())
-        else:
-            gathered.slots.append(slot)
+            gathered = self._gathered[slot.sequence] = Gathered(time.perf_counter())
+        gathered.slots.append(slot)
+        gathered.tickets += slot.times
         if not self._is_scheduled:
             self._schedule()
 
@@ -177,30 +188,40 @@ class Gatherer:
         self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Ask for what has been gathered, but for few where more are under way."""
+        """Ask for what has been gathered, but for what waits for more."""
         self._is_scheduled = False
-        for sequence, (slots, _since) in tuple(self._gathered.items()):
+        for sequence, gathered in tuple(self._gathered.items()):
             under_way = self._under_way.get(sequence, 0)
-            if under_way > len(slots) and under_way > sum([slot.times for slot in slots]):
-                if self._hold is None:
-                    self._hold = self._loop.call_later(HOLD_SECONDS, self._ask_for_all)
+            if gathered.tickets < max(under_way, self._last.get(sequence, 0)):
+                self._wait(HOLD_SECONDS if under_way else RETURN_SECONDS)
             else:
                 self._ask(sequence)
 
+    def _wait(self, seconds: float) -> None:
+        if self._hold is None:
+            self._hold = self._loop.call_later(seconds, self._ask_for_all)
+
     def _ask_for_all(self) -> None:
-        """They have been held for long enough."""
+        """Somebody has waited for long enough."""
         self._hold = None
         for sequence in tuple(self._gathered):
             self._ask(sequence)
 
     def _ask(self, sequence: str) -> None:
-        slots, since = self._gathered.pop(sequence)
-        for part in _parts(slots):
+        gathered = self._gathered.pop(sequence)
+        if self._hold is not None and not self._gathered:
+            self._hold.cancel()
+            self._hold = None
+        for part in _parts(gathered.slots):
             request = GatheredTickets(sequence, part, self._has_ended)
             self._under_way[sequence] = self._under_way.get(sequence, 0) + request.count
-            self._accept(request, since)
+            self._accept(request, gathered.since)
 
-    def _has_ended(self, request: GatheredTickets) -> None:
+    def _has_ended(self, request: GatheredTickets, came: int) -> None:
+        if came > FEW_TICKETS:
+            self._last[request.sequence] = came
+        else:
+            self._last.pop(request.sequence, None)
         left = self._under_way[request.sequence] - request.count
         if left:
             self._under_way[request.sequence] = left

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from app.common.errors import NoTicketDatabase, SequenceExhausted
-from app.redis.gathering import HOLD_SECONDS, MOST_TICKETS
+from app.redis.gathering import FEW_TICKETS, HOLD_SECONDS, MOST_TICKETS, RETURN_SECONDS
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.redis.redis_bench import INCR, OTHER, Bench, Client
 
@@ -101,6 +101,94 @@ async def test_a_database_that_hangs_holds_up_few_for_a_moment_alone() -> None:
     second.send(INCR)
     await asyncio.sleep(1.2 * HOLD_SECONDS)
     assert asked(bench) == [("photos", 100), ("photos", 1)]
+
+
+MANY = FEW_TICKETS + 4
+
+
+async def answered_together(bench: Bench, clients: list[Client]) -> None:
+    """Each of them has had a ticket, all of one request."""
+    for client in clients:
+        client.send(INCR)
+    await settled()
+    assert asked(bench) == [("photos", len(clients))]
+    bench.issuer.answer()
+    bench.issuer.waiting.clear()
+
+
+@virtual_time
+async def test_clients_that_were_answered_together_ask_together_again() -> None:
+    bench = Bench()
+    clients = connected(bench, MANY)
+    await answered_together(bench, clients)
+    for client in clients[:-1]:
+        client.send(INCR)
+        await settled()
+    clients[0].send(OTHER)
+    await settled()
+    assert asked(bench) == [("albums", 1)]  # another sequence waits for nobody
+    clients[-1].send(INCR)
+    await settled()
+    assert asked(bench) == [("albums", 1), ("photos", MANY)]
+
+
+@virtual_time
+async def test_who_does_not_come_back_is_waited_for_once_and_for_a_moment() -> None:
+    bench = Bench()
+    clients = connected(bench, MANY)
+    await answered_together(bench, clients)
+    for times in range(2):
+        for client in clients[:-2]:
+            client.send(INCR)
+        await settled()
+        assert asked(bench) == ([("photos", MANY - 2)] if times else [])
+        await asyncio.sleep(1.2 * RETURN_SECONDS)
+        assert asked(bench) == [("photos", MANY - 2)]
+        bench.issuer.answer()
+        bench.issuer.waiting.clear()
+
+
+@virtual_time
+async def test_few_that_were_answered_together_are_not_waited_for() -> None:
+    bench = Bench()
+    clients = connected(bench, FEW_TICKETS)
+    await answered_together(bench, clients)
+    clients[0].send(INCR)
+    await settled()
+    assert asked(bench) == [("photos", 1)]
+
+
+@virtual_time
+async def test_those_that_were_refused_together_are_not_waited_for() -> None:
+    bench = Bench()
+    clients = connected(bench, MANY)
+    for client in clients:
+        client.send(INCR)
+    await settled()
+    bench.issuer.refuse(NoTicketDatabase("none"))
+    bench.issuer.waiting.clear()
+    clients[0].send(INCR)
+    await settled()
+    assert asked(bench) == [("photos", 1)]
+
+
+@virtual_time
+async def test_who_waited_before_does_not_shorten_the_wait_of_the_next() -> None:
+    bench = Bench()
+    clients = connected(bench, MANY)
+    await answered_together(bench, clients)
+    clients[0].send(INCR)
+    await asyncio.sleep(0.6 * RETURN_SECONDS)
+    for client in clients[1:]:
+        client.send(INCR)
+    await settled()
+    bench.issuer.answer()
+    bench.issuer.waiting.clear()
+    clients[0].send(INCR)
+    await asyncio.sleep(0.6 * RETURN_SECONDS)
+    assert asked(bench) == []
+    await asyncio.sleep(0.6 * RETURN_SECONDS)
+    assert asked(bench) == [("photos", 1)]
 
 
 @virtual_time
