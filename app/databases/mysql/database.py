@@ -122,7 +122,8 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         incarnation = self._pool.incarnation
         self._pool = MySQLPool(self._url, self.offset, increment, self._timeout)
         self._pool.incarnation = incarnation
-        self._draws = DrawQueue(self._pool, self.offset, increment, self._on_retry)
+        before, self._draws = self._draws.forms, DrawQueue(self._pool, self.offset, increment, self._on_retry)
+        self._draws.forms.ends_only, self._draws.forms.takes_steps = before.ends_only, before.takes_steps
 
     async def _probe_connection(self) -> tuple[MySQLConnection, ServerFacts]:
         """A connection to look at the database on, a new one if that is due and can be had, and what it says."""
@@ -160,8 +161,8 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         clock = ClockReading(probe.understand(clock_of), asked, time.monotonic())
         await probe.next()
         record = probe.understand(record_of)
-        self._draws.ends_only = facts.autoinc_lock_mode == 0
-        self._draws.takes_steps = facts.takes_steps
+        self._draws.forms.ends_only = facts.autoinc_lock_mode == 0
+        self._draws.forms.takes_steps = facts.takes_steps
         await self._pool.close_unused()
         if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
             self._pool.incarnation = facts.incarnation

@@ -13,7 +13,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -26,24 +25,18 @@ from app.common.errors import (
 )
 from app.common.patience import SLICES, patience
 from app.common.tasks import Tasks
-from app.databases.mysql.blocks import Block, BlockAfterLast, BlockBetweenIds, BlockByItsEnds, next_id
+from app.databases.mysql.block_forms import BlockForms
+from app.databases.mysql.blocks import Block
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.pending_draw import Deadlines, PendingDraw
 from app.databases.mysql.pool import MySQLPool
-from app.databases.protocol import Draw, Drawn, Table
+from app.databases.protocol import Drawn, Table
 
 CONNECTIONS = 3
 """The most connections that one server draws on at a time, for each database: few, so that draws share commits, and
 more than one, so that a locked table holds up only some."""
 DRAWS_PER_PACKET = 32
 """The most draws that share a packet: enough to spare round trips and commits, few enough that none waits long."""
-
-FEW_ROWS = 8
-"""A block right after the last id costs the database as much as so many rows (MySQL 9.7), however large it is."""
-
-ALONE = 64
-"""Draws of more than a few tickets in a row that meet nobody, after which nobody else is taken to draw from the table.
-Two servers that take the databases in turn often miss each other."""
 
 
 class Packet(NamedTuple):
@@ -56,34 +49,16 @@ class Packet(NamedTuple):
     block: Block | None = None
 
 
-@dataclass(slots=True)
-class Seen:
-    """A table that was `created` then has been seen to stand at `since` and above; `last` is the last id that a block's
-    statements drew there, which may have been dropped."""
-
-    created: str
-    since: int
-    last: int = 0
-
-
 class DrawQueue:
-    """The draws that wait for a connection to one database, and those under way on each connection.
-
-    `ends_only`: draw blocks by their ends, as the server's `innodb_autoinc_lock_mode` requires. `takes_steps`: whether
-    a statement can have an increment of its own there. Where a block has met other servers' draws, its table is known
-    to be shared until many in a row meet nobody.
-    """
+    """The draws that wait for a connection to one database, and those under way on each connection. `forms`: which
+    chooses the form of each; the probe tells it what the server allows."""
 
     def __init__(self, pool: MySQLPool, offset: int, increment: int, on_retry: Callable[[str], None]) -> None:
-        self.ends_only = False
-        self.takes_steps = False
+        self.forms = BlockForms(offset, increment)
         self._pool = pool
         self._offset = offset
         self._increment = increment
         self._on_retry = on_retry
-        self._shared: dict[str, int] = {}
-        """Tables that others draw from too, and how many draws in a row have met nobody there."""
-        self._seen: dict[str, Seen] = {}
         self._pending: deque[PendingDraw] = deque()
         self._deadlines = Deadlines(pool.timeout, self._expired)
         self._under_way: dict[MySQLConnection, list[PendingDraw]] = {}
@@ -106,6 +81,7 @@ class DrawQueue:
         if not self._pending and len(self._under_way) + self._opening < CONNECTIONS:
             connection = self._pool.take_idle()
             if connection is not None:
+                draw.block = self.forms.block_for(draw)
                 self._send(connection, [draw])
                 return
         self._pending.append(draw)
@@ -159,11 +135,13 @@ class DrawQueue:
         """
         batch: list[PendingDraw] = []
         while self._pending and len(batch) < DRAWS_PER_PACKET:
-            if batch and not self._shares(self._pending[0], batch):
-                break
-            draw = self._pending.popleft()
+            draw = self._pending[0]
             if not draw.answered:
+                draw.block = self.forms.block_for(draw)
+                if batch and not self._shares(draw, batch):
+                    break
                 batch.append(draw)
+            self._pending.popleft()
         if len(batch) > 1:
             batch.sort(key=lambda draw: (draw.table.sequence, not draw.least))
         return batch
@@ -175,9 +153,9 @@ class DrawQueue:
         the counter's lock and waits for the row, and the second draw is told that the counter cannot be read, as at the
         end of the column.
         """
-        if not (self._is_plain(draw) and self._is_plain(batch[-1])):
+        if draw.block is not None or batch[-1].block is not None:
             return False
-        return not (self.ends_only and any(each.table.sequence == draw.table.sequence for each in batch))
+        return not (self.forms.ends_only and any(each.table.sequence == draw.table.sequence for each in batch))
 
     # --- what is sent and what comes back --------------------------------------------------------------------------
 
@@ -191,8 +169,8 @@ class DrawQueue:
     def _packet(self, batch: list[PendingDraw]) -> Packet:
         """Several in one transaction, each advance right before its draw."""
         first = batch[0]
-        if len(batch) == 1 and not self._is_plain(first):
-            block = self._block(first)
+        block = first.block
+        if block is not None:
             return Packet(block.statements, block.answers, (block.answers - 1,), block)
         if len(batch) == 1 and not first.least:
             return Packet(first.statement, 1, (0,))
@@ -257,16 +235,12 @@ class DrawQueue:
     def _drawn(self, batch: Sequence[PendingDraw], packet: Packet, ids: Sequence[int]) -> Sequence[Drawn | None]:
         """What all of these ids are, for each draw."""
         if packet.block is not None:
-            return self._block_drawn(batch[0], packet.block, ids)
-        drawn = []
-        for draw, place in zip(batch, packet.places, strict=True):
-            id_ = ids[place]
-            drawn.append(Draw(id_, self._increment, draw.count))
-            if draw.count > FEW_ROWS:
-                known = max(draw.after, self._seen_of(draw).last)
-                nobody = id_ == next_id(known, draw.least, self._increment, self._offset)
-                self._has_met(draw.table.sequence, nobody=nobody)
-        return drawn
+            try:
+                return [self.forms.drawn(batch[0], packet.block, ids)]
+            except TicketDatabaseError as error:
+                return [error]
+        both = zip(batch, packet.places, strict=True)
+        return [self.forms.plain_drawn(draw, ids[place]) for draw, place in both]
 
     def _failed(
         self, batch: list[PendingDraw], packet: Packet, received: int, error: TicketDatabaseError
@@ -277,8 +251,8 @@ class DrawQueue:
         that did no wrong are drawn again. Deadlocks and their like are nobody's fault: drawn again too, while the
         draw's time lasts.
         """
-        if packet.block is not None:  # what it has drawn nobody knows: the next one shows where the table stands
-            self._seen.pop(packet.block.table.sequence, None)
+        if packet.block is not None:
+            self.forms.lost(packet.block)
         busy = isinstance(error, TicketDatabaseBusy)
         if busy:
             self._on_retry(str(error))
@@ -292,54 +266,6 @@ class DrawQueue:
             else:
                 results.append(error if guilty else self._pool.hung(draw.began, running=False))
         return results
-
-    # --- blocks ----------------------------------------------------------------------------------------------------
-
-    def _block_drawn(self, draw: PendingDraw, block: Block, ids: Sequence[int]) -> Sequence[Drawn | None]:
-        """What a block's ids are; None where another server drew in the middle of it."""
-        try:
-            drawn = block.drawn(ids)
-        except TicketDatabaseError as error:
-            return [error]
-        self._seen_of(draw).last = block.last
-        self._has_met(draw.table.sequence, nobody=block.met_nobody)
-        return [drawn]
-
-    def _has_met(self, sequence: str, *, nobody: bool) -> None:
-        """A draw of more than a few tickets has found that others draw from the table, or that they seem not to."""
-        if not nobody:
-            self._shared[sequence] = 0
-        elif sequence in self._shared:
-            self._shared[sequence] += 1
-            if self._shared[sequence] == ALONE:
-                del self._shared[sequence]
-
-    def _is_plain(self, draw: PendingDraw) -> bool:
-        """Whether it is one ordinary statement. Some rows more are that too where a block costs more than they do, or
-        where it may skip ids that the least leaves no room for."""
-        if draw.count > draw.table.rows_per_statement:
-            return False
-        return draw.count <= FEW_ROWS or draw.least > 0 or not isinstance(self._block(draw), BlockAfterLast)
-
-    def _block(self, draw: PendingDraw) -> Block:
-        seen = self._seen_of(draw)
-        what = draw.table, draw.count, draw.after, self._increment, self._offset, draw.least, seen.last
-        if self.ends_only or draw.table.counts_rows:
-            return BlockByItsEnds(*what)
-        is_shared = draw.table.sequence in self._shared
-        if self.takes_steps and not is_shared:
-            block = BlockAfterLast(*what)
-            if block.is_certain(seen.since):
-                return block
-        return BlockBetweenIds(*what, shared=is_shared)
-
-    def _seen_of(self, draw: PendingDraw) -> Seen:
-        """What has been seen of the table since it was made, by draws of more than a few tickets."""
-        sequence = draw.table.sequence
-        seen = self._seen.get(sequence)
-        if seen is None or seen.created != draw.table.created or draw.after < seen.since:
-            seen = self._seen[sequence] = Seen(draw.table.created, draw.after)
-        return seen
 
     def _settle(self, connection: MySQLConnection, batch: list[PendingDraw], results: Sequence[Drawn | None]) -> None:
         """Free the connection and answer the draws; those without a result wait again, in front."""

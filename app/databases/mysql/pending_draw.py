@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app.common.patience import LATE, SLICES, STALLS
 from app.databases.mysql import sequence_sql
+from app.databases.mysql.blocks import Block
 from app.databases.protocol import Drawn, Table
 
 
@@ -16,7 +17,8 @@ class PendingDraw:
     none of them may be below, 0 where any will do.
 
     `began`, `deadline`: seconds by `time.monotonic`. `stalls`: how often the deadline may still be moved because this
-    process stood still. `answered`: whether `done` has been called.
+    process stood still. `answered`: whether `done` has been called. `block`: what it is sent as, None for one plain
+    statement; chosen when it is sent.
     """
 
     table: Table
@@ -28,6 +30,7 @@ class PendingDraw:
     least: int = 0
     stalls: int = STALLS
     answered: bool = False
+    block: Block | None = None
 
     @property
     def statement(self) -> str:

@@ -10,7 +10,16 @@ from app.common.errors import SequenceMissing, SequenceWentBack
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import Draw, Table, TicketDatabase
-from tests.contract.engines.storages import INCREMENT, TIMEOUT, MySQLStorage, made
+from tests.contract.engines.storages import (
+    INCREMENT,
+    SIGNED_BIGINT,
+    TIMEOUT,
+    UNSIGNED_BIGINT,
+    UNSIGNED_INT,
+    Column,
+    MySQLStorage,
+    made,
+)
 from tests.harness.pair import MySQLPair
 from tests.harness.schema import SCHEMA
 
@@ -27,6 +36,11 @@ def test_a_statement_takes_steps_of_its_own_and_the_session_keeps_its_own(mysql_
     asyncio.run(scenario())
 
 
+def statements(pair: MySQLPair, kind: str) -> int:
+    """How many statements of this kind the odd database has had."""
+    return int(pair.odd.execute(f"SHOW GLOBAL STATUS LIKE 'Com_{kind}'")[0][1])
+
+
 @pytest.mark.parametrize("count", [9, 24, 25, 500, 10_000])
 def test_they_follow_one_another_and_move_the_counter_by_what_was_drawn(mysql_pair: MySQLPair, count: int) -> None:
     storage = MySQLStorage(mysql_pair)
@@ -35,11 +49,13 @@ def test_they_follow_one_another_and_move_the_counter_by_what_was_drawn(mysql_pa
         database = await storage.client()
         table = await made(database)
         last = (await database.draw(table, count, 0)).last
+        replaces = statements(mysql_pair, "replace")
         for _ in range(5):
             drawn = await database.draw(table, count, last)
             assert drawn == Draw(last + INCREMENT, INCREMENT, count)
             last = drawn.last
             assert (await database.position(table)).largest == last, "the last id is on disk"
+        assert statements(mysql_pair, "replace") == replaces + 10
         assert (await database.draw(table, 1, last)).first == last + INCREMENT
 
     storage.run(scenario())
@@ -108,5 +124,23 @@ def test_two_clients_and_lone_draws_in_between_get_nothing_twice(mysql_pair: MyS
         )
         ids = [id_ for draw in chain(*drawn) for id_ in range(draw.first, draw.last + 1, draw.step)]
         assert len(ids) == len(set(ids)) == 20 * (209 + 524 + 26)
+
+    storage.run(scenario())
+
+
+@pytest.mark.parametrize("column", [UNSIGNED_INT, SIGNED_BIGINT, UNSIGNED_BIGINT])
+def test_high_up_in_a_column_they_are_the_same(mysql_pair: MySQLPair, column: Column) -> None:
+    storage = MySQLStorage(mysql_pair)
+
+    async def scenario() -> None:
+        database = await storage.client()
+        table = await storage.make_column(database, "high", column)
+        await database.advance(table, table.ceiling // 10 * 9)
+        last = (await database.draw(table, 1, 0)).last
+        for count in (500, 500, 9):
+            drawn = await database.draw(table, count, last)
+            assert drawn == Draw(last + INCREMENT, INCREMENT, count)
+            last = drawn.last
+        assert (await database.position(table)).largest == last
 
     storage.run(scenario())
