@@ -25,7 +25,7 @@ class Servers:
 
     def __init__(self, data: Path, certificate: Path) -> None:
         self._ports = [free_port() for _ in SERVERS]
-        settings = {"TICKETS_DRAIN_SECONDS": 3}
+        settings = {"TICKETS_DRAIN_SECONDS": 6}
         self.all = [
             TicketServer(data_dir=data, settings=settings | {"TICKETS_REDIS_PORT": port}) for port in self._ports
         ]
@@ -111,7 +111,7 @@ def test_connections_to_a_server_that_drains_are_closed_while_it_serves(servers:
     for connection in connections:
         assert _answers(connection)
     servers.all[1].signal_terminate()
-    servers.haproxy.wait_states("UP", "DOWN", "UP", timeout=3)
+    servers.haproxy.wait_states("UP", "DOWN", "UP", timeout=6)
     try:
         # HAProxy says that the server is down a moment before it closes the connections to it
         wait_until(lambda: sum(map(_answers, connections)) == 2, 3, "one of three connections to be closed")
