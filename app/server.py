@@ -64,8 +64,8 @@ class Drain:
         asyncio.get_running_loop().call_later(wait, self._end)
 
     def _end(self) -> None:
+        self._redis_door.stop()  # first: what waits for others to share a statement has come in time
         self._service.desk.closed = True
-        self._redis_door.stop()
         self._server.stop()
 
 

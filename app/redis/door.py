@@ -64,7 +64,8 @@ class RedisDoor:
         event(log, logging.INFO, "speaks the Redis protocol", host=host, port=listens_on[0])
 
     def stop(self) -> None:
-        """Accept no further connection. Those that are open end with the server's others."""
+        """Ask for what has come, and accept no further connection. Those that are open end with the server's others."""
+        self._tickets.ask_for_all()
         if self._server is not None:
             self._server.close()
 

@@ -2,8 +2,8 @@
 
 What came for one sequence in one turn of the event loop is gathered, and asked for as one request for as many tickets:
 one turn of the databases, one statement, one count. Each command gets one of the tickets. A statement costs a database
-much the same for few tickets as for many. So what comes waits a moment where more are likely to follow: while more are
-under way, and where more were asked for together last, whose clients have their answers and come back.
+much the same for few tickets as for many. So what comes waits a moment where more is likely to follow: while more are
+under way, and where more clients were answered together last, for they come back.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ HOLD_SECONDS = 0.002
 """How long few wait for those under way at the longest: a database that hangs holds up nobody whose turn is on
 another."""
 RETURN_SECONDS = 0.001
-"""How long they wait for clients that have been answered: whoever does not come back at once has other things to do."""
-FEW_TICKETS = 8
-"""So many are not worth a moment: what comes next does not wait for as many."""
+"""How long they wait where nothing is under way: a client that does not come back at once has other things to do."""
+FEW_CLIENTS = 8
+"""So many that were answered together are not worth a moment: who comes back first does not wait for as many."""
 
 
 class SingleTickets(TicketReply):
@@ -79,7 +79,7 @@ class SingleTickets(TicketReply):
 
 class GatheredTickets(TicketRequest):
     """One request for the tickets of several commands. `ended` is called when it is under way no longer, with the
-    number of tickets that have come."""
+    number of clients that are answered, 0 where none gets a ticket."""
 
     def __init__(
         self, sequence: str, slots: Sequence[SingleTickets], ended: "Callable[[GatheredTickets, int], object]"
@@ -98,13 +98,20 @@ class GatheredTickets(TicketRequest):
         if self.settled:
             self._end()
 
-    def _end(self, came: int = 0) -> None:
+    def _end(self, answered: int = 0) -> None:
         ended, self._ended = self._ended, _nothing
-        ended(self, came)
+        ended(self, answered)
+
+    def fail(self) -> None:
+        """An exception that nobody knows is being handled."""
+        self._end()
+        for slot in self._waiting():
+            slot.request = None
+            slot.fail()
 
     def give(self, tickets: Ids) -> None:
         """See TicketRequest.give."""
-        self._end(self.count)
+        self._end(len(self._waiting()))
         at = 0
         single = type(tickets[0]) is int
         for slot in self._slots:
@@ -146,7 +153,7 @@ class GatheredTickets(TicketRequest):
         return [slot for slot in self._slots if slot.request is self]
 
 
-def _nothing(request: GatheredTickets, came: int) -> None:
+def _nothing(request: GatheredTickets, answered: int) -> None:
     """Who was served apart is not counted among those under way."""
 
 
@@ -169,9 +176,9 @@ class Gatherer:
         self._under_way: dict[str, int] = {}
         """Tickets of each sequence that have been asked for and not come."""
         self._last: dict[str, int] = {}
-        """How many came together last, where that was more than a few."""
+        """How many clients were answered together last, by a database and where they were more than a few."""
         self._is_scheduled = False
-        self._hold: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def add(self, slot: SingleTickets) -> None:
         """Have these settled."""
@@ -192,34 +199,44 @@ class Gatherer:
         self._is_scheduled = False
         for sequence, gathered in tuple(self._gathered.items()):
             under_way = self._under_way.get(sequence, 0)
-            if gathered.tickets < max(under_way, self._last.get(sequence, 0)):
+            likely = gathered.tickets < under_way or len(gathered.slots) < self._last.get(sequence, 0)
+            if likely and gathered.tickets < MOST_TICKETS:
                 self._wait(HOLD_SECONDS if under_way else RETURN_SECONDS)
             else:
                 self._ask(sequence)
 
     def _wait(self, seconds: float) -> None:
-        if self._hold is None:
-            self._hold = self._loop.call_later(seconds, self._ask_for_all)
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self.ask_for_all)
 
-    def _ask_for_all(self) -> None:
-        """Somebody has waited for long enough."""
-        self._hold = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def ask_for_all(self) -> None:
+        """Ask for all that has been gathered: somebody has waited for long enough, or the server ends."""
+        self._stop_timer()
         for sequence in tuple(self._gathered):
             self._ask(sequence)
 
     def _ask(self, sequence: str) -> None:
         gathered = self._gathered.pop(sequence)
-        if self._hold is not None and not self._gathered:
-            self._hold.cancel()
-            self._hold = None
+        if not self._gathered:
+            self._stop_timer()
         for part in _parts(gathered.slots):
             request = GatheredTickets(sequence, part, self._has_ended)
             self._under_way[sequence] = self._under_way.get(sequence, 0) + request.count
-            self._accept(request, gathered.since)
+            try:
+                self._accept(request, gathered.since)
+            except Exception:  # there are others to ask for
+                request.fail()
+            if request.settled:  # from memory: nothing is spared by waiting
+                self._last.pop(sequence, None)
 
-    def _has_ended(self, request: GatheredTickets, came: int) -> None:
-        if came > FEW_TICKETS:
-            self._last[request.sequence] = came
+    def _has_ended(self, request: GatheredTickets, answered: int) -> None:
+        if answered > FEW_CLIENTS:
+            self._last[request.sequence] = answered
         else:
             self._last.pop(request.sequence, None)
         left = self._under_way[request.sequence] - request.count

@@ -28,6 +28,7 @@ class TicketCommands:
         self._timeout = timeout
         self._watcher = watcher
         self._gatherer = Gatherer(desk.accept)
+        self.ask_for_all = self._gatherer.ask_for_all
 
     def at_once(self, sequence: str, count: int) -> bytes | None:
         """See connection.Shared."""

@@ -21,14 +21,23 @@ Two servers that take the databases in turn often miss each other."""
 
 @dataclass(slots=True)
 class Seen:
-    """A table that was `created` then has been seen to stand at `since` and above; `last` is the last id that a block's
-    statements drew there, which may have been dropped. `alone`: how many draws in a row have met nobody since others
-    were seen to draw from it; None where none were."""
+    """A table that was `created` then has been seen to stand at `since` and above; `created` is None where it has to be
+    seen anew. `last` is the last id that a block's statements drew there, which may have been dropped. `alone`: how
+    many draws in a row have met nobody since others were seen to draw from it; None where none were."""
 
-    created: str
+    created: str | None
     since: int
     last: int = 0
     alone: int | None = None
+
+    def has_met(self, *, nobody: bool) -> None:
+        """A draw of more than a few tickets has found that others draw from the table, or that they seem not to."""
+        if not nobody:
+            self.alone = 0
+        elif self.alone is not None:
+            self.alone += 1
+            if self.alone == ALONE:
+                self.alone = None
 
 
 class BlockForms:
@@ -69,7 +78,7 @@ class BlockForms:
         drawn = block.drawn(ids)
         seen = self._seen_of(draw)
         seen.last = block.last
-        self._has_met(seen, nobody=block.met_nobody)
+        seen.has_met(nobody=block.met_nobody)
         return drawn
 
     def plain_drawn(self, draw: PendingDraw, first: int) -> Draw:
@@ -77,14 +86,14 @@ class BlockForms:
         if draw.count > FEW_ROWS:
             seen = self._seen_of(draw)
             known = max(draw.after, seen.last)
-            self._has_met(seen, nobody=first == next_id(known, draw.least, self._increment, self._offset))
+            seen.has_met(nobody=first == next_id(known, draw.least, self._increment, self._offset))
         return Draw(first, self._increment, draw.count)
 
     def lost(self, block: Block) -> None:
         """Nobody knows what the block has drawn: the next one goes between ids, which shows where the table stands."""
         seen = self._seen.get(block.table.sequence)
         if seen is not None:
-            seen.created = ""
+            seen.created = None
 
     def _seen_of(self, draw: PendingDraw) -> Seen:
         """What has been seen of the table since it was made, by draws of more than a few tickets."""
@@ -95,12 +104,3 @@ class BlockForms:
         elif seen.created != table.created or after < seen.since:
             seen.created, seen.since, seen.last = table.created, after, 0
         return seen
-
-    def _has_met(self, seen: Seen, *, nobody: bool) -> None:
-        """A draw of more than a few tickets has found that others draw from the table, or that they seem not to."""
-        if not nobody:
-            seen.alone = 0
-        elif seen.alone is not None:
-            seen.alone += 1
-            if seen.alone == ALONE:
-                seen.alone = None

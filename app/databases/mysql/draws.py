@@ -26,7 +26,6 @@ from app.common.errors import (
 from app.common.patience import SLICES, patience
 from app.common.tasks import Tasks
 from app.databases.mysql.block_forms import BlockForms
-from app.databases.mysql.blocks import Block
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.pending_draw import Deadlines, PendingDraw
 from app.databases.mysql.pool import MySQLPool
@@ -41,12 +40,11 @@ DRAWS_PER_PACKET = 32
 
 class Packet(NamedTuple):
     """Statements that are sent together, and how many they are. `places`: behind which of them each of the draws that
-    they are for has all that it needs. `block`: what is drawn where that is a block."""
+    they are for has all that it needs."""
 
     statements: str
     answers: int
     places: Sequence[int]
-    block: Block | None = None
 
 
 class DrawQueue:
@@ -171,7 +169,7 @@ class DrawQueue:
         first = batch[0]
         block = first.block
         if block is not None:
-            return Packet(block.statements, block.answers, (block.answers - 1,), block)
+            return Packet(block.statements, block.answers, (block.answers - 1,))
         if len(batch) == 1 and not first.least:
             return Packet(first.statement, 1, (0,))
         statements, places = ["BEGIN"], []
@@ -234,9 +232,10 @@ class DrawQueue:
 
     def _drawn(self, batch: Sequence[PendingDraw], packet: Packet, ids: Sequence[int]) -> Sequence[Drawn | None]:
         """What all of these ids are, for each draw."""
-        if packet.block is not None:
+        block = batch[0].block
+        if block is not None:
             try:
-                return [self.forms.drawn(batch[0], packet.block, ids)]
+                return [self.forms.drawn(batch[0], block, ids)]
             except TicketDatabaseError as error:
                 return [error]
         both = zip(batch, packet.places, strict=True)
@@ -251,8 +250,8 @@ class DrawQueue:
         that did no wrong are drawn again. Deadlocks and their like are nobody's fault: drawn again too, while the
         draw's time lasts.
         """
-        if packet.block is not None:
-            self.forms.lost(packet.block)
+        if batch[0].block is not None:
+            self.forms.lost(batch[0].block)
         busy = isinstance(error, TicketDatabaseBusy)
         if busy:
             self._on_retry(str(error))

@@ -18,7 +18,7 @@ class PendingDraw:
 
     `began`, `deadline`: seconds by `time.monotonic`. `stalls`: how often the deadline may still be moved because this
     process stood still. `answered`: whether `done` has been called. `block`: what it is sent as, None for one plain
-    statement; chosen when it is sent.
+    statement; chosen anew each time it may be sent.
     """
 
     table: Table

@@ -9,6 +9,7 @@ from app.common.sequences import Width
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.draws import DrawQueue
 from app.databases.mysql.pool import MySQLPool
+from app.databases.mysql.sequence_sql import STUBS
 from app.databases.protocol import Drawn, Table
 from tests.unit.databases.mysql_driver import URL
 
@@ -16,7 +17,7 @@ TIMEOUT = 0.4
 
 
 def table(sequence: str = "photos") -> Table:
-    return Table(sequence, Width.BIGINT, 2**63, 64, "t1", repeats_ceiling=False)
+    return Table(sequence, Width.BIGINT, 2**63, len(STUBS), "t1", repeats_ceiling=False)
 
 
 class Connection:

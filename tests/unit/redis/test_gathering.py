@@ -6,7 +6,7 @@ import time
 import pytest
 
 from app.common.errors import NoTicketDatabase, SequenceExhausted
-from app.redis.gathering import FEW_TICKETS, HOLD_SECONDS, MOST_TICKETS, RETURN_SECONDS
+from app.redis.gathering import FEW_CLIENTS, HOLD_SECONDS, MOST_TICKETS, RETURN_SECONDS
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.redis.redis_bench import INCR, OTHER, Bench, Client
 
@@ -103,7 +103,7 @@ async def test_a_database_that_hangs_holds_up_few_for_a_moment_alone() -> None:
     assert asked(bench) == [("photos", 100), ("photos", 1)]
 
 
-MANY = FEW_TICKETS + 4
+MANY = FEW_CLIENTS + 4
 
 
 async def answered_together(bench: Bench, clients: list[Client]) -> None:
@@ -151,11 +151,137 @@ async def test_who_does_not_come_back_is_waited_for_once_and_for_a_moment() -> N
 @virtual_time
 async def test_few_that_were_answered_together_are_not_waited_for() -> None:
     bench = Bench()
-    clients = connected(bench, FEW_TICKETS)
+    clients = connected(bench, FEW_CLIENTS)
     await answered_together(bench, clients)
     clients[0].send(INCR)
     await settled()
     assert asked(bench) == [("photos", 1)]
+
+
+@virtual_time
+async def test_one_that_sends_fewer_commands_than_before_waits_for_nobody() -> None:
+    bench = Bench()
+    (client,) = connected(bench, 1)
+    for times in (100, 50, 100, 20):
+        client.send(INCR * times)
+        await settled()
+        assert asked(bench) == [("photos", times)]
+        bench.issuer.answer()
+        bench.issuer.waiting.clear()
+
+
+@virtual_time
+async def test_what_is_answered_from_memory_waits_for_nobody() -> None:
+    bench = Bench()
+    bench.answers_at_once()
+    clients = connected(bench, MANY)
+    for client in clients:
+        client.send(INCR)
+    await settled()
+    assert all(client.take() for client in clients)
+    clients[0].send(INCR)
+    await settled()
+    assert clients[0].take()
+
+
+@virtual_time
+async def test_those_that_have_gone_are_not_waited_for() -> None:
+    bench = Bench()
+    clients = connected(bench, MANY)
+    for client in clients:
+        client.send(INCR)
+    await settled()
+    for client in clients[1:]:
+        client.transport.lose("lost")
+    await settled()
+    bench.issuer.answer()
+    bench.issuer.waiting.clear()
+    clients[0].send(INCR)
+    await settled()
+    assert asked(bench) == [("photos", 1)]
+
+
+@virtual_time
+async def test_as_many_as_a_request_may_have_wait_no_longer() -> None:
+    bench = Bench()
+    first, second = connected(bench, 2)
+    first.send(INCR * (MOST_TICKETS + 100))
+    await settled()
+    second.send(INCR * MOST_TICKETS)
+    await settled()
+    assert [count for _, count in asked(bench)] == [MOST_TICKETS, 100, MOST_TICKETS]
+
+
+@virtual_time
+async def test_it_is_clients_that_are_waited_for_and_no_longer_than_a_request_has_room() -> None:
+    bench = Bench()
+    clients = connected(bench, MANY)
+    await answered_together(bench, clients)
+    clients[0].send(INCR * MANY)
+    await settled()
+    assert asked(bench) == []
+    clients[0].send(INCR * (MOST_TICKETS - MANY))
+    await settled()
+    assert asked(bench) == [("photos", MOST_TICKETS)]
+
+
+@virtual_time
+async def test_what_waits_when_the_server_ends_is_asked_for() -> None:
+    bench = Bench()
+    clients = connected(bench, MANY)
+    await answered_together(bench, clients)
+    clients[0].take()
+    clients[0].send(INCR)
+    await settled()
+    assert asked(bench) == []
+    bench.door.stop()
+    bench.desk.closed = True
+    assert asked(bench) == [("photos", 1)]
+    bench.issuer.answer()
+    assert clients[0].take().startswith(b":")
+
+
+@virtual_time
+async def test_one_that_cannot_be_asked_for_costs_its_own_connections_alone() -> None:
+    bench = Bench()
+    one, other, later = connected(bench, 3)
+
+    def break_once() -> None:
+        bench.issuer.on_issue = lambda: None
+        bench.issuer.waiting.clear()
+        raise ZeroDivisionError
+
+    bench.issuer.on_issue = break_once
+    one.send(INCR * 100)
+    other.send(OTHER)
+    await settled()
+    assert asked(bench) == [("albums", 1)]
+    assert one.transport.is_closing()
+    later.send(INCR)
+    await settled()
+    assert asked(bench) == [("albums", 1), ("photos", 1)]
+
+
+@virtual_time
+async def test_what_an_answer_starts_while_all_are_asked_for_waits_no_longer_than_others() -> None:
+    """Its timer is another one than that which has just rung."""
+    bench = Bench()
+    clients = connected(bench, 4)
+    clients[0].send(INCR * 3)
+    clients[1].send(OTHER * 3)
+    await settled()
+    clients[2].send(INCR)
+    clients[3].send(OTHER)
+    again = [0, 1]
+
+    def answer_photos() -> None:
+        if bench.issuer.waiting[-1].sequence == "photos":
+            bench.issuer.waiting.pop().answer(range(7, 8))
+            clients[2].send(INCR * again.pop())
+
+    bench.issuer.on_issue = answer_photos
+    await asyncio.sleep(4 * HOLD_SECONDS)
+    assert clients[2].take() == b":7\r\n:7\r\n"
 
 
 @virtual_time
