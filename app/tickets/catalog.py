@@ -80,7 +80,7 @@ class Catalog:
         self.counters = Counters()
         self._names: dict[Member, dict[str, str]] = {}
         self._asked_for: set[str] = set()
-        self._look_up_task: asyncio.Task[None] | None = None
+        self._look_up_task: asyncio.Task[bool] | None = None
         self._last_look_up = -LOOK_UP_PAUSE
 
     def _database_changed(self, member: Member) -> None:
@@ -115,9 +115,9 @@ class Catalog:
 
         Raises InvalidRequest, UnknownSequence; NoTicketDatabase where no database could be asked.
         """
-        entry = await self.known(name, seconds)
+        entry, is_answered = await self._search(name, seconds)
         if entry is None:
-            if not self._ring.any_up:
+            if not is_answered:
                 raise NoTicketDatabase("no ticket database can be asked for the sequence now")
             raise UnknownSequence(f"there is no sequence {name}; PUT /sequence/{name} makes it")
         return entry
@@ -133,32 +133,41 @@ class Catalog:
 
     async def known(self, name: str, seconds: float = FIRST_LOOK_SECONDS) -> Entry | None:
         """The sequence of that name, looked up if it is not known yet; None where nobody has found it."""
-        validated(name)
-        if name not in self.entries:
-            await self._ring.wait_for_first_look(seconds)
-            await self._look_up(name)
-        return self.entries.get(name)
+        return (await self._search(name, seconds))[0]
 
-    async def _look_up(self, name: str) -> None:
-        """Ask all databases for the name, together with the names that others ask for meanwhile."""
+    async def _search(self, name: str, seconds: float) -> tuple[Entry | None, bool]:
+        """The same, and whether it is known or a database has said that it has none."""
+        validated(name)
+        is_answered = name in self.entries
+        if not is_answered:
+            await self._ring.wait_for_first_look(seconds)
+            is_answered = await self._look_up(name)
+        return self.entries.get(name), is_answered
+
+    async def _look_up(self, name: str) -> bool:
+        """Ask all databases for the name, together with the names that others ask for meanwhile. Returns whether any
+        has answered: one that is busy may not, though it is up."""
         self._asked_for.add(name)
+        is_answered = False
         while name in self._asked_for:
             if self._look_up_task is None or self._look_up_task.done():
                 self._look_up_task = asyncio.create_task(self._look_up_all())
-            await asyncio.shield(self._look_up_task)
+            is_answered = await asyncio.shield(self._look_up_task)
+        return is_answered
 
-    async def _look_up_all(self) -> None:
+    async def _look_up_all(self) -> bool:
         now = asyncio.get_running_loop().time
         await asyncio.sleep(self._last_look_up + LOOK_UP_PAUSE - now())
         self._last_look_up = now()
         names, self._asked_for = self._asked_for, set()
         up = [member for member in self._ring.members if member.up]
-        await asyncio.gather(*(self._look_up_on(member, names) for member in up))
+        answered = await asyncio.gather(*(self._look_up_on(member, names) for member in up))
         await self._make_missing(
             [self.entries[name] for name in names if name in self.entries and self.entries[name].table]
         )
+        return any(answered)
 
-    async def _look_up_on(self, member: Member, names: set[str]) -> None:
+    async def _look_up_on(self, member: Member, names: set[str]) -> bool:
         try:
             await self._read_definitions(member)
             requested = names | {self.entries[name].table for name in names if name in self.entries}
@@ -166,6 +175,8 @@ class Catalog:
                 self._enter(member, table)
         except TicketDatabaseError as error:
             event(log, logging.DEBUG, "could not look a sequence up", database=member.name, reason=error)
+            return False
+        return True
 
     async def refresh(self, member: Member) -> None:
         """List this database's tables, read some of the counters, make what it lacks. Raises TicketDatabaseError."""

@@ -39,6 +39,22 @@ async def test_a_table_that_somebody_makes_is_found_at_the_first_request() -> No
 
 
 @virtual_time
+async def test_a_name_that_no_database_could_be_asked_for_may_be_a_sequence() -> None:
+    """They count as up until the next probe, and are too busy to answer, or just gone."""
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        for database in site.servers:
+            database.make("songs", Width.BIGINT, 1)
+            database.down = True
+        assert server.ring.any_up
+        with pytest.raises(NoTicketDatabase, match="can be asked"):
+            await server.catalog.find("songs")
+        site.servers[0].down = False
+        with pytest.raises(UnknownSequence):
+            await server.catalog.find("nobody")
+
+
+@virtual_time
 async def test_names_that_nobody_has_cost_the_databases_few_questions_however_many_ask() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
