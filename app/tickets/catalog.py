@@ -279,7 +279,9 @@ class Catalog:
                 self._reserves.forget(self.entries[name])
                 del self.entries[name], self._by_table[name]
                 for member in self._ring.members:
-                    self.lanes.pop((name, member.database.offset)).send_on()
+                    # for good: made again the sequence gets other lanes, and two of one database know nothing of the
+                    # order in which the other hands out
+                    self.lanes.pop((name, member.database.offset)).retire("has had the sequence dropped")
 
     # --- making ----------------------------------------------------------------------------------------------------
 

@@ -454,9 +454,9 @@ class Lane:
         self.send_on()
         self.member.wake.set()
 
-    def retire(self) -> None:
-        """Its ring is no more: take no requests ever again. What comes back under it is dropped."""
-        self.reason = "is of another ring"
+    def retire(self, reason: str = "is of another ring") -> None:
+        """Its ring, or its sequence, is no more: take no requests ever again. What comes back under it is dropped."""
+        self.reason = reason
         self.marks.adopt("")
         self._move(LaneEvent.LEFT_THE_RING)
         self.send_on()

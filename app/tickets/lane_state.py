@@ -4,7 +4,7 @@ closed      it opens before its next draw; takes requests
 open        it may draw; takes requests
 suspended   its table or database has to be tried first; takes none until it recovers
 exhausted   its database holds no further id; takes none until it is closed
-retired     its ring is no more; takes none ever again
+retired     its ring, or its sequence, is no more; takes none ever again
 """
 
 from enum import StrEnum
@@ -34,7 +34,7 @@ class LaneEvent(StrEnum):
     ENDED = "ended"
     """Its database holds no further id."""
     LEFT_THE_RING = "left the ring"
-    """The ring has changed; other lanes take its place."""
+    """The ring has changed, or the sequence was dropped everywhere; other lanes take its place, if any."""
 
 
 CLOSED, OPEN, SUSPENDED, EXHAUSTED, RETIRED = LaneState

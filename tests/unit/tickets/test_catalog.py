@@ -278,6 +278,26 @@ async def test_dropped_everywhere_is_forgotten_when_all_can_be_asked() -> None:
 
 
 @virtual_time
+async def test_what_waits_for_a_sequence_that_is_dropped_and_made_again_is_drawn_by_its_new_lanes() -> None:
+    async with Site(2, ["photos", "songs"]) as site:
+        server = await site.ticket_server()
+        await take(server, 2, "songs")
+        old = [server.catalog.lanes["songs", offset] for offset in (1, 2)]
+        for database in site.servers:
+            database.drop("songs")
+        await listed()
+        assert [lane.state for lane in old] == [LaneState.RETIRED] * 2
+        for database in site.servers:
+            database.make("songs", Width.BIGINT, 1)
+        issued = [lane.issued for lane in old]
+        await take(server, 4, "songs")
+        new = [server.catalog.lanes["songs", offset] for offset in (1, 2)]
+        assert not set(old) & set(new)
+        assert [lane.issued for lane in old] == issued
+        assert [lane.state for lane in old] == [LaneState.RETIRED] * 2
+
+
+@virtual_time
 async def test_dropped_while_another_is_away_is_made_again_because_that_one_may_have_it() -> None:
     async with Site(2, ["photos", "songs"]) as site:
         server = await site.ticket_server()
