@@ -231,8 +231,11 @@ class RingSteps:
     # --- databases -------------------------------------------------------------------------------------------------
 
     def _lose_record(self) -> None:
+        """Not of one that was restored as it was before a growth: without the record its marks of another increment are
+        refused until somebody runs `grow` once more."""
         server = self._chance.choice(self._world.ring)
-        if self._world.may_go_back(server):
+        is_of_the_ring = all(mark.increment == self._world.increment for mark in server.state.marks.values())
+        if is_of_the_ring and self._world.may_go_back(server):
             self._world.go_back(server, server.lose_ring_record)
             self._did("lose the ring record", server.name)
 
