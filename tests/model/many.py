@@ -2,13 +2,17 @@
 
 import itertools
 import multiprocessing
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.model.schedule import Schedule
+from tests.model.schedule import FAULTS, LOSSES, Schedule
 
 REPORT_SECONDS = 15.0
+EVERYTHING = 1_000
+"""So many schedules try every fault there is, or one cannot happen any more."""
+KINDS = {*FAULTS, *LOSSES, "restore", "relapse", "replace by an empty one", "freeze", "restart", "bumps"}
 
 
 def replay(seed: int, steps: int, databases: int | None) -> int:
@@ -24,22 +28,27 @@ def replay(seed: int, steps: int, databases: int | None) -> int:
 
 
 def run(seeds: Sequence[int], steps: int, databases: int | None, processes: int) -> int:
+    """Progress and what fails go to stderr as they come, the sum to stdout; returns 0 if every schedule went well."""
     began = reported = time.monotonic()
     done: Counter[str] = Counter()
-    failed = 0
+    failed = []
     jobs = ((seed, steps, databases) for seed in seeds)
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for number, (seed, said, did) in enumerate(pool.imap_unordered(one, jobs, chunksize=8), 1):
             done.update(did)
             if said:
-                failed += 1
-                print(f"seed {seed}: {said}", flush=True)
+                failed.append(seed)
+                print(f"seed {seed}: {said}", file=sys.stderr, flush=True)
             if time.monotonic() - reported > REPORT_SECONDS:
                 reported = time.monotonic()
-                print(f"{number} of {len(seeds)} in {reported - began:.0f} s, {failed} failed", flush=True)
+                took = f"{reported - began:.0f} s"
+                print(f"{number:,} of {len(seeds):,} in {took}, {len(failed)} failed", file=sys.stderr, flush=True)
+    missing = KINDS - done.keys() if len(seeds) >= EVERYTHING else set()
     print(", ".join(f"{kind}: {times}" for kind, times in done.most_common()))
-    print(f"{len(seeds)} schedules in {time.monotonic() - began:.0f} s, {failed} failed")
-    return int(bool(failed))
+    print(f"seeds {seeds[0]} to {seeds[-1]}: {len(failed)} failed{''.join(f', {seed}' for seed in failed)}")
+    if missing:
+        print(f"never done: {', '.join(sorted(missing))}")
+    return int(bool(failed or missing))
 
 
 def one(job: tuple[int, int, int | None]) -> tuple[int, str, Counter[str]]:
