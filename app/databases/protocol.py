@@ -249,6 +249,9 @@ class TicketDatabase(Protocol):
         they raise TicketDatabaseUnavailable where it is another incarnation, and before the first look, and
         TicketDatabaseMisconfigured where the server has another increment or offset.
 
+        It waits only while this process runs: an answer that came while it stood still is taken. Else every database
+        would seem to be away, and a reserve that a bump has passed would be handed out.
+
         What is written says which server this is, if it has announced itself; else that of nobody who would be seen by
         `in_use` or `servers`.
         """

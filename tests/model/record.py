@@ -37,12 +37,14 @@ class Said(NamedTuple):
 
 
 class Issued(NamedTuple):
-    """A run, who handed it out and who drew it, and whether it was unmarked."""
+    """A run, who handed it out and who drew it, and whether it was unmarked. `left`: what drew it has left the ring
+    since, whether it has come back or not."""
 
     run: Run
     by: str
     server: FakeServer
     unmarked: bool
+    left: bool = False
 
 
 class Record:
@@ -151,7 +153,7 @@ class Record:
         if before.server is said.server:
             return (before.unmarked or said.blind) and len(said.server.lives_that_drew(sequence, ticket)) > 1
         gone_back = before.server.life > min(before.server.lives_that_drew(sequence, ticket))
-        lost = gone_back or before.server not in self._ring()
+        lost = gone_back or before.left or before.server not in self._ring()
         knew = said.server.life == self._life_when_well.get(said.server)  # else it is new, or empty, or old
         return (before.unmarked and lost) or (said.blind and not knew)
 
@@ -172,6 +174,13 @@ class Record:
         for other in self._servers:
             if other is not server:
                 self.knows[other, server] = False
+
+    def left_ring(self, servers: list[FakeServer]) -> None:
+        """These are out of it: nobody asks them any more what they have drawn."""
+        self.runs = {
+            sequence: [each._replace(left=each.left or each.server in servers) for each in issued]
+            for sequence, issued in self.runs.items()
+        }
 
     def all_is_well(self, ring: list[FakeServer], is_held: Callable[[str, Run], bool]) -> None:
         """Every database of the ring has been taken in by every ticket server: the others know where it stands now.

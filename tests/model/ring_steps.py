@@ -88,7 +88,7 @@ class RingSteps:
                 self._chance.choice([server.restart, server.connected.clear])()
         self._grow(listed, increment)
         if len(listed) >= world.size or world.begun(increment):  # a database that has not left yet stays
-            world.size, world.increment = len(listed), increment
+            world.resize(len(listed), increment)
         for host in world.hosts:
             if host.stopped:
                 self._set(host, listed if self._chance.random() < 0.8 else self._a_list())
@@ -164,7 +164,7 @@ class RingSteps:
         self._did("grow by mistake", f"{[s.name for s in listed]} to {increment}", then=4.5)
         if growing.done and (len(listed), increment) != (len(before), world.increment):
             world.outcomes["grown by mistake"] += 1
-            world.size, world.increment = len(listed), increment
+            world.resize(len(listed), increment)
 
     # --- settings --------------------------------------------------------------------------------------------------
 

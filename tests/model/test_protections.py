@@ -216,7 +216,7 @@ def wakes_during_a_growth(seed: int) -> None:
             server.has_settings = False
             server.set_global(offset, 3)
         growing = operator.begin_to_grow(world.servers, 3)
-        world.size, world.increment = 3, 3
+        world.resize(3, 3)
         world.pass_time(WATCHED + 0.005 * (seed % MOMENTS))
         host.thaw()
         for _ in range(8):

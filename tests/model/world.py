@@ -122,7 +122,9 @@ class World:
         self.snapshots: dict[FakeServer, list[FakeState]] = {s: [s.snapshot()] for s in self.servers}
         self.returning: FakeServer | None = None
         self.record = Record(self.servers, CEILINGS, lambda: self.ring)
-        self.stamps = Stamps(lambda server: server not in self.ring)
+        self.departed: set[FakeServer] = set()
+        """Those that have ever left the ring."""
+        self.stamps = Stamps(lambda server: server in self.departed or server not in self.ring)
         self.kinds: dict[str, Definition] = {}
         """Those that were made, or are being made."""
         self.ahead_ms = 0.0
@@ -141,6 +143,13 @@ class World:
     def ring(self) -> list[FakeServer]:
         """The databases that the operator wants in the ring, in their order; the increment is `increment`."""
         return self.servers[: self.size]
+
+    def resize(self, size: int, increment: int) -> None:
+        """The operator wants another ring from now on."""
+        gone = self.servers[size:]  # one that was in it by somebody's mistake as well
+        self.departed.update(gone)
+        self.record.left_ring(gone)
+        self.size, self.increment = size, increment
 
     @property
     def own_increment(self) -> int | None:

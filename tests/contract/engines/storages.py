@@ -24,6 +24,7 @@ from app.databases.protocol import ServerEntry, Table, TicketDatabase
 from app.databases.sqlite.database import SQLiteDatabase
 from app.kinds.definition import Definition
 from tests.fakes.ticket_database import TRUE_TIME, FakeServer, FakeTicketDatabase
+from tests.fakes.virtual_time import VirtualLoop
 from tests.fakes.virtual_time import run as run_in_virtual_time
 from tests.harness.pair import MySQLPair
 from tests.harness.schema import USER
@@ -90,11 +91,17 @@ class Storage(abc.ABC):
         return [why for why in self.retried if "deadlock" in why]
 
     async def client(
-        self, offset: int = 1, *, increment: int = INCREMENT, probe: bool = True, entry: ServerEntry | None = None
+        self,
+        offset: int = 1,
+        *,
+        increment: int = INCREMENT,
+        probe: bool = True,
+        entry: ServerEntry | None = None,
+        within: float = TIMEOUT,
     ) -> TicketDatabase:
         """A further client of the database of this offset, that has looked at it unless told not to. `entry`: that of a
-        ticket server, which announces itself."""
-        client = self._open(offset, increment)
+        ticket server, which announces itself. `within`: seconds for a statement."""
+        client = self._open(offset, increment, within)
         self._clients.append(client)
         if entry is not None:
             client.announce(entry)
@@ -115,8 +122,12 @@ class Storage(abc.ABC):
         """By which clients tell when they asked."""
         return time.monotonic()
 
+    def stand_still(self, seconds: float) -> None:
+        """Have this process do nothing, whatever the databases do meanwhile."""
+        time.sleep(seconds)
+
     @abc.abstractmethod
-    def _open(self, offset: int, increment: int) -> TicketDatabase: ...
+    def _open(self, offset: int, increment: int, timeout: float) -> TicketDatabase: ...
 
     @abc.abstractmethod
     async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
@@ -219,13 +230,13 @@ class MySQLStorage(Storage):
         self._schema = f"engines_{next(self._numbers)}"
         self._made: set[int] = set()
 
-    def _open(self, offset: int, increment: int) -> TicketDatabase:
+    def _open(self, offset: int, increment: int, timeout: float) -> TicketDatabase:
         server = self._pair[offset - 1]
         if offset not in self._made:
             self._made.add(offset)
             server.make_schema(self._schema, tables=False)
         url = DatabaseURL.parse(server.url_of(self._schema, query="?ssl-mode=DISABLED&get-server-public-key=true"))
-        return MySQLDatabase(url, offset, increment, TIMEOUT, on_retry=self.retried.append)
+        return MySQLDatabase(url, offset, increment, timeout, on_retry=self.retried.append)
 
     async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
         sign = "UNSIGNED" if column.unsigned else ""
@@ -310,8 +321,8 @@ class SQLiteStorage(Storage):
     def _path(self, offset: int) -> Path:
         return self._folder / f"{offset}.sqlite3"
 
-    def _open(self, offset: int, increment: int) -> TicketDatabase:
-        return SQLiteDatabase(self._path(offset), offset, increment, TIMEOUT)
+    def _open(self, offset: int, increment: int, timeout: float) -> TicketDatabase:
+        return SQLiteDatabase(self._path(offset), offset, increment, timeout)
 
     async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
         return await made(client, sequence, column.width)
@@ -374,8 +385,14 @@ class FakeStorage(Storage):
     def run(self, scenario: Coroutine[Any, Any, None]) -> None:
         run_in_virtual_time(self._and_close(scenario))
 
-    def _open(self, offset: int, increment: int) -> TicketDatabase:
-        return FakeTicketDatabase(self._servers[offset - 1], increment=increment, latency=self._latency)
+    def _open(self, offset: int, increment: int, timeout: float) -> TicketDatabase:
+        server = self._servers[offset - 1]
+        return FakeTicketDatabase(server, increment=increment, latency=self._latency, timeout=timeout)
+
+    def stand_still(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.clock.now += seconds
 
     def _latency(self) -> tuple[float, float]:
         return self._latencies.uniform(0, 0.02), self._latencies.uniform(0, 0.02)
