@@ -81,7 +81,7 @@ bench: $(VENV)/.test  ## compare with what else there is, side by side; writes b
 torture: $(VENV)/.test tools  ## faults at random for TORTURE_SECONDS (120), then count duplicates
 	$(BIN)/python -m tests.torture $(ARGS)
 
-long: $(VENV)/.test tools  ## what `make test` has no time for: schedules by the thousand, torture, soak; sums up for the README
+long: $(VENV)/.test tools $(VENV)/.node  ## what `make test` has no time for: schedules by the thousand, torture, soak; sums up for the README
 	$(BIN)/python -m tests.long $(ARGS)
 
 newest: tools  ## run the tests on the newest releases of what we depend on, whatever the lock says (ARGS=...)
