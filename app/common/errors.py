@@ -23,6 +23,10 @@ class InvalidRequest(TicketError):
     """The request is malformed."""
 
 
+class TooManyAtOnce(InvalidRequest):
+    """The sequence never has so many ids for one moment."""
+
+
 class UnknownSequence(TicketError):
     """There is no such sequence."""
 

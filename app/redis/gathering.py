@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from app.common.errors import SequenceExhausted, TicketError, Unavailable
+from app.common.errors import SequenceExhausted, TicketError, TooManyAtOnce
 from app.redis import replies
 from app.redis.requests import TICKET_BYTES, Place, Slot, TicketReply
 from app.tickets.request import Ids, TicketRequest
@@ -139,7 +139,7 @@ class GatheredTickets(TicketRequest):
 
     def apart(self, error: TicketError) -> Sequence[TicketRequest]:
         """See TicketRequest.apart: each connection by itself, and then each ticket."""
-        if self.count == 1 or not (isinstance(error, SequenceExhausted) or type(error) is Unavailable):
+        if self.count == 1 or not isinstance(error, SequenceExhausted | TooManyAtOnce):
             return ()
         self._end()
         slots = self._waiting()

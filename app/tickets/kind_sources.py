@@ -16,7 +16,7 @@ from app.common.errors import (
     NoTicketDatabase,
     SequenceExhausted,
     TicketError,
-    Unavailable,
+    TooManyAtOnce,
 )
 from app.kinds.kind import Kind, RandomKind, TimedKind
 from app.kinds.ticks import Ticks
@@ -82,8 +82,9 @@ class CounterSource:
             check(self._kind, request)
             shard = self._kind.shard_of(self._parameters, *(request.address or (None, None)))
             self._clock.now_ms()
-            if request.count * self._increment() > 2 * self._stamps.ids_at_once:
-                raise Unavailable(f"{request.count} ids at once are more than {request.sequence} has for one moment")
+            count, most = request.count, max(1, 2 * self._stamps.ids_at_once // self._increment())
+            if count > most:
+                raise TooManyAtOnce(f"{request.sequence} gives {most} ids at once at the most: count is {count}")
         except TicketError as error:
             request.desk.refuse(request, error)
             return True

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.clients.connections import LOOK_SECONDS, REQUEST_SECONDS
-from app.common.errors import NoTicketDatabase, SequenceExhausted, Unavailable
+from app.common.errors import NoTicketDatabase, SequenceExhausted, TooManyAtOnce
 from app.redis.connection import IDLE_SECONDS, LINGER_SECONDS, OWED_BYTES, WRITE_BYTES
 from tests.fakes.virtual_time import run, settled, virtual_time
 from tests.unit.redis.redis_bench import INCR, OTHER, PING, Bench, command
@@ -88,7 +88,7 @@ async def test_what_was_drawn_ahead_is_answered_without_a_request_and_in_its_pla
 
 @virtual_time
 async def test_a_run_that_is_too_long_for_what_is_left_is_asked_for_one_by_one() -> None:
-    for reason in (SequenceExhausted("photos is near its end"), Unavailable("4 ids at once are more than it has")):
+    for reason in (SequenceExhausted("photos is near its end"), TooManyAtOnce("3 at the most")):
         bench = Bench()
         client = bench.connect()
         client.send(INCR * 4 + PING)

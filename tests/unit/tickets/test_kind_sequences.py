@@ -14,6 +14,7 @@ from app.common.errors import (
     NoTicketDatabase,
     SequenceConflict,
     TicketError,
+    TooManyAtOnce,
 )
 from app.kinds.table import KINDS
 from app.tickets.request import AwaitedRequest
@@ -234,8 +235,8 @@ async def test_more_than_a_moment_holds_are_stamped_a_little_ahead_and_then_wait
         assert max(read(server, id_)["time_ms"] for id_ in given) <= true_ms() + 2_000
         await asyncio.sleep(2)
         await take(server)
-        with pytest.raises(TicketError, match="more than likes has"):
-            await take(server, 1000)
+        with pytest.raises(TooManyAtOnce, match="likes gives 32 ids at once at the most: count is 33"):
+            await take(server, 33)
 
 
 # --- databases -------------------------------------------------------------------------------------------------------
