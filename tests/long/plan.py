@@ -11,10 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FIGURES = re.compile(
-    r"^(on \S+ [^\s:]+|(seeds |[0-9,]+ snowflake|[0-9]+ s, |livez|failed requests|longest wait|memory|violations).*)",
-    re.MULTILINE,
+_FIRST_WORDS = (
+    "seeds ",
+    "[0-9,]+ snowflake",
+    "[0-9]+ s, ",
+    "livez",
+    "failed requests",
+    "databases that",
+    "longest wait",
+    "memory",
+    "violations",
 )
+FIGURES = re.compile(rf"^(on \S+ [^\s:]+|({'|'.join(_FIRST_WORDS)}).*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Torture:
         self._began = time.monotonic()
         self._over = threading.Event()
         self._logs: list[str] = []
+        self._died: list[str] = []
 
     def run(self) -> int:
         """Torture, and say what came of it; the exit status."""
@@ -65,6 +66,7 @@ class Torture:
                     record=self.tally.add,
                 ):
                     self._torture(stage)
+                self._died = stage.died
                 if self.tally.violations:
                     for server in (*stage.pair, *stage.servers):
                         self._logs.append(f"the last words of {server.name}:\n{server.log_text()[-LOG_SHOWN:]}")
@@ -149,6 +151,8 @@ class Torture:
             f"failed requests of servers that were killed, stopped or frozen, or had no database: "
             f"{tally.excused.total()}{_kinds(tally.excused)}"
         )
+        if self._died:
+            print(f"databases that ended by themselves, and were started again: {'; '.join(self._died)}")
         print(f"longest wait of the others: {tally.longest_wait:.2f} s")
         print(f"violations: {tally.violations}")
         for words in [*tally.words, *self._logs]:

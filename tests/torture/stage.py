@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,10 @@ SETTINGS: dict[str, float] = {
 LONGEST_WAIT = 9.0
 """No request takes longer: its timeout and a second."""
 HEALTHY_WITHIN = 60.0
+DYING = re.compile(r"Assertion failure|Failing assertion|\[ERROR\] \[FATAL\]|got signal")
+"""What a database server says when it finds itself broken."""
+DEATHS = 3
+"""So often a database that ended by itself is started again."""
 
 FLICKRS = "Flickrs"
 SEQUENCES = ("photos", "accounts", "Tickets32", FLICKRS)
@@ -53,7 +58,10 @@ class Stage:
     ) -> None:
         self.chance = chance
         self.tally = tally
+        self.has_reserves = reserve_seconds > 0
         self._reserved = {"TICKETS_RESERVE_SECONDS": reserve_seconds}
+        self.died: list[str] = []
+        """The last words of databases that ended by themselves."""
         self.engine = find_engine()
         self.fewest = databases
         self.increment = databases
@@ -91,13 +99,22 @@ class Stage:
     # -- whether all is well
 
     def wait_until_well(self) -> None:
-        """Every server passes: all databases up, no warning but those of the tables as they were made."""
+        """Every server passes: all databases up, no warning but those of the tables as they were made. A database that
+        has ended by itself is started again, as a service manager would."""
         deadline = time.monotonic() + HEALTHY_WITHIN
         for server in self.servers:
             while (trouble := self._trouble(server)) is not None:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{server!r} is not well: {trouble}\n{server.log_text()[-2000:]}")
+                self._revive()
                 time.sleep(0.05)
+
+    def _revive(self) -> None:
+        for database in self.pair:
+            if not database.running and len(self.died) < DEATHS:
+                said = [line for line in database.log_text().splitlines() if DYING.search(line)]
+                self.died.append(f"{database.name}: {said[-1] if said else 'for no known reason'}")
+                database.restart()
 
     def _trouble(self, server: TicketServer) -> str | None:
         report = server.get("/healthz").json()
