@@ -23,6 +23,7 @@ PAGES = ("/healthz", "/sequence", "/sequence?search=s99", "/", "/metrics")
 PAGE_SECONDS = 2.0
 LONGEST_SECONDS = 120.0
 MAKERS = 4
+ANSWER_SECONDS = 60.0
 
 
 def make(database: TicketMySQL, numbers: range) -> None:
@@ -39,7 +40,13 @@ def in_threads(work: Callable[[int], object], times: int, workers: int = 16) -> 
 
 def use(server: TicketServer, number: int) -> None:
     """Draw a ticket; while the databases are busy with all these tables, again and again."""
-    wait_until(lambda: server.get(f"/ticket/s{number}").status == 200, 60, f"a ticket of s{number}")
+    answer = server.get(f"/ticket/s{number}")
+    until = time.monotonic() + ANSWER_SECONDS
+    while answer.status != 200:
+        if time.monotonic() > until:
+            raise TimeoutError(f"{ANSWER_SECONDS:g} s: {answer.status} {answer.text}\n{server.log_text()[-3000:]}")
+        time.sleep(0.05)
+        answer = server.get(f"/ticket/s{number}")
 
 
 def first_ticket(server: TicketServer, count: int, pair: MySQLPair) -> tuple[float, float]:

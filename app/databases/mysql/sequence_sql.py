@@ -120,10 +120,17 @@ def advance(table: str, above: int) -> str:
 
 # --- which tables there are, and where they stand --------------------------------------------------------------------
 
-NAMES = (
-    "SELECT TABLE_NAME, UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.TABLES "
-    "WHERE TABLE_SCHEMA = DATABASE() AND TABLE_TYPE = 'BASE TABLE'"
-)
+NAMES = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_TYPE = 'BASE TABLE'"
+"""Nothing else about them: MariaDB opens every table of the schema for that, 0.3 ms each."""
+
+
+def moments(names: Sequence[str]) -> str:
+    """When each of these tables was made. From 1,000 names on, MariaDB looks at every table of the schema instead."""
+    requested = ", ".join(f"'{name}'" for name in names)
+    return (
+        "SELECT TABLE_NAME, UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.TABLES "  # noqa: S608 - names
+        f"WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({requested})"
+    )
 
 
 def counters(names: Sequence[str]) -> str:
@@ -136,18 +143,30 @@ def counters(names: Sequence[str]) -> str:
 
 
 def tables(names: Sequence[str]) -> str:
-    """Everything that `Table` is made from, for these names."""
+    """Everything that `Table` is made from, for these names.
+
+    The columns are brought together before they are joined: MariaDB looks for the columns of a join in every table of
+    the schema.
+    """
     requested = ", ".join(f"'{name}'" for name in names)
+    columns = (
+        f"SELECT TABLE_NAME, {_of('id', 'DATA_TYPE')} AS data_type, {_of('id', 'COLUMN_TYPE')} AS column_type, "  # noqa: S608 - names
+        f"{_of('stub', 'CHARACTER_MAXIMUM_LENGTH')} AS stub_length, {_of('stub', 'COLUMN_KEY')} AS stub_key, "
+        f"{_of('id', 'COLUMN_COMMENT')} AS comment FROM information_schema.COLUMNS "
+        f"WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({requested}) "
+        "AND (COLUMN_NAME = 'id' AND EXTRA LIKE '%auto_increment%' "
+        "OR COLUMN_NAME = 'stub' AND COLUMN_KEY IN ('PRI', 'UNI')) GROUP BY TABLE_NAME HAVING COUNT(*) = 2"
+    )
     return (
-        "SELECT t.TABLE_NAME, t.ENGINE, UNIX_TIMESTAMP(t.CREATE_TIME), i.DATA_TYPE, i.COLUMN_TYPE, "  # noqa: S608 - names
-        "s.CHARACTER_MAXIMUM_LENGTH, s.COLUMN_KEY, i.COLUMN_COMMENT "
-        "FROM information_schema.TABLES t "
-        "JOIN information_schema.COLUMNS i ON i.TABLE_SCHEMA = t.TABLE_SCHEMA AND i.TABLE_NAME = t.TABLE_NAME "
-        "AND i.COLUMN_NAME = 'id' AND i.EXTRA LIKE '%auto_increment%' "
-        "JOIN information_schema.COLUMNS s ON s.TABLE_SCHEMA = t.TABLE_SCHEMA AND s.TABLE_NAME = t.TABLE_NAME "
-        "AND s.COLUMN_NAME = 'stub' AND s.COLUMN_KEY IN ('PRI', 'UNI') "
+        "SELECT t.TABLE_NAME, t.ENGINE, UNIX_TIMESTAMP(t.CREATE_TIME), c.data_type, c.column_type, c.stub_length, "  # noqa: S608 - names
+        f"c.stub_key, c.comment FROM information_schema.TABLES t JOIN ({columns}) c ON c.TABLE_NAME = t.TABLE_NAME "
         f"WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME IN ({requested})"
     )
+
+
+def _of(column: str, fact: str) -> str:
+    """What is said of one column, where there is a row for each."""
+    return f"MAX(CASE COLUMN_NAME WHEN '{column}' THEN {fact} END)"
 
 
 def position(table: str) -> tuple[str, str]:

@@ -28,7 +28,12 @@ class MySQLTables:
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
         async with self._pool.question() as connection:
-            return await connection.ask(sequence_sql.NAMES, names_of, listing(MOST_TABLES))
+            names = await connection.ask(sequence_sql.NAMES, names_of, listing(MOST_TABLES))
+        found: dict[str, str] = {}
+        for part in _parts(names, 200):
+            async with self._pool.question() as connection:
+                found.update(await connection.ask(sequence_sql.moments(part), moments_of, listing(len(part))))
+        return found
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
@@ -96,9 +101,14 @@ class MySQLTables:
                     raise
 
 
-def names_of(rows: Rows) -> dict[str, str]:
-    """The names, and when each was made, from the rows of `sequence_sql.NAMES`; other tables are left out."""
-    return {str(name): moment(created) for name, created in rows if is_table_name(str(name))}
+def names_of(rows: Rows) -> list[str]:
+    """The names, from the rows of `sequence_sql.NAMES`; other tables are left out."""
+    return [str(name) for (name,) in rows if is_table_name(str(name))]
+
+
+def moments_of(rows: Rows) -> dict[str, str]:
+    """When each table was made, from the rows of `sequence_sql.moments`."""
+    return {table_name(name): moment(created) for name, created in rows}
 
 
 def counters_of(rows: Rows) -> dict[str, tuple[int, str]]:

@@ -130,7 +130,7 @@ async def test_the_statement_that_fixes_the_keys(
     server: Server, keys: list[tuple[str, bool, list[str]]], statement: str | None
 ) -> None:
     server.says |= {
-        sequence_sql.NAMES: (("t", 1),),
+        sequence_sql.NAMES: (("t",),),
         sequence_sql.keys(["t"]): tuple(
             ("t", name, int(not unique), ",".join(columns)) for name, unique, columns in keys
         ),

@@ -80,7 +80,11 @@ CASES: list[tuple[str, Ask, tuple[Rows, ...]]] = [
     *((f"supersede {row}", lambda d: d.supersede(ours, ours, 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
     *((f"tables {row}", lambda d: d.tables(["photos"]), ((row,),)) for row in BAD_TABLES),
     *((f"position {rows}", lambda d: d.position(TABLE), rows) for rows in BAD_POSITIONS),
-    *((f"names {r}", lambda d: d.names(), ((r,),)) for r in ((), ("photos",), ("photos", 1, 2), ("photos", "1'"))),
+    *((f"names {row}", lambda d: d.names(), ((row,),)) for row in ((), ("photos", 1))),
+    *(
+        (f"moments {row}", lambda d: d.names(), ((("photos",),), (row,)))
+        for row in ((), ("photos",), ("photos", 1, 2), ("photos", "1'"), ("a'b", 1))
+    ),
     *(
         (f"counters {row}", lambda d: d.counters(["photos"]), ((row,),))
         for row in ((), ("photos", 1), ("photos", None, 1), ("photos", -1, 1), ("photos", 1, "'"), ("a'b", 1, 1))
@@ -207,9 +211,9 @@ async def test_facts_that_are_none(server: Server, statement: str, rows: Rows) -
         {own_sql.LAYOUT: (("x",),)},
         {own_sql.RING: (("x",) * 6,)},
         {own_sql.ALL_MARKS: ((None,) * 6,)},
-        {own_sql.ALL_MARKS: (MARK,), sequence_sql.NAMES: (("photos",),)},
-        {sequence_sql.NAMES: (("photos", 1),), sequence_sql.keys(["photos"]): (("photos", "PRIMARY"),)},
-        {sequence_sql.NAMES: (("photos", 1),), sequence_sql.tables(["photos"]): (ROW[:6],)},
+        {own_sql.ALL_MARKS: (MARK,), sequence_sql.NAMES: (("photos", 1),)},
+        {sequence_sql.NAMES: (("photos",),), sequence_sql.keys(["photos"]): (("photos", "PRIMARY"),)},
+        {sequence_sql.NAMES: (("photos",),), sequence_sql.tables(["photos"]): (ROW[:6],)},
     ],
     ids=lambda says: list(says)[-1][:60],
 )
