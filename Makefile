@@ -75,7 +75,8 @@ fix: $(VENV)/.test  ## fix what ruff can fix
 	$(BIN)/ruff check --fix --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --cache-dir $(VENV)/.cache/ruff .
 
-bench: $(VENV)/.test  ## compare with what else there is, side by side; writes bench/results/
+bench: $(VENV)/.test tools  ## compare with what else there is, side by side; writes bench/results/
+	@-.ci/debian-packages wrk:wrk
 	$(BIN)/python -m bench $(ARGS)
 
 torture: $(VENV)/.test tools  ## faults at random for TORTURE_SECONDS (120), then count duplicates
