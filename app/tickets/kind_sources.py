@@ -82,14 +82,19 @@ class CounterSource:
             check(self._kind, request)
             shard = self._kind.shard_of(self._parameters, *(request.address or (None, None)))
             self._clock.now_ms()
-            count, most = request.count, max(1, 2 * self._stamps.ids_at_once // self._increment())
-            if count > most:
-                raise TooManyAtOnce(f"{request.sequence} gives {most} ids at once at the most: count is {count}")
+            if request.count > 1:
+                self._check_count(request)
         except TicketError as error:
             request.desk.refuse(request, error)
             return True
         request.encode = partial(self._encode, shard)
         return False
+
+    def _check_count(self, request: TicketRequest) -> None:
+        """Raise TooManyAtOnce where no moment ever has room for so many."""
+        most = max(1, 2 * self._stamps.ids_at_once // self._increment())
+        if request.count > most:
+            raise TooManyAtOnce(f"{request.sequence} gives {most} ids at once at the most: count is {request.count}")
 
     def _encode(self, shard: int, tickets: Tickets) -> Sequence[int | str]:
         encode, parameters = self._kind.encode, self._parameters

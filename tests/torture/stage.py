@@ -114,7 +114,8 @@ class Stage:
             if not database.running and len(self.died) < DEATHS:
                 said = [line for line in database.log_text().splitlines() if DYING.search(line)]
                 self.died.append(f"{database.name}: {said[-1] if said else 'for no known reason'}")
-                database.restart()
+                with contextlib.suppress(RuntimeError):  # it may end again before it is ready
+                    database.restart()
 
     def _trouble(self, server: TicketServer) -> str | None:
         report = server.get("/healthz").json()
