@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from app.clients.connections import IDLE_SECONDS, Connections
-from app.clients.open_files import connections_allowed, raise_limit
+from app.clients.open_files import DEFAULT_CONNECTIONS, connections_allowed
 from app.common.addresses import is_loopback
 from app.common.log import event
 from app.common.tasks import Tasks
@@ -86,6 +86,7 @@ async def serve(
     connections = Connections(server, service.metrics, most_connections)
     http_connections = HTTPConnections(service.endpoint, server, connections)
     redis_door = service.make_redis_door(connections)
+    say_if_embedded(settings)
     warn_if_open_to_all(settings)
     warn_of_short_tokens(settings)
     service.start()
@@ -118,6 +119,12 @@ def exempt_from_collection() -> None:
     gc.freeze()
 
 
+def say_if_embedded(settings: Settings) -> None:
+    """Say where the embedded ticket databases are, if the server uses them."""
+    if settings.embedded:
+        event(log, logging.INFO, "serves the embedded pair of ticket databases", folder=settings.folder)
+
+
 def warn_if_open_to_all(settings: Settings) -> None:
     """Say so where anybody may draw tickets and change sequences, or may read tokens on their way."""
     if not (settings.tokens or settings.admin_tokens or is_loopback(settings.host)):
@@ -129,13 +136,15 @@ def warn_if_open_to_all(settings: Settings) -> None:
         )  # fmt: skip
 
 
-def run(settings: Settings, load: Callable[[], Settings], token_files: WatchedFiles) -> None:
-    """Run the ticket server on uvloop until a signal ends it. `load`: reads the settings anew, when one of the
-    `token_files` has changed."""
+def run(settings: Settings, limit: int, load: Callable[[], Settings], token_files: WatchedFiles) -> None:
+    """Run the ticket server on uvloop until a signal ends it. `limit`: on open files. `load`: reads the settings anew,
+    when one of the `token_files` has changed."""
     import uvloop
 
-    limit = raise_limit()
     most = connections_allowed(settings.max_connections, limit)
-    if settings.max_connections is not None and most < settings.max_connections:
-        event(log, logging.WARNING, "TICKETS_MAX_CONNECTIONS is above the limit on open files", limit=limit, used=most)
+    if most < (settings.max_connections or DEFAULT_CONNECTIONS):
+        event(
+            log, logging.WARNING, "the limit on open files allows fewer connections than TICKETS_MAX_CONNECTIONS",
+            limit=limit, used=most,
+        )  # fmt: skip
     uvloop.run(serve(settings, most, load, token_files))

@@ -115,6 +115,7 @@ class Service:
             clock=self.clock,
             reserves=self.reserves,
             bumps=Bumps(self.ring, self.reserves, settings.request_timeout),
+            embedded=settings.embedded,
         )
         self.rates = Rates(self.admin.progress, time.monotonic)
         self.access = access = Access(settings.tokens, settings.admin_tokens)

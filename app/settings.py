@@ -1,29 +1,26 @@
 """The settings: read once, from the environment, from the files that TICKETS_…_FILE name, and from flags."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
+from app import setting_names
+from app.common.addresses import is_loopback
 from app.common.errors import SettingsError
 from app.common.value_files import read_value
 from app.databases import engines
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import LARGEST_INCREMENT
+from app.setting_names import FILE, PREFIX
 
-PREFIX = "TICKETS_"
-OTHERS = frozenset(
-    {
-        "TICKETS_TEST_MYSQLD",
-        "TICKETS_TEST_DATABASES",
-        "TICKETS_TEST_MYSQL_IMAGE",
-        "TICKETS_TEST_LONG",
-        "TICKETS_BENCH_MYSQLD",
-    }
-)
-"""Variables that begin alike and belong to the tests and the benchmark."""
+EMBEDDED = "embedded"
+"""The value of TICKETS_DATABASES that names the embedded pair."""
+_SEPARATOR = re.compile(r"\s*,\s*(?=[A-Za-z][A-Za-z0-9+.-]*://)|\s+")
+"""Between two URLs. Any other comma is part of a URL."""
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 SECONDS = "seconds, above 0 and at most 3600"
@@ -37,14 +34,6 @@ def _field(default: Any, expected: str, meaning: str, **more: Any) -> Any:
 _SECONDS = ("request_timeout", "database_timeout", "probe_interval", "drain_seconds", "reserve_seconds")
 
 
-def _words(text: str) -> tuple[str, ...]:
-    """The words of a list. An empty list is an error: without tokens, anybody may do anything."""
-    words = tuple(text.split())
-    if not words:
-        raise ValueError("empty")
-    return words
-
-
 class Settings(BaseModel):
     """Everything that can be set. Frozen; its `repr` holds no secret."""
 
@@ -52,8 +41,10 @@ class Settings(BaseModel):
 
     databases: tuple[DatabaseURL, ...] = _field(
         (),
-        f"URLs like {engines.URL_FORM}, in offset order",
-        f"URLs of the ticket databases in offset order, {engines.URL_FORM}; unset: two embedded ones",
+        f"URLs like {engines.URL_FORM}, in offset order, with the password percent-encoded or in "
+        f"{PREFIX}DATABASE_PASSWORD; or {EMBEDDED}",
+        f"URLs of the ticket databases in offset order, {engines.URL_FORM}; {EMBEDDED}, or unset where only this "
+        "machine can reach the server: two embedded ones",
     )
     database_password: SecretStr | None = _field(None, "a password", "for URLs that name a user without a password")
     data_dir: Path = _field(Path("ticket-data"), "a folder", "folder of the embedded pair")
@@ -111,12 +102,12 @@ class Settings(BaseModel):
     def _read_urls(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        return tuple(engines.read_url(text) for text in _words(value.replace(",", " ")))
+        return () if value == EMBEDDED else tuple(engines.read_url(text) for text in _SEPARATOR.split(value))
 
     @field_validator("tokens", "admin_tokens", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        return _words(value) if isinstance(value, str) else value
+        return tuple(value.split()) if isinstance(value, str) else value
 
     @field_validator("port", "redis_port", "increment", "max_connections", *_SECONDS, mode="before")
     @classmethod
@@ -144,6 +135,11 @@ class Settings(BaseModel):
         return not self.databases
 
     @property
+    def folder(self) -> Path:
+        """The whole path of the embedded pair's folder."""
+        return self.data_dir.absolute()
+
+    @property
     def presumed_increment(self) -> int:
         """The increment before the ring record has been read: as set, or the number of databases."""
         return self.increment or len(self.databases) or 2
@@ -151,7 +147,7 @@ class Settings(BaseModel):
     @property
     def addresses(self) -> tuple[engines.Address, ...]:
         """The ticket databases in offset order: the URLs, or the files of the embedded pair."""
-        return engines.embedded_pair(self.data_dir) if self.embedded else self.urls
+        return engines.embedded_pair(self.folder) if self.embedded else self.urls
 
     @property
     def urls(self) -> tuple[DatabaseURL, ...]:
@@ -174,13 +170,23 @@ SECRETS = frozenset({"databases", "database_password", "tokens", "admin_tokens"}
 """Settings that hold a secret, or may: never shown, and on the command line only as a file."""
 
 
+VARIABLES = tuple(PREFIX + name.upper() for name in Settings.model_fields)
+"""The variable of each setting; with _FILE, it names the file that the value is in."""
+
+
 def files_of(
     names: Iterable[str], environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
 ) -> list[str]:
     """The files that these settings, which hold secrets, are read from."""
     flagged = [flags[name].value for name in names if flags and name in flags]
-    variables = [PREFIX + name.upper() + "_FILE" for name in names if not (flags and name in flags)]
+    variables = [PREFIX + name.upper() + FILE for name in names if not (flags and name in flags)]
     return flagged + [environment[variable] for variable in variables if environment.get(variable)]
+
+
+def unknown_names(environment: Mapping[str, str]) -> list[str]:
+    """Variables that look like settings and are none, to be warned of. One that `load` stops for is not misspelt by
+    a single letter."""
+    return setting_names.unknown_names(environment, VARIABLES)
 
 
 def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None) -> Settings:
@@ -188,44 +194,85 @@ def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
 
     Raises SettingsError: one line that names the variable, what was given (never a secret) and what is required.
     """
-    given: dict[str, str] = {}
-    named: dict[str, str] = {}
-    for name in Settings.model_fields:
-        variable = PREFIX + name.upper()
-        flag = (flags or {}).get(name)
-        if flag is not None:
-            named[name] = flag.flag
-            given[name] = read_value(flag.value, flag.flag) if name in SECRETS else flag.value.strip()
-            continue
-        direct, file = environment.get(variable) or None, environment.get(variable + "_FILE") or None
-        if direct is not None and file is not None:
-            raise SettingsError(f"{variable} and {variable}_FILE are both set: set one of them")
-        named[name] = variable if file is None else variable + "_FILE"
-        value = direct if file is None else read_value(file, variable + "_FILE")
-        if value:
-            given[name] = value if name == "database_password" else value.strip()
+    misspelt = setting_names.misspelt_name(environment, VARIABLES)
+    if misspelt is not None:
+        name, meant = misspelt
+        raise SettingsError(f"{name}: there is no such setting; rename it to {meant}, or unset it")
+    sources = {name: _source(name, environment, flags or {}) for name in Settings.model_fields}
+    given = {name: text for name, source in sources.items() if (text := _text(name, source)) is not None}
     try:
         settings = Settings.model_validate(given)
         _ = [url.ssl_context() for url in settings.urls]
     except SettingsError as error:
-        raise SettingsError(f"{named['databases']}: {error}; expected {_expected('databases')}") from None
+        raise SettingsError(f"{sources['databases'].name}: {error}; expected {_expected('databases')}") from None
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
-        shown = "a secret" if name in SECRETS else repr(given.get(name, ""))
-        hint = "; a Kubernetes Service called tickets sets it: enableServiceLinks: false" if "tcp://" in shown else ""
-        raise SettingsError(f"{named[name]}: {shown} cannot be used; expected {_expected(name)}{hint}") from None
-    if settings.unverified == "refuse" and len(settings.databases) == 1:
-        raise SettingsError(
-            f"{named['unverified']}: 'refuse' needs another database to ask; expected two databases or serve"
-        )
+        raise _unusable(name, sources[name], given.get(name, "")) from None
+    _check_together(settings, sources, environment)
     return settings
 
 
-def unknown_names(environment: Mapping[str, str]) -> list[str]:
-    """Variables with our prefix that are not settings; they are probably misspelt."""
-    known = {PREFIX + name.upper() for name in Settings.model_fields}
-    known |= {name + "_FILE" for name in known} | OTHERS
-    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+class _Source(NamedTuple):
+    """Where a setting's value comes from. `name`: of the flag or variable, with _FILE where it names a file. `value`:
+    what that says, None where it is not there."""
+
+    name: str
+    value: str | None = None
+    is_file: bool = False
+
+
+def _source(name: str, environment: Mapping[str, str], flags: Mapping[str, Flag]) -> _Source:
+    """The flag or variable that sets this setting. Raises SettingsError where both variables are there."""
+    if name in flags:
+        return _Source(flags[name].flag, flags[name].value, name in SECRETS)
+    variable = PREFIX + name.upper()
+    if variable in environment and variable + FILE in environment:
+        raise SettingsError(f"{variable} and {variable}{FILE} are both set: set one of them")
+    if variable + FILE in environment:
+        return _Source(variable + FILE, environment[variable + FILE], True)
+    return _Source(variable, environment.get(variable))
+
+
+def _text(name: str, source: _Source) -> str | None:
+    """What was given for a setting, None where nothing was. Raises SettingsError where it is empty: a value that was
+    lost on its way must not leave the default in force."""
+    if source.value is None:
+        return None
+    if not source.value.strip():
+        expected = "the path of a file with the value" if source.is_file else _expected(name)
+        unset = "" if source.name.startswith("-") else "; to have the default, unset it"
+        raise SettingsError(f"{source.name}: '' cannot be used; expected {expected}{unset}")
+    text = read_value(source.value, source.name) if source.is_file else source.value
+    return text if name == "database_password" else text.strip()
+
+
+def _unusable(name: str, source: _Source, text: str) -> SettingsError:
+    shown = "a secret" if name in SECRETS else repr(text)
+    of_a_service = setting_names.is_service_address(text)
+    hint = "; a Kubernetes Service of that name sets it: enableServiceLinks: false" if of_a_service else ""
+    return SettingsError(f"{source.name}: {shown} cannot be used; expected {_expected(name)}{hint}")
+
+
+def _check_together(settings: Settings, sources: Mapping[str, _Source], environment: Mapping[str, str]) -> None:
+    """Raises SettingsError where settings that can be used do not go together."""
+    if settings.unverified == "refuse" and len(settings.databases) == 1:
+        raise SettingsError(
+            f"{sources['unverified'].name}: 'refuse' needs another database to ask; expected two databases or serve"
+        )
+    if sources["databases"].value is None and not is_loopback(settings.host):
+        unknown = unknown_names(environment)
+        also = f"; {unknown[0]}, which is set, is not a setting" if unknown else ""
+        raise SettingsError(
+            f"{sources['databases'].name}: it is unset, and {sources['host'].name} {settings.host!r} is beyond "
+            f"loopback; expected {_expected('databases')}{also}"
+        )
+    if settings.embedded:
+        reason = engines.why_unusable(settings.folder)
+        if reason is not None:
+            raise SettingsError(
+                f"{sources['data_dir'].name}: the folder {settings.folder} cannot be used ({reason}); "
+                "expected a folder that this process may write to"
+            )
 
 
 def _expected(name: str) -> str:

@@ -3,6 +3,10 @@
 import contextlib
 from typing import Final
 
+from app.common.errors import TicketError
+
+LEAST: Final = 256
+"""A process that may open fewer files is refused: with KEPT of them kept, too few would be left for clients."""
 MOST = 65_536
 """What the limit is raised to where the system allows it."""
 KEPT: Final = 192
@@ -11,7 +15,10 @@ DEFAULT_CONNECTIONS: Final = 10_000
 
 
 def raise_limit() -> int:
-    """Raise the limit on open files to what the system allows. Returns the limit; MOST where there is none."""
+    """Raise the limit on open files to what the system allows. Returns the limit; MOST where there is none.
+
+    Raises TicketError where the system allows fewer than LEAST.
+    """
     limit = MOST
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
@@ -23,10 +30,15 @@ def raise_limit() -> int:
             if soft < target:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
                 limit = target
+    if limit < LEAST:
+        raise TicketError(
+            f"the hard limit on open files is {limit}, and a ticket server requires {LEAST} at least; raise it "
+            "(ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile= of Docker)"
+        )
     return limit
 
 
 def connections_allowed(wished: int | None, limit: int) -> int:
     """How many client connections there may be: as many as are `wished` for, or the default, where the limit on open
     files leaves enough for everything else."""
-    return max(1, min(wished or DEFAULT_CONNECTIONS, limit - KEPT))
+    return min(wished or DEFAULT_CONNECTIONS, limit - KEPT)

@@ -7,13 +7,15 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
+from app.clients.open_files import raise_limit
 from app.commands import kinds
 from app.commands.remote import DEFAULT_URL, RemoteServer
 from app.common import log as logging_setup
 from app.common.errors import SettingsError, TicketDatabaseError, TicketError
 from app.common.value_files import WatchedFiles, read_value
 from app.common.version import VERSION
-from app.settings import PREFIX, SECRETS, Flag, Settings, files_of, load, unknown_names
+from app.setting_names import PREFIX
+from app.settings import SECRETS, Flag, Settings, files_of, load, unknown_names
 
 OK, FAILED, UNUSABLE, BROKEN_PIPE, INTERRUPTED = 0, 1, 2, 141, 130
 """Exit statuses; the last two as the shell gives them to a program that a signal ended."""
@@ -97,18 +99,36 @@ used
 
 
 def _add_settings(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
-    group = parser.add_argument_group("settings", "each is also an environment variable; a flag wins over it")
+    group = parser.add_argument_group(
+        "settings",
+        "Each is read from its flag, else from the environment variable in brackets, else from the file that this "
+        "variable with _FILE names. A variable that is set and empty is an error.",
+    )
     for name, field in Settings.model_fields.items():
         if name in without:
             continue
         flag = "--" + name.replace("_", "-") + ("-file" if name in SECRETS else "")
-        variable = PREFIX + name.upper() + ("_FILE" if name in SECRETS else "")
+        variable = PREFIX + name.upper()
         default = "" if field.default in (None, ()) else f"; default {field.default}"
         group.add_argument(
             flag,
             dest=name,
             metavar="FILE" if name in SECRETS else "VALUE",
             help=f"{field.description} [{variable}{default}]",
+        )
+        if name in SECRETS:
+            group.add_argument(flag.removesuffix("-file"), action=_NoSuchFlag, nargs="?", help=argparse.SUPPRESS)
+
+
+class _NoSuchFlag(argparse.Action):
+    """A flag that would hold a secret. It says what there is instead, and does not repeat the value."""
+
+    def __call__(self, *_: object) -> None:
+        (flag,) = self.option_strings
+        variable = PREFIX + flag.removeprefix("--").replace("-", "_").upper()
+        raise SettingsError(
+            f"{flag}: there is no such flag, because other users of this machine can read a command line; "
+            f"use {flag}-file FILE, {variable} or {variable}_FILE"
         )
 
 
@@ -137,9 +157,10 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     from app.server import run
 
+    limit = raise_limit()
     for name in unknown_names(os.environ):
         logging_setup.event(logging.getLogger(__name__), logging.WARNING, "unknown setting", name=name)
-    run(settings, lambda: _settings(arguments, os.environ), token_files)
+    run(settings, limit, lambda: _settings(arguments, os.environ), token_files)
     return OK
 
 
@@ -152,8 +173,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     lines, well = examine(settings)
     _print(lines)
-    _print(f"note: {name} is not a setting; it is probably misspelt" for name in unknown_names(os.environ))
+    _print(_unknown_settings())
     return OK if well else FAILED
+
+
+def _unknown_settings() -> list[str]:
+    return [f"note: {name} is not a setting; it is probably misspelt" for name in unknown_names(os.environ)]
 
 
 # --- grow ----------------------------------------------------------------------------------------------------------
@@ -162,6 +187,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 def _grow(arguments: argparse.Namespace) -> int:
     arguments.increment = str(arguments.new_increment)
     settings = _settings(arguments, {name: text for name, text in os.environ.items() if name not in INCREMENT_NAMES})
+    _print(_unknown_settings())
     return asyncio.run(_change_ring(settings, arguments.new_increment))
 
 
@@ -351,15 +377,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Entry point of `ticketd`; exits with the command's status."""
-    arguments = build_parser().parse_args()
     try:
+        arguments = build_parser().parse_args()
         status = arguments.run(arguments)
-    except SettingsError as error:
-        print(f"ticketd: {error}", file=sys.stderr)
-        status = UNUSABLE
     except TicketError as error:
-        print(f"ticketd: {error}", file=sys.stderr)
-        status = FAILED
+        line = str(error).replace("\n", "\\n")
+        print(f"ticketd: {line}", file=sys.stderr)
+        status = UNUSABLE if isinstance(error, SettingsError) else FAILED
     except BrokenPipeError:
         # the reader has closed the pipe: Python's own flush at exit must not fail on it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,7 +7,6 @@ imported when a database of it is made: a command that makes none does without i
 from collections.abc import Callable
 from pathlib import Path
 
-from app.common.errors import SettingsError
 from app.databases.inspection import Inspector
 from app.databases.mysql.url import FORM, DatabaseURL
 from app.databases.protocol import TicketDatabase
@@ -23,14 +22,19 @@ Address = DatabaseURL | Path
 
 def read_url(text: str) -> DatabaseURL:
     """The address that one URL of TICKETS_DATABASES names. Raises SettingsError, which never repeats the URL."""
-    if text.partition(":")[0].lower() != "mysql":
-        raise SettingsError("a URL has to begin with mysql://")
     return DatabaseURL.parse(text)
 
 
 def embedded_pair(folder: Path) -> tuple[Path, ...]:
     """The addresses of the two databases that live in a folder."""
     return tuple(folder / name for name in EMBEDDED_FILES)
+
+
+def why_unusable(folder: Path) -> str | None:
+    """Why this process cannot keep the embedded pair in a folder; None where it can. Changes nothing."""
+    from app.databases.sqlite.folder import why_unusable as why
+
+    return why(embedded_pair(folder))
 
 
 def make_database(

@@ -126,5 +126,10 @@ def examine(settings: Settings) -> tuple[list[str], bool]:
         expect_recorded_increment(inspections)
     said = list(lines(inspections, settings))
     printed = [f"{'ok' if well else 'wrong'}: {text}" for well, text in said]
+    if settings.embedded:
+        printed.append(
+            f"note: these are the two embedded ticket databases, in the folder {settings.folder}; "
+            "TICKETS_DATABASES names others"
+        )
     printed += [f"note: {note}" for note in notes(inspections)]
     return printed, all(well for well, _ in said)

@@ -220,6 +220,7 @@ class Health(BaseModel):
     version: str
     databases: list[TicketDatabaseHealth]
     warnings: list[Warned]
+    embedded: Literal[True] | SkipJsonSchema[None] = _optional("whether these are the two embedded ticket databases")
 
 
 class ProblemDetails(BaseModel):

@@ -74,6 +74,7 @@ class StatusPage:
             **self._requests(),
             count=self._admin.count,
             warnings=health["warnings"],
+            embedded=health.get("embedded", False),
             databases=[_database(each, now) for each in health["databases"]],
             search=search,
             rows=await self._rows(names[(number - 1) * SHOWN : number * SHOWN], now),

@@ -62,6 +62,7 @@ class Admin:
         clock: ServerClock,
         reserves: Reserves,
         bumps: Bumps,
+        embedded: bool,
     ) -> None:
         self._ring = ring
         self._catalog = catalog
@@ -70,6 +71,7 @@ class Admin:
         self._clock = clock
         self._reserves = reserves
         self._bumps = bumps
+        self._embedded = {"embedded": True} if embedded else {}
         self.decoding = Decoding(ring, catalog, clock)
         state = StateMetrics(
             ring, catalog, sources=sources, clock=clock, ready=lambda: self.ready, unprotected=self._unprotected
@@ -108,6 +110,7 @@ class Admin:
             "version": VERSION,
             "databases": [_database(member) for member in self._ring.members],
             "warnings": warnings,
+            **self._embedded,
         }
 
     def _warnings(self) -> Iterable[dict[str, Any]]:

@@ -110,6 +110,7 @@ class FakeTicketServer:
             clock=self.clock,
             reserves=self.reserves,
             bumps=Bumps(self.ring, self.reserves, request_timeout),
+            embedded=False,
         )
 
     def _may_draw(self, member: Member) -> bool:

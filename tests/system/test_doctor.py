@@ -101,12 +101,12 @@ def test_settings_that_cannot_be_used_are_one_line_and_status_2() -> None:
 
 def test_a_misspelt_setting_and_a_single_database_are_notes(engine: Engine) -> None:
     with TicketMySQL(engine, increment=1) as database:
-        ran = doctor(database.url, datbases="x")
+        ran = doctor(database.url, database_urls="x")
     assert ran.status == 0, ran
     single, unverified, _, misspelt = notes(ran)
     assert "only one ticket database" in single
     assert "not encrypted" in unverified or "not verified" in unverified
-    assert "TICKETS_DATBASES" in misspelt
+    assert "TICKETS_DATABASE_URLS" in misspelt
 
 
 # --- one thing wrong -----------------------------------------------------------------------------------------------
@@ -385,7 +385,9 @@ def change(folder: Path, file: str, statement: str) -> None:
 def test_the_embedded_pair(folder: Path) -> None:
     ran = doctor(None, data_dir=folder)
     assert wrong(ran) == []
-    assert [line.split(":")[1].strip() for line in ran.lines] == ["odd.sqlite3", "even.sqlite3"]
+    assert [line.split(":")[1].strip() for line in ran.lines[:-1]] == ["odd.sqlite3", "even.sqlite3"]
+    (note,) = notes(ran)
+    assert note.startswith(f"these are the two embedded ticket databases, in the folder {folder};")
 
     change(folder, "odd.sqlite3", "UPDATE _sequences SET last = 1 WHERE name = 'photos'")
     (line,) = wrong(doctor(None, data_dir=folder))
@@ -405,7 +407,7 @@ def test_the_embedded_pair(folder: Path) -> None:
 
 def test_an_embedded_pair_that_is_not_there_yet_is_not_made(tmp_path: Path) -> None:
     ran = doctor(None, data_dir=tmp_path / "data")
-    assert (ran.status, len(ran.lines)) == (0, 2), ran
+    assert (ran.status, len(ran.lines)) == (0, 3), ran
     assert "is not there yet" in ran.lines[0]
     assert list(tmp_path.iterdir()) == []
 

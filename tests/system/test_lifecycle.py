@@ -181,14 +181,38 @@ URL = f"mysql://ticketd:{SECRET}@127.0.0.1:3306/tickets"
         ({"TICKETS_DATABASES": f"{URL}?tls=on"}, ["TICKETS_DATABASES", "tls", "ssl-mode"]),
         ({"TICKETS_DATABASES": f"{URL}?ssl-mode=VERIFY_CA&ssl-ca=/nowhere.pem"}, ["TICKETS_DATABASES", "TLS"]),
         ({"TICKETS_DATABASES": URL, "TICKETS_DATABASES_FILE": "/x"}, ["TICKETS_DATABASES_FILE", "both"]),
+        ({"TICKETS_DATABASES": URL, "TICKETS_DATABASES_FILE": ""}, ["TICKETS_DATABASES_FILE", "both"]),
+        ({"TICKETS_DATABASES": "", "TICKETS_DATABASES_FILE": "/x"}, ["TICKETS_DATABASES_FILE", "both"]),
+        ({"TICKETS_DATABASES": f"mysql://u:{SECRET}#{SECRET}@h/d"}, ["percent-encode", "TICKETS_DATABASE_PASSWORD"]),
+        ({"TICKETS_DATABASES": f"mysql://u:{SECRET}@h1,h2/d"}, ["TICKETS_DATABASES", "several nodes"]),
         ({"TICKETS_TOKENS_FILE": "/nowhere/tokens"}, ["TICKETS_TOKENS_FILE", "/nowhere/tokens"]),
+        ({"TICKETS_TOKENS_FILE": "/dev/null"}, ["TICKETS_TOKENS_FILE", "/dev/null", "is empty"]),
+        ({"TICKETS_DATABASES": ""}, ["TICKETS_DATABASES: ''", "or embedded", "unset it"]),
+        ({"TICKETS_DATABASES": " \t"}, ["TICKETS_DATABASES: ''", "or embedded", "unset it"]),
+        ({"TICKETS_DATABASES_FILE": ""}, ["TICKETS_DATABASES_FILE: ''", "the path of a file"]),
+        ({"TICKETS_TOKENS": ""}, ["TICKETS_TOKENS: ''", "tokens separated by spaces"]),
+        ({"TICKETS_TOKENS_FILE": ""}, ["TICKETS_TOKENS_FILE: ''", "the path of a file"]),
+        ({"TICKETS_ADMIN_TOKENS": ""}, ["TICKETS_ADMIN_TOKENS: ''", "tokens separated by spaces"]),
+        ({"TICKETS_DATABASE": URL}, ["TICKETS_DATABASE:", "TICKETS_DATABASES"]),
+        ({"TICKETS_DATABSES": URL}, ["TICKETS_DATABSES:", "TICKETS_DATABASES"]),
+        ({"TICKETS_TOKEN": SECRET}, ["TICKETS_TOKEN:", "TICKETS_TOKENS"]),
+        ({"TICKETS_ADMIN_TOKEN": SECRET}, ["TICKETS_ADMIN_TOKEN:", "TICKETS_ADMIN_TOKENS"]),
+        ({"tickets_tokens": SECRET}, ["tickets_tokens:", "TICKETS_TOKENS"]),
+        ({"TICKET_TOKENS": SECRET}, ["TICKET_TOKENS:", "TICKETS_TOKENS"]),
+        ({"TICKETS_HOST": "0.0.0.0"}, ["TICKETS_DATABASES: it is unset", "'0.0.0.0'", "or embedded"]),
+        ({"TICKETS_HOST": "0.0.0.0", "TICKETS_RING": SECRET}, ["TICKETS_DATABASES: it is unset", "TICKETS_RING"]),
+        ({"TICKETS_DATA_DIR": "/dev/null/data"}, ["TICKETS_DATA_DIR", "/dev/null is not a folder"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )
+@pytest.mark.parametrize("command", [["serve"], ["doctor"], ["grow", "--increment", "2"]], ids=lambda words: words[0])
 def test_a_setting_that_cannot_be_used_stops_the_start_with_one_line(
-    settings: dict[str, str], expected: list[str]
+    command: list[str], settings: dict[str, str], expected: list[str]
 ) -> None:
-    done = forked_ticketd("serve", settings=settings)
+    if command[0] == "grow" and "TICKETS_INCREMENT" in settings:
+        command = ["grow", "--increment", "1"]
+        expected = ["--increment", *expected[1:]]
+    done = forked_ticketd(*command, settings=settings)
     assert (done.status, done.output) == (2, ""), done
     (line,) = done.errors.splitlines()
     for words in expected:
@@ -204,13 +228,47 @@ def test_a_flag_that_cannot_be_used_is_named_as_the_flag() -> None:
     assert "'often'" in line
 
 
+@pytest.mark.parametrize("flag", ["--databases", "--database-password", "--tokens", "--admin-tokens"])
+def test_a_secret_on_the_command_line_is_refused_with_what_there_is_instead(flag: str) -> None:
+    variable = "TICKETS_" + flag.removeprefix("--").replace("-", "_").upper()
+    for arguments in ([flag, URL], [f"{flag}={URL}"], [flag]):
+        done = forked_ticketd("serve", *arguments)
+        assert (done.status, done.output) == (2, "")
+        assert done.errors == (
+            f"ticketd: {flag}: there is no such flag, because other users of this machine can read a command line; use "
+            f"{flag}-file FILE, {variable} or {variable}_FILE\n"
+        )
+
+
 def test_an_unknown_name_is_warned_of_and_its_value_is_not_shown() -> None:
-    with TicketServer(fresh=True, settings={"TICKETS_DATABSES": URL, "TICKETS_DRAIN_SECOND": 1}) as server:
+    with TicketServer(fresh=True, settings={"TICKETS_DATABASE_URLS": URL, "TICKETS_DRAIN_TIME": 1}) as server:
         server.wait_ready()
         log = server.log_text()
-    assert "TICKETS_DATABSES" in log
-    assert "TICKETS_DRAIN_SECOND" in log
+    assert "unknown setting name=TICKETS_DATABASE_URLS" in log
+    assert "unknown setting name=TICKETS_DRAIN_TIME" in log
     assert SECRET not in log
+
+
+@pytest.mark.parametrize("named", [{}, {"TICKETS_DATABASES": "embedded"}], ids=["unset", "named"])
+def test_the_embedded_pair_says_so_with_its_whole_path(named: dict[str, str], tmp_path: Path) -> None:
+    folder = os.path.relpath(tmp_path / "data", REPOSITORY)
+    settings = {**PATIENT, **named, "TICKETS_DATA_DIR": folder}
+    with TicketServer(settings=settings) as server:
+        server.wait_ready()
+        assert server.get("/healthz").json()["embedded"] is True
+        assert '<span class="pill warn" id="embedded">embedded</span>' in server.get("/").text
+        assert f"serves the embedded pair of ticket databases folder={REPOSITORY / folder}" in server.log_text()
+    said = forked_ticketd("doctor", settings=settings)
+    assert f"note: these are the two embedded ticket databases, in the folder {REPOSITORY / folder};" in said.output
+
+
+def test_databases_that_are_named_are_not_called_embedded(fresh_schema: Schema) -> None:
+    with TicketServer(fresh_schema.urls, settings={**PATIENT, "TICKETS_HOST": "0.0.0.0"}) as server:
+        server.wait_ready()
+        assert "embedded" not in server.get("/healthz").json()
+        assert 'id="embedded"' not in server.get("/").text
+        assert "embedded" not in server.log_text()
+    assert "embedded" not in forked_ticketd("doctor", settings={"TICKETS_DATABASES": fresh_schema.urls}).output
 
 
 def test_settings_come_from_files_and_flags(mysql_pair: MySQLPair, fresh_schema: Schema, tmp_path: Path) -> None:

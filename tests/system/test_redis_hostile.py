@@ -148,5 +148,6 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 def test_the_server_warns_where_tokens_may_be_read_on_their_way() -> None:
     settings = {"TICKETS_REDIS_PORT": free_port(), "TICKETS_HOST": "0.0.0.0", "TICKETS_TOKENS": "a-token-of-16-chars"}
+    settings["TICKETS_DATABASES"] = "embedded"
     with TicketServer(settings=settings) as server:
         assert "the Redis protocol is spoken beyond loopback: tokens travel in clear" in server.log_text()

@@ -1,14 +1,16 @@
 """The settings: every variable, its file and its flag, what cannot be used, and that no secret is ever shown."""
 
+import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from app.commands.cli import build_parser
 from app.common.errors import SettingsError
 from app.databases.mysql.url import DatabaseURL, SslMode
-from app.settings import Flag, Settings, load, unknown_names
+from app.settings import Flag, Settings, load
 
 SECRET = "s3cret-never-shown"
 URLS = f"mysql://tickets:{SECRET}@db1/tickets, mysql://tickets:{SECRET}@db2:3307/tickets?ssl-mode=required"
@@ -16,7 +18,7 @@ URLS = f"mysql://tickets:{SECRET}@db1/tickets, mysql://tickets:{SECRET}@db2:3307
 VARIABLES: list[tuple[str, str, Any]] = [
     ("TICKETS_DATA_DIR", "/srv/tickets", Path("/srv/tickets")),
     ("TICKETS_INCREMENT", "10", 10),
-    ("TICKETS_HOST", "0.0.0.0", "0.0.0.0"),
+    ("TICKETS_HOST", "127.0.0.2", "127.0.0.2"),
     ("TICKETS_PORT", "8080", 8080),
     ("TICKETS_REQUEST_TIMEOUT", "3", 3.0),
     ("TICKETS_DATABASE_TIMEOUT", "0.25", 0.25),
@@ -27,6 +29,13 @@ VARIABLES: list[tuple[str, str, Any]] = [
     ("TICKETS_LOG_LEVEL", "DEBUG", "debug"),
     ("TICKETS_LOG_FORMAT", "json", "json"),
     ("TICKETS_ACCESS_LOG", "true", True),
+]
+
+
+VARIABLE_NAMES = [
+    *("TICKETS_DATABASES", "TICKETS_DATABASE_PASSWORD", "TICKETS_TOKENS", "TICKETS_ADMIN_TOKENS"),
+    *("TICKETS_REDIS_PORT", "TICKETS_MAX_CONNECTIONS"),
+    *(variable for variable, _, _ in VARIABLES),
 ]
 
 
@@ -97,14 +106,127 @@ def test_tokens_are_several_for_rotation(tmp_path: Path) -> None:
     assert secrets_of(settings, "admin_tokens") == ["a", "b"]
 
 
-def test_an_empty_variable_is_unset() -> None:
-    assert load({"TICKETS_PORT": "", "TICKETS_TOKENS": "", "TICKETS_DATABASES_FILE": ""}) == load({})
+@pytest.mark.parametrize("text", ["", " ", "\t\n"], ids=repr)
+@pytest.mark.parametrize("variable", VARIABLE_NAMES)
+def test_a_variable_that_is_set_and_empty_is_not_taken_for_one_that_is_unset(variable: str, text: str) -> None:
+    line = error_of({variable: text})
+    assert line.startswith(f"{variable}: '' cannot be used; expected ")
+    assert line.endswith("; to have the default, unset it")
+    line = error_of({f"{variable}_FILE": text})
+    assert line.startswith(f"{variable}_FILE: '' cannot be used; expected the path of a file")
+    secret = field(variable) in {"databases", "database_password", "tokens", "admin_tokens"}
+    flag = "--" + field(variable).replace("_", "-") + ("-file" if secret else "")
+    assert error_of({}, {field(variable): Flag(flag=flag, value=text)}).startswith(f"{flag}: '' cannot be used")
 
 
+@pytest.mark.parametrize("path", ["/x", ""])
+@pytest.mark.parametrize("text", [SECRET, ""])
 @pytest.mark.parametrize("variable", ["TICKETS_PORT", "TICKETS_DATABASES", "TICKETS_TOKENS"])
-def test_both_at_once_is_an_error(variable: str) -> None:
-    assert error_of({variable: SECRET, f"{variable}_FILE": "/x"}) == (
+def test_both_at_once_is_an_error_though_one_is_empty(variable: str, text: str, path: str) -> None:
+    assert error_of({variable: text, f"{variable}_FILE": path}) == (
         f"{variable} and {variable}_FILE are both set: set one of them"
+    )
+
+
+# --- the embedded pair ---------------------------------------------------------------------------------------------
+
+
+def test_the_embedded_pair_may_be_named(tmp_path: Path) -> None:
+    file = tmp_path / "databases"
+    file.write_text("embedded\n")
+    named = ({"TICKETS_DATABASES": " embedded "}, {"TICKETS_DATABASES_FILE": str(file)})
+    for settings in map(load, named):
+        assert settings.embedded
+        assert settings.folder == Path.cwd() / "ticket-data"
+
+
+@pytest.mark.parametrize("text", ["Embedded", "embedded embedded", f"embedded {URLS}", f"{URLS} embedded", "sqlite"])
+def test_the_embedded_pair_is_named_by_one_word_alone(text: str) -> None:
+    assert "begin with mysql://" in error_of({"TICKETS_DATABASES": text})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "tickets.internal"])
+def test_beyond_loopback_the_databases_have_to_be_named(host: str) -> None:
+    line = error_of({"TICKETS_HOST": host, "TICKETS_DATABASES_URL": SECRET})
+    assert line.startswith(
+        f"TICKETS_DATABASES: it is unset, and TICKETS_HOST '{host}' is beyond loopback; expected URLs"
+    )
+    assert line.endswith("or embedded; TICKETS_DATABASES_URL, which is set, is not a setting")
+    assert load({"TICKETS_HOST": host, "TICKETS_DATABASES": "embedded"}).embedded
+    assert not load({"TICKETS_HOST": host, "TICKETS_DATABASES": URLS, "TICKETS_DATABASES_URL": "x"}).embedded
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_on_loopback_they_need_not_be_named(host: str) -> None:
+    assert load({"TICKETS_HOST": host, "TICKETS_DATABASES_URL": "x"}).embedded
+
+
+def test_a_folder_that_cannot_be_one_is_named_with_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    assert error_of({"TICKETS_DATA_DIR": "file/data"}) == (
+        f"TICKETS_DATA_DIR: the folder {tmp_path}/file/data cannot be used ({tmp_path}/file is not a folder); expected "
+        "a folder that this process may write to"
+    )
+    assert load({"TICKETS_DATA_DIR": "file/data", "TICKETS_DATABASES": URLS}).urls
+    assert load({"TICKETS_DATA_DIR": "not/there/yet"}).folder == tmp_path / "not/there/yet"
+    assert not (tmp_path / "not").exists()
+
+
+@pytest.mark.parametrize("refused", ["", "odd.sqlite3", "even.sqlite3-life"])
+def test_a_folder_that_this_user_may_not_write_to_is_refused_with_the_reason(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / refused).touch()
+    ask = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path / refused and ask(path, mode))
+    line = error_of({"TICKETS_DATA_DIR": str(tmp_path)})
+    assert line.startswith(f"TICKETS_DATA_DIR: the folder {tmp_path} cannot be used (")
+    assert f"Permission denied: {tmp_path / refused} belongs to user {os.getuid()}" in line
+
+
+# --- the list of URLs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("between", [" ", "\n", ",", ", ", " ,", "\t,\r\n", "   "], ids=repr)
+def test_urls_are_separated_by_white_space_or_by_a_comma_before_a_scheme(between: str) -> None:
+    text = f"mysql://u:a,b@db1/d{between}mysql://u@db2/d"
+    urls = load({"TICKETS_DATABASES": text}).urls
+    assert [(url.name, url.password) for url in urls] == [("db1:3306", "a,b"), ("db2:3306", None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("mysql://u@n1:3306,n2,n3/d", "several nodes"),
+        ("mysql://u@n1,n2/d mysql://u@m1/d", "several nodes"),
+        ("mysql://u@db1/d,", "comma after its database"),
+        ("mysql://u@db1/d,,mysql://u@db2/d", "comma after its database"),
+        ("mysql://u@db1/d,u@db2/d", "before the @"),
+        (",mysql://u@db1/d", "begin with mysql://"),
+    ],
+)
+def test_any_other_comma_is_no_separator(text: str, wrong: str) -> None:
+    assert wrong in error_of({"TICKETS_DATABASES": text})
+
+
+@pytest.mark.parametrize("raw", ["#", "/", "?", "@/", "/@", "?@", "#@", "@#@", "%#", " ", "[", "]"])
+@pytest.mark.parametrize("around", [("first", "last"), ("", "last"), ("first", ""), ("12", "34"), ("@a", "b@")])
+def test_a_password_that_is_not_percent_encoded_is_explained_and_never_shown(raw: str, around: tuple[str, str]) -> None:
+    password = raw.join(around)
+    line = error_of({"TICKETS_DATABASES": f"mysql://u:{password}@db1/d"})
+    assert "percent-encode" in line
+    assert "TICKETS_DATABASE_PASSWORD" in line
+    assert not any(part in line for part in ("first", "last", "12", "34", "@a", "b@"))
+    encoded = quote(password, safe="")
+    assert load({"TICKETS_DATABASES": f"mysql://u:{encoded}@db1/d"}).urls[0].password == password
+
+
+def test_a_url_that_was_given_for_a_path_is_not_shown() -> None:
+    assert error_of({"TICKETS_DATABASES_FILE": f"mysql://u:{SECRET}@h/d"}).startswith(
+        "TICKETS_DATABASES_FILE: the file cannot be read (No such file or directory)"
     )
 
 
@@ -151,6 +273,7 @@ def test_kubernetes_own_variable_is_explained() -> None:
     line = error_of({"TICKETS_PORT": "tcp://10.96.0.1:8000"})
     assert line.startswith("TICKETS_PORT: 'tcp://10.96.0.1:8000' cannot be used")
     assert "enableServiceLinks: false" in line
+    assert "enableServiceLinks: false" in error_of({"TICKETS_REDIS_PORT": "udp://10.96.0.1:6379"})
 
 
 @pytest.mark.parametrize(
@@ -177,11 +300,11 @@ def test_urls_that_cannot_be_used_are_not_repeated(url: str) -> None:
     assert "expected URLs like mysql://user:password@host:port/database" in line
 
 
-@pytest.mark.parametrize("variable", ["TICKETS_DATABASES", "TICKETS_TOKENS", "TICKETS_ADMIN_TOKENS"])
-def test_a_list_with_nothing_in_it_is_not_taken_for_no_list(variable: str, tmp_path: Path) -> None:
-    assert error_of({variable: "  "}).startswith(f"{variable}: a secret cannot be used; expected ")
+@pytest.mark.parametrize("text", ["", "\n", " \n\n"], ids=repr)
+@pytest.mark.parametrize("variable", VARIABLE_NAMES)
+def test_a_file_with_nothing_in_it_is_an_error(variable: str, text: str, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
-    empty.write_text("\n")
+    empty.write_text(text)
     assert error_of({f"{variable}_FILE": str(empty)}).startswith(f"{variable}_FILE: the file {empty} is empty")
 
 
@@ -219,11 +342,6 @@ def test_nothing_shows_a_secret() -> None:
     )
     shown = [repr(settings), str(settings), repr(settings.urls), settings.model_dump_json(exclude={"databases"})]
     assert not any(SECRET in text for text in shown)
-
-
-def test_unknown_names_are_found_and_those_of_the_tests_are_known() -> None:
-    environment = {"TICKETS_PROT": "1", "TICKETS_TOKENS_FILE": "x", "TICKETS_TEST_MYSQLD": "x", "OTHER": "x"}
-    assert unknown_names(environment) == ["TICKETS_PROT"]
 
 
 @pytest.mark.parametrize("command", ["serve", "doctor"])

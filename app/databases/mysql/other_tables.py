@@ -11,7 +11,7 @@ from app.databases.mysql import sequence_sql
 from app.databases.mysql.bounds import DEFINITION
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.driver import code_of
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.url import DatabaseURL, check_login
 
 EXPECTED = "mysql://user:password@host:port/database/table.column"
 PATIENCE_SECONDS = 120.0
@@ -39,7 +39,10 @@ class Column(NamedTuple):
     def parse(cls, text: str, password: str | None = None) -> "Column":
         """Read mysql://…/table.column. Raises SettingsError, which never repeats the URL."""
         try:
+            check_login(text)
             parts = urlsplit(text)
+        except SettingsError as error:
+            raise SettingsError(f"{error}; expected {EXPECTED}") from None
         except ValueError:
             raise SettingsError(f"the URL cannot be read; expected {EXPECTED}") from None
         path, _, last = parts.path.rpartition("/")

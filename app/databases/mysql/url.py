@@ -1,5 +1,6 @@
 """The URL of a MySQL ticket database, as it stands in TICKETS_DATABASES."""
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -84,6 +85,9 @@ class DatabaseURL:
     @classmethod
     def parse(cls, text: str, default_password: str | None = None) -> "DatabaseURL":
         """Read one URL; raise SettingsError, which says what is wrong and never repeats the URL, if it is not one."""
+        authority = check_login(text)
+        if "," in authority.rpartition("@")[2]:
+            raise SettingsError("a URL names several nodes, which is not supported: name one host in each URL")
         try:
             parts = urlsplit(text)
             host, port = parts.hostname, parts.port
@@ -92,14 +96,14 @@ class DatabaseURL:
         port = 3306 if port is None else port
         if port == 0:
             raise SettingsError("the port of a URL cannot be 0")
-        if parts.scheme != "mysql":
-            raise SettingsError("a URL has to begin with mysql://")
         if not host or not parts.username:
             raise SettingsError("a URL has to name a user and a host")
         where = f"the URL of {host}:{port}"
         database = unquote(parts.path.removeprefix("/"))
         if not database or "/" in database:
             raise SettingsError(f"{where} has to name one database after the host")
+        if "," in parts.path:
+            raise SettingsError(f"{where} has a comma after its database: put white space between two URLs")
         if parts.fragment:
             raise SettingsError(f"{where} has a '#': write it as %23")
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -125,6 +129,24 @@ class DatabaseURL:
             ssl_key=options.get("ssl-key"),
             get_server_public_key=_FLAGS[get_key],
         )
+
+
+def check_login(text: str) -> str:
+    """The user, password, host and port of a URL, undivided.
+
+    Raises SettingsError where a character of the password ends it too early. The host would be read from the password
+    then, so the error repeats nothing of the URL.
+    """
+    scheme, found, rest = text.partition("://")
+    if not found or scheme.lower() != "mysql":
+        raise SettingsError("a URL has to begin with mysql://")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    if rest.count("@") > authority.count("@"):
+        raise SettingsError(
+            "a URL has a #, / or ? before the @ that ends its user and password: percent-encode what the password "
+            "holds of # (%23), / (%2F), ? (%3F) and @ (%40)"
+        )
+    return authority
 
 
 def _effective(mode: SslMode, ssl_ca: str | None, where: str) -> SslMode:

@@ -85,5 +85,5 @@ def test_no_token_is_shown() -> None:
 def test_listening_beyond_loopback_without_tokens_is_warned_of(
     settings: dict[str, str], warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warn_if_open_to_all(load(settings))
+    warn_if_open_to_all(load({"TICKETS_DATABASES": "embedded", **settings}))
     assert ("listens beyond loopback" in caplog.text) is warned

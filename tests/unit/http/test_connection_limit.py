@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from app.clients.connections import FOR_HEALTH, HEALTH_IDLE_SECONDS, LOOK_SECONDS
-from app.clients.open_files import DEFAULT_CONNECTIONS, KEPT, connections_allowed
+from app.clients.open_files import DEFAULT_CONNECTIONS, KEPT, LEAST, connections_allowed
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import OTHER, PHOTOS, Bench, request, statuses
 
@@ -112,7 +112,7 @@ async def test_nobody_sits_on_a_connection_for_health(bench: Bench) -> None:
         (50_000, 65_536, 50_000),
         (50_000, 20_000, 20_000 - KEPT),
         (20, 65_536, 20),
-        (None, 100, 1),
+        (None, LEAST, LEAST - KEPT),
     ],
 )
 def test_the_limit_on_open_files_leaves_room_for_databases(wished: int | None, limit: int, allowed: int) -> None:
