@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import httpx
 
+from tests.harness.commands import command_line
 from tests.harness.processes import ChildProcess, Ticketd, free_port, new_directory, remove_directory, wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -49,6 +50,7 @@ class TicketServer:
         data_dir: Path | None = None,
         port: int | None = None,
         fresh: bool = False,
+        open_files: int | None = None,
     ) -> None:
         """`databases` is the value of TICKETS_DATABASES; None for the embedded pair in `data_dir`.
 
@@ -56,7 +58,8 @@ class TicketServer:
         outer environment's TICKETS_ and OTEL_ variables gets in. `arguments` follow `serve` on the command line.
 
         `fresh`: in an interpreter of its own, as `python -m app serve`, where the start itself is what is tested; else
-        in a process forked from one that has imported the program, half a second sooner.
+        in a process forked from one that has imported the program, half a second sooner. `open_files`: the hard limit
+        on open files that a fresh one is given.
         """
         self.port = port or free_port()
         self._base = new_directory("tickets-server-")
@@ -64,6 +67,7 @@ class TicketServer:
         self.output = self._base / "stdout"
         self.arguments = tuple(arguments)
         self.fresh = fresh
+        self.open_files = open_files
         self.environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("TICKETS_", "OTEL_"))
         }
@@ -141,6 +145,12 @@ class TicketServer:
     def start(self) -> None:
         """Start the process; the same port and settings every time."""
         assert not self.running, f"{self!r} is started twice"
+        if self.open_files is not None:
+            limited = ["sh", "-c", f'ulimit -n {self.open_files} && exec "$0" "$@"', *command_line("serve")]
+            self._process = ChildProcess(
+                [*limited, *self.arguments], stdout=self.output, stderr=self.log, cwd=REPOSITORY, env=self.environment
+            )
+            return
         self._process = Ticketd(
             ["serve", *self.arguments],
             stdout=self.output,
