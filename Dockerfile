@@ -22,14 +22,18 @@ FROM python:3.13-slim
 # The base image's own pip goes too, and what would bring it back: whoever gets in finds nothing to install with.
 RUN find / -xdev -depth \( -name pip -o -name 'pip-*' -o -name 'pip3*' -o -name ensurepip \) -exec rm -rf {} +
 COPY --from=build /opt/ticketd /opt/ticketd
-# TICKETS_HOST: a container's loopback is reached by nobody else; what is published is the orchestrator's decision.
+# TICKETS_HOST: nothing outside a container reaches its loopback; the orchestrator decides what is published. The server
+# therefore stops at once unless TICKETS_DATABASES names the ticket databases.
 # LOGNAME: aiomysql asks for the user's name when it is imported, and a number has none here (OSError from Python 3.13).
-# No folder is made for an embedded pair: it would go with the container, and its tickets would be issued again. Whoever
-# wants one mounts a volume that 10001 may write to, and names it in TICKETS_DATA_DIR.
+# TICKETS_DATA_DIR is for TICKETS_DATABASES=embedded alone. Mount a volume there: without one, the tickets go with the
+# container, and a new one begins again at 1. A new named volume takes this folder's owner; any other has to be writable for
+# 10001.
 ENV PATH=/opt/ticketd/bin:$PATH \
     LOGNAME=ticketd \
     PYTHONUNBUFFERED=1 \
-    TICKETS_HOST=0.0.0.0
+    TICKETS_HOST=0.0.0.0 \
+    TICKETS_DATA_DIR=/ticket-data
+RUN install --directory --owner=10001 --group=10001 --mode=0700 /ticket-data
 # Numeric, so that an orchestrator can see that it is not root.
 USER 10001:10001
 EXPOSE 8000

@@ -240,8 +240,7 @@ def _text(name: str, source: _Source) -> str | None:
         return None
     if not source.value.strip():
         expected = "the path of a file with the value" if source.is_file else _expected(name)
-        unset = "" if source.name.startswith("-") else "; to have the default, unset it"
-        raise SettingsError(f"{source.name}: '' cannot be used; expected {expected}{unset}")
+        raise SettingsError(f"{source.name}: '' cannot be used; expected {expected}; it is set and empty")
     text = read_value(source.value, source.name) if source.is_file else source.value
     return text if name == "database_password" else text.strip()
 

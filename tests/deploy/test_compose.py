@@ -134,6 +134,39 @@ if possible():
         assert {"fastapi", "uvicorn", "cryptography", "python"} <= held
         assert not {"pip", "setuptools", "pytest"} & held
 
+    def test_the_image_alone_serves_only_what_is_named_and_stops_with_one_line(front: ComposeFront) -> None:
+        image = f"ticket-server:{VERSION}"
+        volume = f"{front.environment['COMPOSE_PROJECT_NAME']}-embedded"
+        embedded = "--env TICKETS_DATABASES=embedded"
+
+        def stopped(options: str) -> str:
+            said = front.run(f"docker run --rm {options} {image} 2>&1 || echo status $?")
+            line, status = said.splitlines()
+            assert status == "status 2"
+            return line
+
+        assert "TICKETS_DATABASES: it is unset, and TICKETS_HOST '0.0.0.0' is beyond loopback" in stopped("")
+        assert "TICKETS_DATABASES: '' cannot be used" in stopped("--env TICKETS_DATABASES=")
+        of_root = stopped(f"{embedded} --env TICKETS_DATA_DIR=/data --volume /data")
+        assert (
+            "TICKETS_DATA_DIR: the folder /data cannot be used (Permission denied: /data belongs to user 0" in of_root
+        )
+        assert "the folder /ticket-data cannot be used (Read-only file system)" in stopped(f"{embedded} --read-only")
+
+        ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/ticket/photos', timeout=5).read())"
+        for options in ("", f"--volume {volume}:/ticket-data", f"--read-only --volume {volume}:/ticket-data"):
+            said = front.run(
+                f"""
+                id=$(docker run --detach {embedded} {options} {image})
+                trap 'docker rm --force --volumes "$id" > /dev/null' EXIT
+                for _ in $(seq 50); do docker exec "$id" python -c "{ask}" 2> /dev/null && break; sleep 0.5; done
+                docker logs "$id" 2>&1
+                """
+            )
+            assert '"sequence":"photos","id":' in said
+            assert "serves the embedded pair of ticket databases folder=/ticket-data" in said
+        front.run(f"docker volume rm {volume}")
+
     def test_the_steps_for_systemd_install_a_server(front: ComposeFront) -> None:
         """In a container, as root, with a `systemctl` that does nothing: no systemd runs there."""
         password = "/dev/stdin /etc/ticketd/database_password"

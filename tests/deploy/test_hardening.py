@@ -33,7 +33,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_verifies_its_databases(example: str) -> None:
-    text = re.sub(r"\$\{TICKETS_DATABASE_USER:-(\w+)\}", r"\1", EXAMPLES[example])
+    text = re.sub(r"\$\{TICKETS_DATABASE_USER-(\w+)\}", r"\1", EXAMPLES[example])
     urls = [DatabaseURL.parse(each) for each in re.findall(r"mysql://[^\s\"\'\\]+", text)]
     assert len(urls) == 2
     assert all(url.ssl_mode is SslMode.VERIFY_IDENTITY and url.ssl_ca for url in urls)

@@ -18,8 +18,8 @@ def test_a_hard_limit_that_is_too_low_stops_the_start_with_one_line(files: int) 
         server.start()
         assert server.wait() == 1
         assert server.log_text() == (
-            f"ticketd: the hard limit on open files is {files}, and a ticket server requires {LEAST} at least; raise it "
-            "(ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile= of Docker)\n"
+            f"ticketd: the hard limit on open files is {files}, and a ticket server requires {LEAST} at least; "
+            "raise it (ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile= of Docker)\n"
         )
     finally:
         server.close()

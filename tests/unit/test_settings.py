@@ -111,7 +111,7 @@ def test_tokens_are_several_for_rotation(tmp_path: Path) -> None:
 def test_a_variable_that_is_set_and_empty_is_not_taken_for_one_that_is_unset(variable: str, text: str) -> None:
     line = error_of({variable: text})
     assert line.startswith(f"{variable}: '' cannot be used; expected ")
-    assert line.endswith("; to have the default, unset it")
+    assert line.endswith("; it is set and empty")
     line = error_of({f"{variable}_FILE": text})
     assert line.startswith(f"{variable}_FILE: '' cannot be used; expected the path of a file")
     secret = field(variable) in {"databases", "database_password", "tokens", "admin_tokens"}

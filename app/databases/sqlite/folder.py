@@ -17,12 +17,12 @@ def why_unusable(files: Iterable[Path]) -> str | None:
     if not folder.is_dir():
         return f"{folder} is not a folder"
     if not os.access(folder, os.W_OK | os.X_OK):
-        return f"{_refusal(folder)}: {_owners(folder)}"
+        return _refusal(folder)
     for file in files:
         beside = sorted(folder.glob(f"{file.name}*")) if folder == file.parent else []
         for each in beside:
             if not os.access(each, os.R_OK | os.W_OK):
-                return f"{each.name}: {_refusal(each)}: {_owners(each)}"
+                return f"{each.name}: {_refusal(each)}"
     return None
 
 
@@ -34,9 +34,8 @@ def _exists(path: Path) -> bool:
 
 
 def _refusal(path: Path) -> str:
-    read_only = os.statvfs(path).f_flag & os.ST_RDONLY
-    return "Read-only file system" if read_only else "Permission denied"
-
-
-def _owners(path: Path) -> str:
-    return f"{path} belongs to user {path.stat().st_uid}, and this process runs as user {os.geteuid()}"
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return "Read-only file system"
+    return (
+        f"Permission denied: {path} belongs to user {path.stat().st_uid}, and this process runs as user {os.geteuid()}"
+    )
