@@ -31,7 +31,14 @@ def test_with_the_lowest_limit_no_request_is_refused(fresh_schema: Schema, reque
     with TicketServer(fresh_schema.urls, open_files=LEAST, settings=PATIENT) as server:
         server.wait_health()
         assert f"limit={LEAST} used={LEAST - KEPT}" in server.log_text()
-        mix = ["photos", "accounts", "groups", "offline_tasks", "Tickets64", Want("Tickets32", "block", 10)]
+        mix: list[Want | str] = [
+            "photos",
+            "accounts",
+            "groups",
+            "offline_tasks",
+            "Tickets64",
+            Want("Tickets32", "block", 10),
+        ]
         with Load([server.address], clients=clients, mix=mix, hop=requests) as load:
             load.run_until_tickets(3_000, timeout=60)
         assert load.result.failures() == []
