@@ -59,19 +59,35 @@ class NoTicketDatabase(Unavailable):
     """No ticket database can draw for this sequence now."""
 
 
+class Unverified(NoTicketDatabase):
+    """No ticket database may draw while no other one can be asked for its marks: TICKETS_UNVERIFIED is refuse."""
+
+
+class NotConfirmed(NoTicketDatabase):
+    """A bump is under way, and does not hold everywhere yet; the same bump may be asked for again."""
+
+
+class OlderServer(NoTicketDatabase):
+    """A ticket server of an older release serves these databases, which does not know what was asked for."""
+
+
 class OutOfTime(Unavailable):
     """The request ran out of time."""
 
 
-class ClockAhead(Unavailable):
+class WrongClock(Unavailable):
+    """This server's clock does not let it stamp ids now."""
+
+
+class ClockAhead(WrongClock):
     """This server's clock is ahead of the ticket databases'."""
 
 
-class ClockUnknown(Unavailable):
+class ClockUnknown(WrongClock):
     """This server's clock has not been compared with a ticket database's yet."""
 
 
-class ClockWentBack(Unavailable):
+class ClockWentBack(WrongClock):
     """This server's clock is behind the ids that it has given."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from app.clients.tokens import Tokens
 from app.common.addresses import is_ip_address
-from app.http.problems import Problem
+from app.http.problems import Code, Problem
 
 BEARER = 'Bearer realm="tickets"'
 BASIC = 'Basic realm="tickets", charset="UTF-8"'
@@ -43,7 +43,7 @@ class Access(Tokens):
         if self.changes_are_free or self.may_change(token):
             return None
         if self.may_draw(token):
-            return Problem(403, "this token may draw tickets, but not make or bump a sequence")
+            return Problem(Code.FORBIDDEN, "this token may draw tickets, but not make or bump a sequence")
         return _unknown(authorization)
 
 
@@ -56,7 +56,7 @@ def is_cross_site(fields: Iterable[tuple[bytes, bytes]]) -> bool:
     return False
 
 
-CROSS_SITE = Problem(403, "a browser asks on behalf of a page of another site")
+CROSS_SITE = Problem(Code.CROSS_SITE, "a browser asks on behalf of a page of another site")
 
 
 def names_this_machine(host: bytes | None) -> bool:
@@ -91,5 +91,9 @@ def _basic(authorization: bytes | None) -> bytes:
 def _unknown(authorization: bytes | None, *, ask_browser: bool = False) -> Problem:
     ways = f"{BEARER}, {BASIC}" if ask_browser else BEARER
     if bearer(authorization):
-        return Problem(401, "this token is not known", (("www-authenticate", f'{BEARER}, error="invalid_token"'),))
-    return Problem(401, "a bearer token is required: Authorization: Bearer …", (("www-authenticate", ways),))
+        return _unauthenticated("this token is not known", f'{BEARER}, error="invalid_token"')
+    return _unauthenticated("a bearer token is required: Authorization: Bearer …", ways)
+
+
+def _unauthenticated(detail: str, ways: str) -> Problem:
+    return Problem(Code.UNAUTHENTICATED, detail, (("www-authenticate", ways),))

@@ -4,6 +4,7 @@ FastAPI describes its own routes, with the answers declared here. Tickets and bl
 their part is written by hand.
 """
 
+import json
 from typing import Any
 
 from fastapi import FastAPI
@@ -24,7 +25,7 @@ from app.http.api_models import (
     Ticket,
     Tickets,
 )
-from app.http.problems import MEDIA_TYPE
+from app.http.problems import MEDIA_TYPE, STATUSES, Code, Problem
 from app.kinds.table import DECODE_PARAMETERS, KINDS
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
@@ -37,16 +38,19 @@ Example = dict[str, Any]
 # --- responses by status ---------------------------------------------------------------------------------------------
 
 _PROBLEMS = {
-    401: ("Unauthorized", "The token is missing or unknown.", "a bearer token is required: Authorization: …"),
-    403: ("Forbidden", "The token does not permit this.",
+    401: (Code.UNAUTHENTICATED, "The token is missing or unknown.",
+          "a bearer token is required: Authorization: …"),
+    403: (Code.FORBIDDEN, "The token does not permit this.",
           "this token may draw tickets, but not make or bump a sequence"),
-    404: ("Not Found", "There is no such sequence.", "there is no sequence photo; PUT /sequence/photo makes it"),
-    409: ("Conflict", "It conflicts with what the sequence is.", "the sequence photos exists with 64 bits"),
-    410: ("Gone", "The sequence is exhausted on every ticket database.", "photos is exhausted: every id has been used"),
-    413: ("Content Too Large", "The body is too large.", "the body is larger than 65536 bytes"),
-    422: ("Unprocessable Content", "The request is malformed; the detail says what is required.",
+    404: (Code.NO_SUCH_SEQUENCE, "There is no such sequence.",
+          "there is no sequence photo; PUT /sequence/photo makes it"),
+    409: (Code.CONFLICT, "It conflicts with what the sequence is.", "the sequence photos exists with 64 bits"),
+    410: (Code.EXHAUSTED, "The sequence is exhausted on every ticket database.",
+          "photos is exhausted: every id has been used"),
+    413: (Code.BAD_REQUEST, "The body is too large.", "the body is larger than 65536 bytes"),
+    422: (Code.INVALID, "The request is malformed; the detail says what is required.",
           "a sequence's name is 1 to 64 letters, digits and underscores, a letter first"),
-    503: ("Service Unavailable", "It cannot be done now; try again later.",
+    503: (Code.NO_DATABASE, "It cannot be done now; try again later.",
           "no ticket database can draw for photos now"),
 }  # fmt: skip
 
@@ -59,10 +63,11 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The error answers of a route, by status."""
     found: dict[int | str, dict[str, Any]] = {}
     for status in statuses:
-        title, description, detail = _PROBLEMS[status]
-        example = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+        code, description, detail = _PROBLEMS[status]
+        example = json.loads(Problem(code, detail, status=status).body)
+        codes = ", ".join(f"`{each}`" for each in STATUSES[status])
         found[status] = {
-            "description": description,
+            "description": f"{description} `code`: {codes}.",
             "content": {MEDIA_TYPE: {"schema": _reference(ProblemDetails), **_example(example)}},
         }
         if status == 401:
@@ -205,7 +210,11 @@ def page_parameters(largest_number: int) -> list[dict[str, Any]]:
 _NO_STORE = {"Cache-Control": _header("`no-store`: a cached ticket would be a duplicate")}
 _KEY = "`instagram`, `instagram32`: the id is of the shard `key` modulo the number of shards"
 _SHARD = "the same: the id is of this shard; by default of shard 0, and not both"
-_DRAWS = "No ticket is ever issued twice; there may be gaps. `HEAD` draws nothing and is answered with 405."
+_DRAWS = (
+    "No ticket is ever issued twice; there may be gaps. `HEAD` draws nothing and is answered with 405. Another query "
+    "parameter, unless its name begins with `_`, or a body that is neither empty nor `{}` draws nothing and is "
+    "answered with 422."
+)
 
 
 def _ticket_operation(method: str, largest: int) -> dict[str, Any]:
@@ -246,7 +255,7 @@ def _ticket_operation(method: str, largest: int) -> dict[str, Any]:
                     },
                 },
             },
-            **_by_text(problems(401, 404, 410, 422, 503)),
+            **_by_text(problems(401, 403, 404, 410, 413, 422, 503)),
         },
     }
 
@@ -266,7 +275,7 @@ def _block_operation(method: str, largest: int) -> dict[str, Any]:
         ],
         "responses": {
             "200": {**answers(Block, "The block.", block), "headers": _NO_STORE},
-            **_by_text(problems(401, 404, 409, 410, 422, 503)),
+            **_by_text(problems(401, 403, 404, 409, 410, 413, 422, 503)),
         },
     }
 
@@ -285,7 +294,7 @@ _TAGS = [
 _ABOUT = (
     "Unique ids from two or more ticket databases. Every id is given as a number and as a string, for clients that "
     "lose precision above 2^53 (as a string alone above 63 bits); in a request an id may be either. "
-    "Errors are `application/problem+json` (RFC 9457)."
+    "Errors are `application/problem+json` (RFC 9457), with a `code` for programs."
 )
 
 

@@ -7,6 +7,7 @@ from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 
 from app.common.sequences import NAME_PATTERN, TICKET_LIMIT
+from app.http.problems import Code
 from app.kinds.table import KINDS
 
 # --- requests ------------------------------------------------------------------------------------------------------
@@ -230,3 +231,11 @@ class ProblemDetails(BaseModel):
     title: str
     status: Annotated[int, Field(ge=400, le=599)]
     detail: str
+    code: Annotated[
+        str,
+        Field(
+            pattern="^[a-z]+(-[a-z]+)*$",
+            description=f"what went wrong, in a word for programs: {', '.join(Code)}; take a word that "
+            "you do not know by the status",
+        ),
+    ]

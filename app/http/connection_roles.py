@@ -31,7 +31,10 @@ class Endpoint(Protocol):
     """Who answers requests for tickets."""
 
     def begin(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
-        """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming; nobody reads it."""
+        """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming."""
+
+    def body_has_come(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
+        """All of its body has come, or more than LARGEST_BODY bytes of it, after `begin` and before it was answered."""
 
     def failed(self, request: ClientRequest) -> None:
         """An error that nobody knows has ended it: its connection is cut, and `gone` follows where it has no answer."""

@@ -8,7 +8,7 @@ from app.common.errors import InvalidRequest
 from app.http import api_description as described
 from app.http.api_description import problems
 from app.http.api_models import Decoded
-from app.http.query import names_in, number_in, text_in
+from app.http.query import Parameters
 from app.kinds.table import DECODE_PARAMETERS, KINDS
 from app.operations.decoding import Decoding
 
@@ -33,7 +33,8 @@ def add_decode_routes(api: FastAPI, decoding: Decoding) -> None:
         responses={200: answer, **problems(401, 404, 422, 503)},
         **tags,
     )
-    async def decode(sequence: Name, id: Id) -> dict[str, Any]:
+    async def decode(request: Request, sequence: Name, id: Id) -> dict[str, Any]:
+        Parameters(request.scope["query_string"]).refuse_others(())
         return await decoding.of_sequence(sequence, id)
 
     @api.head("/decode", include_in_schema=False)
@@ -52,11 +53,10 @@ def add_decode_routes(api: FastAPI, decoding: Decoding) -> None:
 
 def _asked(query: bytes) -> tuple[str, dict[str, int], str]:
     """The kind, its parameters and the id of a query string. Raises InvalidRequest."""
-    unknown = next((name for name in names_in(query) if name not in _KNOWN), None)
-    if unknown is not None:
-        raise InvalidRequest(f"there is no parameter {unknown}; there are {', '.join(_KNOWN)}")
-    kind, id_text = text_in(query, "kind"), text_in(query, "id")
+    given = Parameters(query)
+    given.refuse_others(_KNOWN)
+    kind, id_text = given.text("kind"), given.text("id")
     if kind is None or id_text is None:
         raise InvalidRequest(f"kind and id are required; kind is one of {', '.join(KINDS)}")
-    numbers = {name: number_in(query, name, LARGEST_PARAMETER, least=0) for name in DECODE_PARAMETERS}
+    numbers = {name: given.number(name, LARGEST_PARAMETER, least=0) for name in DECODE_PARAMETERS}
     return kind, {name: value for name, value in numbers.items() if value is not None}, id_text

@@ -45,6 +45,11 @@ class RequestHead:
         return self.field(b"transfer-encoding") is not None or (length is not None and length.strip(b"0 ") != b"")
 
     @property
+    def expects_continue(self) -> bool:
+        """Whether the client waits to be told before it sends the body."""
+        return self.version != "1.0" and (self.field(b"expect") or b"").lower() == b"100-continue"
+
+    @property
     def is_chunked(self) -> bool:
         """Whether its body comes in chunks."""
         return self.field(b"transfer-encoding") is not None
@@ -77,6 +82,11 @@ class Place(NamedTuple):
 
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/healthz", "/metrics"})
 """What is answered on a connection beyond the limit, too."""
+LARGEST_BODY = 65_536
+"""Bytes."""
+JSON_SPACE = b" \t\r\n"
+CONTENT_BYTES = 3
+"""One more than the largest content of a body that a request for tickets may have, `{}`."""
 LONGEST_KNOWN = 128
 """Bytes: a longer target is read anew each time."""
 
@@ -103,16 +113,19 @@ class ClientRequest:
     """One request on a connection, and how far it has come.
 
     `has_begun`: its turn has come; `is_complete`: all of it has come. `body`: what has come of it while others were
-    served. `owner`: what its endpoint has put here.
+    served. `content`: of a request for tickets instead, what its body holds beside white space, cut after
+    CONTENT_BYTES; `body_bytes`: how many bytes of its body have come. `owner`: what its endpoint has put here.
     """
 
-    __slots__ = ("body", "has_begun", "head", "is_complete", "owner")
+    __slots__ = ("body", "body_bytes", "content", "has_begun", "head", "is_complete", "owner")
 
     def __init__(self, head: RequestHead, *, is_complete: bool) -> None:
         self.head = head
         self.is_complete = is_complete
         self.has_begun = False
         self.body: Sequence[bytes] = ()
+        self.body_bytes = 0
+        self.content = b""
         self.owner: object = None
 
     @property
@@ -120,6 +133,12 @@ class ClientRequest:
         """Whether it is for `/ticket/…` or `/block/…`."""
         place = self.head.place
         return place is not None and place.for_tickets
+
+    def keep_content(self, body: bytes) -> None:
+        """Some of the body of a request for tickets has come. A body of any size takes no memory."""
+        self.body_bytes += len(body)
+        if len(self.content) < CONTENT_BYTES:
+            self.content = (self.content + body.translate(None, JSON_SPACE))[:CONTENT_BYTES]
 
 
 class KnownHeads(KnownReads[RequestHead]):

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Path, Request, Response
-from fastapi.exceptions import HTTPException, RequestValidationError
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Match
@@ -26,11 +26,12 @@ from app.http.api_models import Bump, Bumped, Health, NewSequence, Sequence, Seq
 from app.http.decode_routes import add_decode_routes
 from app.http.docs_page import render as render_docs
 from app.http.pages import Page
-from app.http.problems import Problem, method_not_allowed, problem_of, send_problem
-from app.http.query import number_in, text_in
+from app.http.problems import Code, Problem, body_too_large, method_not_allowed, problem_of, send_problem
+from app.http.query import Parameters
+from app.http.request_head import LARGEST_BODY
 from app.http.sequence_list import LARGEST_PAGE, SEARCH_PATTERN
 from app.http.status_page import LARGEST_NUMBER, StatusPage
-from app.http.ticket_endpoint import prefers_text
+from app.http.ticket_endpoint import ACCEPT_BYTES, prefers_text
 from app.operations.admin import Admin
 from app.operations.metrics import GAUGES
 from app.tickets.front_desk import FrontDesk
@@ -38,8 +39,6 @@ from app.tickets.request import LARGEST_COUNT
 
 log = logging.getLogger(__name__)
 
-LARGEST_BODY = 65_536
-"""Bytes."""
 PAGES = frozenset({"/", "/docs"})
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 READY_EXPOSITION = f"# HELP tickets_ready {GAUGES['tickets_ready']}\n# TYPE tickets_ready gauge\ntickets_ready 1.0\n"
@@ -167,10 +166,10 @@ def _add_operation(api: FastAPI, admin: Admin) -> None:
     )
     async def readyz(request: Request) -> Response:
         if admin.ready:
-            if prefers_text(request.headers.get("accept", "").encode("latin-1")):
+            if prefers_text(request.headers.get("accept", "").encode("latin-1")[:ACCEPT_BYTES]):
                 return Response(READY_EXPOSITION, headers=FRESH | {"content-type": EXPOSITION_TYPE})
             return JSONResponse({"status": "ready"}, headers=FRESH)
-        return _answer(Problem(503, admin.why_not_ready))
+        return _answer(problem_of(admin.why_not_ready))
 
     health = described.answers(Health, "The server can issue tickets.", described.HEALTH_EXAMPLE)
 
@@ -214,9 +213,9 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, desk: Fron
         response_class=HTMLResponse,
     )
     async def status(request: Request) -> Response:
-        query = request.scope["query_string"]
-        search, number = text_in(query, "search"), number_in(query, "page", LARGEST_NUMBER)
-        of, id_text = text_in(query, "of"), text_in(query, "id")
+        given = Parameters(request.scope["query_string"])
+        search, number = given.text("search"), given.number("page", LARGEST_NUMBER)
+        of, id_text = given.text("of"), given.text("id")
         return _page(await status_page.render(search or "", number or 1, of or "", id_text or ""))
 
     @api.head("/docs", include_in_schema=False)
@@ -288,7 +287,7 @@ class Gate:
         if is_cross_site(scope["headers"]):
             return CROSS_SITE
         if self._access.changes_are_free and self._listens_locally and not names_this_machine(headers.get(b"host")):
-            return Problem(403, "without tokens, a change has to be asked for by IP address or as localhost")
+            return Problem(Code.FORBIDDEN, "without tokens, a change has to be asked for by IP address or as localhost")
         return self._access.refusal_for_changes(authorization)
 
 
@@ -301,7 +300,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > LARGEST_BODY:
-            raise HTTPException(413, f"the body is larger than {LARGEST_BODY} bytes")
+            raise StarletteHTTPException(413)
         return message
 
     return bounded
@@ -343,6 +342,9 @@ def _audited(request: Request, **about: object) -> None:
 # --- errors --------------------------------------------------------------------------------------------------------
 
 
+UNEXPECTED = Problem(Code.INTERNAL, "an unexpected error; the server's log has the details")
+
+
 def _answer(problem: Problem) -> Response:
     return Response(problem.body, problem.status, problem.all_headers)
 
@@ -359,23 +361,27 @@ def _add_error_handlers(api: FastAPI) -> None:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body") or "the body"
         if first["type"] == "model_attributes_type":
-            return _answer(Problem(422, "the body has to be a JSON object, with Content-Type: application/json"))
-        return _answer(Problem(422, f"{where}: {first['msg']}"))
+            return _answer(
+                Problem(Code.INVALID, "the body has to be a JSON object, with Content-Type: application/json")
+            )
+        return _answer(Problem(Code.INVALID, f"{where}: {first['msg']}"))
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, StarletteHTTPException)
         match error.status_code:
             case 404:
-                return _answer(Problem(404, "there is no such page"))
+                return _answer(Problem(Code.NOT_FOUND, "there is no such page"))
             case 405:
                 return _answer(method_not_allowed(*_allowed(api, request)))
             case 400:
-                return _answer(Problem(422, "the body cannot be read: JSON is required"))
-            case status:
-                return _answer(Problem(status, str(error.detail), tuple((error.headers or {}).items())))
+                return _answer(Problem(Code.INVALID, "the body cannot be read: JSON is required"))
+            case 413:
+                return _answer(body_too_large(LARGEST_BODY))
+            case _:
+                return _answer(UNEXPECTED)
 
     async def unknown(_: Request, __: Exception) -> Response:
-        return _answer(Problem(500, "an unexpected error; the server's log has the details"))
+        return _answer(UNEXPECTED)
 
     api.add_exception_handler(TicketError, ours)
     api.add_exception_handler(RequestValidationError, invalid)

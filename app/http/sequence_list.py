@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.common.errors import InvalidRequest
 from app.common.sequences import is_name
 from app.common.slices import in_slices
-from app.http.query import number_in, text_in
+from app.http.query import Parameters
 from app.operations.admin import Admin
 
 LARGEST_PAGE = 1_000
@@ -35,8 +35,8 @@ class Query(NamedTuple):
 
 def parameters_of(query: bytes) -> Query:
     """The query of a query string. Raises InvalidRequest."""
-    limit = number_in(query, "limit", LARGEST_PAGE)
-    after, search = text_in(query, "after"), text_in(query, "search")
+    given = Parameters(query)
+    limit, after, search = given.number("limit", LARGEST_PAGE), given.text("after"), given.text("search")
     if after is not None and not is_name(after):
         raise InvalidRequest("after has to be a name: 1 to 64 letters, digits and underscores, a letter first")
     if search is not None and not _SEARCH.fullmatch(search):

@@ -14,16 +14,21 @@ from typing import NamedTuple, Protocol
 from app.clients.denials import Denials
 from app.common.errors import InvalidRequest, TicketError
 from app.http.access import CROSS_SITE, Access, bearer, is_cross_site
-from app.http.problems import Problem, method_not_allowed, problem_of
-from app.http.query import number_in
-from app.http.request_head import ClientRequest, Place, RequestHead
+from app.http.problems import Problem, body_too_large, method_not_allowed, problem_of
+from app.http.query import Parameters, listed
+from app.http.request_head import LARGEST_BODY, ClientRequest, Place, RequestHead
 from app.http.responses import ok, problem_response
 from app.http.ticket_protocol import TicketProtocol
 from app.tickets.front_desk import FrontDesk
 from app.tickets.request import LARGEST_COUNT, LARGEST_KEY, Ids, TicketRequest
 
 METHODS = "GET", "POST"
+TICKET_PARAMETERS = "count", "key", "shard"
+BLOCK_PARAMETERS = ("size",)
 _METHODS = frozenset(method.encode() for method in METHODS)
+EMPTY_OBJECT = b"{}"
+"""What the body of a request for tickets may hold beside white space: some clients send it with every POST."""
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 ACCEPT_BYTES = 1_024
 """What stands beyond them in an Accept header is not looked at: reading 15 kB takes 10 ms."""
 
@@ -128,6 +133,13 @@ class _LateRefusal(NamedTuple):
     trace: object
 
 
+class _AwaitedBody(NamedTuple):
+    """A request that is served when all of its body has come, because the body might ask for something."""
+
+    order: Order
+    trace: object
+
+
 class TicketEndpoint:
     """Reads requests for tickets and hands them to the front desk. `watcher`: who is told of each."""
 
@@ -165,6 +177,31 @@ class TicketEndpoint:
                 return
             if order.form is not BLOCK:  # how large one may be changes with the increment, which is learnt later
                 head.order = order
+        if request.is_complete or request.body_bytes > LARGEST_BODY:
+            self._serve(protocol, request, trace, order)
+            return
+        request.owner = _AwaitedBody(order, trace)
+        if head.expects_continue:
+            protocol.write(CONTINUE)
+
+    def body_has_come(self, protocol: TicketProtocol, request: ClientRequest) -> None:
+        """See connection_roles.Endpoint.body_has_come."""
+        awaited = request.owner
+        if isinstance(awaited, _AwaitedBody):
+            request.owner = None
+            self._serve(protocol, request, awaited.trace, awaited.order)
+
+    def _serve(self, protocol: TicketProtocol, request: ClientRequest, trace: object, order: Order) -> None:
+        """Hand a request to the front desk, all of which has come; refuse it where its body asks for anything, or is
+        too large."""
+        if request.body_bytes > LARGEST_BODY:
+            self._turn_away(protocol, request, trace, body_too_large(LARGEST_BODY), "invalid")
+            return
+        if request.content and request.content != EMPTY_OBJECT:
+            known = listed(BLOCK_PARAMETERS if order.form is BLOCK else TICKET_PARAMETERS)
+            error = InvalidRequest(f"the body has to be empty or {{}}, for parameters stand in the query: {known}")
+            self._turn_away(protocol, request, trace, problem_of(error), "invalid")
+            return
         taken = HTTPTicketRequest(self, protocol, request, order)
         if self._draws_ahead and not taken.whole and order.address is None:
             tickets = self._desk.ready(order.sequence, order.count)
@@ -183,12 +220,17 @@ class TicketEndpoint:
         name, query, encoded = place.name, place.query, place.name.encode()
         if place.whole:
             largest = self._desk.largest_block
-            size = number_in(query, "size", largest)
+            given = Parameters(query)
+            size = given.number("size", largest)
             if size is None:
                 raise InvalidRequest(f"size is required: a whole number from 1 to {largest}")
+            given.refuse_others(BLOCK_PARAMETERS)
             return Order(name, encoded, size, BLOCK)
-        count = number_in(query, "count", LARGEST_COUNT) if query else None
-        address = _address_in(query) if query else None
+        count = address = None
+        if query:
+            given = Parameters(query)
+            given.refuse_others(TICKET_PARAMETERS)
+            count, address = given.number("count", LARGEST_COUNT), _address_in(given)
         if prefers_text((head.field(b"accept") or b"")[:ACCEPT_BYTES]):
             return Order(name, encoded, count or 1, TEXT, address)
         return Order(name, encoded, count or 1, TICKET if count is None else LIST, address)
@@ -236,7 +278,7 @@ class TicketEndpoint:
             taken.timer.cancel()
         elif isinstance(taken, HTTPTicketRequest) and not taken.settled:
             taken.abandon()
-        else:
+        elif not isinstance(taken, _AwaitedBody):
             return
         if self._watcher is not None:
             self._watcher.end(protocol, request.head, taken.trace, 0)
@@ -248,9 +290,9 @@ def _endpoint_of(request: ClientRequest) -> str:
     return "block" if place is not None and place.whole else "ticket"
 
 
-def _address_in(query: bytes) -> tuple[int | None, int | None] | None:
+def _address_in(given: Parameters) -> tuple[int | None, int | None] | None:
     """The key and the shard, or None where neither is given. Raises InvalidRequest."""
-    key, shard = number_in(query, "key", LARGEST_KEY, least=0), number_in(query, "shard", LARGEST_KEY, least=0)
+    key, shard = given.number("key", LARGEST_KEY, least=0), given.number("shard", LARGEST_KEY, least=0)
     return None if key is None and shard is None else (key, shard)
 
 

@@ -12,8 +12,8 @@ import httptools
 
 from app.clients.connections import IDLE_SECONDS
 from app.http.connection_roles import Inner, Surroundings
-from app.http.problems import Problem, method_not_allowed
-from app.http.request_head import ClientRequest, RequestHead
+from app.http.problems import Code, Problem, method_not_allowed
+from app.http.request_head import LARGEST_BODY, ClientRequest, RequestHead
 from app.http.responses import problem_response
 
 log = logging.getLogger(__name__)
@@ -187,14 +187,15 @@ class TicketProtocol(asyncio.Protocol):
         except httptools.HttpParserCallbackError:
             self.fail()
         except httptools.HttpParserError:
-            self._refuse(Problem(400, "this is not a request in HTTP/1.1"))
+            self._refuse(Problem(Code.BAD_REQUEST, "this is not a request in HTTP/1.1"))
         else:
             if is_first and self._is_between_requests and self._refusal is None and len(self._ahead) == 1:
                 self._known_heads.keep_of(piece, self._ahead[0])
         if self._in_fields:
             self._field_bytes += len(piece)
             if self._field_bytes > HEAD_BYTES:
-                self._refuse(Problem(431, f"request line and headers are larger than {HEAD_BYTES} bytes"))
+                detail = f"request line and headers are larger than {HEAD_BYTES} bytes"
+                self._refuse(Problem(Code.BAD_REQUEST, detail, status=431))
 
     def _refuse(self, problem: Problem) -> None:
         """Nothing that follows can be understood: answer what has been, then say so and close."""
@@ -243,7 +244,7 @@ class TicketProtocol(asyncio.Protocol):
                 return
             if head.announces_body:
                 # the parser takes what comes next for a request, and to the next server on the way it is a body
-                self._refuse(Problem(400, "a request with a body cannot offer to upgrade the connection"))
+                self._refuse(Problem(Code.BAD_REQUEST, "a request with a body cannot offer to upgrade the connection"))
                 return
             head.without_upgrade()
         self._incoming = request = ClientRequest(head, is_complete=False)
@@ -253,9 +254,13 @@ class TicketProtocol(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._in_fields = False
         request = self._incoming
-        if request is None or request.for_tickets:
+        if request is None:
             return
-        if not request.has_begun:
+        if request.for_tickets:
+            request.keep_content(body)
+            if request.body_bytes > LARGEST_BODY and request is self._current:
+                self._endpoint.body_has_come(self, request)
+        elif not request.has_begun:
             request.body = [*request.body, body]
         elif self._inner is not None:
             self._inner.body(body)
@@ -269,7 +274,7 @@ class TicketProtocol(asyncio.Protocol):
         self._in_fields = False
         if self._fields and not self._last_has_come and not self._parser.should_keep_alive():
             # the parser obeys, and would read nothing any more on a connection that others may use as well
-            self._refuse(Problem(400, "a trailer cannot close the connection"))
+            self._refuse(Problem(Code.BAD_REQUEST, "a trailer cannot close the connection"))
 
     def on_message_complete(self) -> None:
         self._is_between_requests = True
@@ -289,9 +294,10 @@ class TicketProtocol(asyncio.Protocol):
             self.since = self._loop.time()
         place = request.head.place
         if place is None:
-            self._turn_away(Problem(400, "the request's target cannot be read"))
+            self._turn_away(Problem(Code.BAD_REQUEST, "the request's target cannot be read"))
         elif self.health_only and not place.for_health and not self._surroundings.admit(self):
-            self._turn_away(Problem(503, "this server has as many client connections as it may have"))
+            detail = "this server has as many client connections as it may have"
+            self._turn_away(Problem(Code.TOO_MANY_CONNECTIONS, detail))
         elif place.for_tickets:
             self._endpoint.begin(self, request)
         else:
@@ -314,7 +320,10 @@ class TicketProtocol(asyncio.Protocol):
 
     def _body_has_ended(self, request: ClientRequest) -> None:
         """All of a request has come whose turn came before."""
-        if not request.for_tickets and self._inner is not None:
+        if request.for_tickets:
+            if request is self._current:
+                self._endpoint.body_has_come(self, request)
+        elif self._inner is not None:
             self._inner.end()
         if request is not self._current:  # it has been answered
             self.since, self.idle_since = None, self._loop.time()

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from app.common.errors import SequenceExhausted, Unavailable
+from app.common.errors import SequenceExhausted, WrongClock
 from app.kinds.kind import Parameter, RandomKind, epoch, number_ceiling
 from app.kinds.notation import decimal
 
@@ -62,7 +62,7 @@ class Simpleflake(RandomKind):
             nonlocal moment
             now = now_ms() - since
             if now < 0:
-                raise Unavailable("this server's clock stands before the sequence's epoch")
+                raise WrongClock("this server's clock stands before the sequence's epoch")
             if now > last:
                 raise SequenceExhausted("ids of kind simpleflake with this epoch have come to their end")
             if now != moment:

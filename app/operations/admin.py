@@ -8,11 +8,15 @@ from typing import Any
 
 from app.common.errors import (
     AboveCeiling,
+    Draining,
     ForceRequired,
     MarkRefused,
+    NotConfirmed,
     NotForThisKind,
     NoTicketDatabase,
     TicketDatabaseError,
+    Unavailable,
+    Unverified,
 )
 from app.common.log import event
 from app.common.sequences import Width
@@ -89,13 +93,17 @@ class Admin:
         """Whether a load balancer should send requests here."""
         if self.draining:
             return False
-        if any(m.up and self._ledger.may_draw(m) for m in self._ring.members):
+        if any(self._ledger.may_draw(member) for member in self._ring.members if member.up):
             return True
         return self._sources.any_gives or self._reserves.any_gives
 
     @property
-    def why_not_ready(self) -> str:
-        return "this server is draining" if self.draining else "no ticket database can draw"
+    def why_not_ready(self) -> Unavailable:
+        """What a load balancer is told while the server is not `ready`."""
+        if self.draining:
+            return Draining("this server is draining")
+        error = Unverified if self._ring.any_up else NoTicketDatabase
+        return error("no ticket database can draw")
 
     def health(self) -> dict[str, Any]:
         """The report of /healthz, from what the background tasks know. With many sequences, the warnings about them
@@ -285,7 +293,7 @@ class Admin:
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
         """Advance the sequence above a number on every database.
 
-        Raises UnknownSequence, AboveCeiling, ForceRequired; NoTicketDatabase while a database is not up or fails, and
+        Raises UnknownSequence, AboveCeiling, ForceRequired; NotConfirmed while a database is not up or fails, and
         where a server that holds tickets drawn ahead may not know of it in time.
         """
         began = self._bumps.now()
@@ -298,12 +306,12 @@ class Admin:
             raise ForceRequired(f'that uses up more than {FORCE_SHARE:.0%} of {name}; set "force": true to confirm')
         for member in self._ring.members:
             if not member.up:
-                raise NoTicketDatabase(f"every ticket database has to be up for a bump, but {member.name} is not")
+                raise NotConfirmed(f"every ticket database has to be up for a bump, but {member.name} is not")
             if member not in entry.tables:
-                raise NoTicketDatabase(f"{member.name} has no table of {name} yet; try again: a bump may be repeated")
+                raise NotConfirmed(f"{member.name} has no table of {name} yet; try again: a bump may be repeated")
         unlisted = self._ring.absent_for(self._ring.members[0], self._ring.members)
         if unlisted:
-            raise NoTicketDatabase(
+            raise NotConfirmed(
                 f"every ticket database has to be up for a bump, but TICKETS_DATABASES lists none for {unlisted}"
             )
         for lane in entry.rotation.lanes:
@@ -319,10 +327,10 @@ class Admin:
             except MarkRefused:
                 lane.close()
             except TicketDatabaseError as error:
-                raise NoTicketDatabase(f"{lane.member.name} {error}; try again: a bump may be repeated") from error
+                raise NotConfirmed(f"{lane.member.name} {error}; try again: a bump may be repeated") from error
             else:
                 return
-        raise NoTicketDatabase(f"{lane.member.name} was advanced by another server meanwhile; try again")
+        raise NotConfirmed(f"{lane.member.name} was advanced by another server meanwhile; try again")
 
     # --- metrics ---------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ The bump is answered when the largest window has passed in which a server may no
 import asyncio
 from dataclasses import dataclass, replace
 
-from app.common.errors import MarkRefused, NoTicketDatabase, TicketDatabaseError
+from app.common.errors import MarkRefused, NotConfirmed, TicketDatabaseError
 from app.common.sequences import bump_name
 from app.databases.protocol import LARGEST_INCREMENT, Mark, TicketDatabase
 from app.tickets.entry import Entry
@@ -52,7 +52,7 @@ class Bumps:
         """Return when every ticket that any server hands out from now on is larger than `above`: every table has been
         raised above it. `began`: when the request came.
 
-        Raises NoTicketDatabase where a database fails, or where that takes longer than the request may; then asking
+        Raises NotConfirmed where a database fails, or where that takes longer than the request may; then asking
         again ends when it would have ended, for a smaller number as well.
 
         A database that is up and cannot keep marks keeps no record either: it stands in the way only while there are
@@ -67,14 +67,14 @@ class Bumps:
             committed_at = self._clock()
             entries = [server for member in members for server in await member.database.servers(ANY_AGE)]
         except MarkRefused as error:
-            raise NoTicketDatabase("a ticket database did not take the bump's record") from error
+            raise NotConfirmed("a ticket database did not take the bump's record") from error
         except TicketDatabaseError as error:
-            raise NoTicketDatabase(f"a ticket database {error}; try again: a bump may be repeated") from error
+            raise NotConfirmed(f"a ticket database {error}; try again: a bump may be repeated") from error
         if entry.reserve is not None:
             entry.reserve.bumped(above)
         window = max((server.reserve_window for server in entries), default=0.0)
         if without and window:
-            raise NoTicketDatabase(f"{without[0].name} cannot keep the bump's record for servers that draw ahead")
+            raise NotConfirmed(f"{without[0].name} cannot keep the bump's record for servers that draw ahead")
         found = _Committed(entry, above, committed_at, window)
         before = self._committed.get(entry.name)
         if before is not None and before.entry is entry and before.above >= above:
@@ -82,7 +82,7 @@ class Bumps:
         self._committed[entry.name] = found
         left = found.at + found.window - self._clock()
         if left > 0 and self._clock() + left > began + self._timeout:
-            raise NoTicketDatabase(AGAIN)
+            raise NotConfirmed(AGAIN)
         while left > 0:  # the event loop's timers go off a little early
             await asyncio.sleep(left)
             left = found.at + found.window - self._clock()

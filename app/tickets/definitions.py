@@ -7,7 +7,7 @@ handed out, and nobody can say which is right: the sequence is not served, and a
 import logging
 from collections.abc import Iterable, Mapping
 
-from app.common.errors import InvalidRequest, NoTicketDatabase, SequenceConflict, TicketDatabaseError
+from app.common.errors import InvalidRequest, NoTicketDatabase, OlderServer, SequenceConflict, TicketDatabaseError
 from app.common.log import event
 from app.databases.protocol import ServerEntry
 from app.kinds.definition import Definition
@@ -77,8 +77,8 @@ class Definitions:
     async def define(self, definition: Definition, up: Iterable[Member]) -> None:
         """Have all of these databases record it, in offset order, so that of two servers one is first everywhere.
 
-        Raises SequenceConflict where another definition stands, NoTicketDatabase where a server serves that does not
-        know the kind, or no database could record it.
+        Raises SequenceConflict where another definition stands, OlderServer where a server serves that does not know
+        the kind, NoTicketDatabase where no database could record it.
         """
         up = list(up)
         await self._refuse_while_older_servers_serve(definition.kind, up)
@@ -107,9 +107,7 @@ class Definitions:
                 raise NoTicketDatabase(f"{member.name} {error}; it has to say which servers serve it") from error
             older = next((server for server in servers if kind not in server.kinds), None)
             if older is not None:
-                raise NoTicketDatabase(
-                    f"a ticket server {of_release(older)} serves {member.name}; it does not know {kind}"
-                )
+                raise OlderServer(f"a ticket server {of_release(older)} serves {member.name}; it does not know {kind}")
 
 
 def in_words(definition: Definition) -> str:

@@ -15,7 +15,9 @@ from app.common.errors import (
     OutOfTime,
     SequenceExhausted,
     TicketError,
+    TooManyAtOnce,
     UnknownError,
+    Unverified,
 )
 from app.common.tasks import Tasks
 from app.tickets.catalog import Catalog
@@ -212,24 +214,33 @@ class TicketIssuer:
         )
 
     async def _wait(self, request: TicketRequest, entry: Entry) -> None:
-        """Wait until another round may find a lane. Raises SequenceExhausted, NoTicketDatabase where none will, and
-        OutOfTime.
+        """Wait until another round may find a lane. Raises TooManyAtOnce, SequenceExhausted and OutOfTime, and
+        NoTicketDatabase where none will: Unverified where the settings forbid those that could draw.
 
         While a database may draw, what it failed with is momentary (a deadlock, a mark that another server has taken):
         it is asked again until the request's time is over.
         """
+        self._raise_if_too_many(entry, request)
         self._raise_if_exhausted(entry, request)
-        if not any(self._may_draw(lane.member) for lane in self._ring.take_turn(entry.rotation)):
+        lanes = self._ring.take_turn(entry.rotation)
+        if not any(self._may_draw(lane.member) for lane in lanes):
             expected = any(lane.about_to_be_tried for lane in entry.rotation.lanes)
             left = request.deadline - self._loop.time()
             if not await self._ring.wait_for_change(left, expected=expected):
-                raise NoTicketDatabase(f"no ticket database can draw for {entry.name} now")
+                error = Unverified if lanes else NoTicketDatabase
+                raise error(f"no ticket database can draw for {entry.name} now")
         else:
             pause, left = request.pause or FIRST_PAUSE, request.deadline - self._loop.time()
             await asyncio.sleep(min(pause, left))
             if left <= pause:  # and not by the clock: a timer may go off a little early, again and again
                 raise OutOfTime
             request.pause = min(2 * pause, LAST_PAUSE)
+
+    def _raise_if_too_many(self, entry: Entry, request: TicketRequest) -> None:
+        """Raise TooManyAtOnce where no database can ever draw so many tickets in one statement."""
+        most = max(member.database.largest_block for member in self._ring.members)
+        if request.count > most:
+            raise TooManyAtOnce(f"{entry.name} gives {most} tickets at once at the most: count is {request.count}")
 
     def _raise_if_exhausted(self, entry: Entry, request: TicketRequest) -> None:
         lanes = entry.rotation.lanes

@@ -27,6 +27,7 @@ from app.common.errors import (
     TicketDatabaseError,
     TicketDatabaseUnavailable,
     TicketError,
+    Unverified,
 )
 from app.common.log import event
 from app.common.sequences import lease_name, number_leased
@@ -95,7 +96,8 @@ class WorkerLease:
         self._owner = secrets.token_hex(6)
         self._lease: Lease | None = None
         self._confirmed = False
-        self._reason = "this server has no worker number yet"
+        self._refusal: NoTicketDatabase | None = NoTicketDatabase("this server has no worker number yet")
+        """Why there is no lease, or why it was not renewed; None while it is."""
         self._came_up = 0
         """How often a database has come up, or keeps marks again."""
         self._tried_at = -RETRY_SECONDS
@@ -118,7 +120,7 @@ class WorkerLease:
         none."""
         lease = self._lease
         if lease is None:
-            raise NotYet(WAIT_SECONDS, NoTicketDatabase(self._reason))
+            raise NotYet(WAIT_SECONDS, self._refusal or NoTicketDatabase())
         if not self._confirmed:
             raise NotYet(WAIT_SECONDS, NoTicketDatabase("the lease of the worker number is not confirmed yet"))
         return lease
@@ -144,7 +146,7 @@ class WorkerLease:
     @property
     def reason(self) -> str | None:
         """Why there is none although one is needed; None where all is well."""
-        return self._reason if self._needed.is_set() and self._lease is None else None
+        return str(self._refusal) if self._needed.is_set() and self._lease is None else None
 
     # --- keeping it --------------------------------------------------------------------------------------------------
 
@@ -155,7 +157,7 @@ class WorkerLease:
     async def stop(self, last_ms: int) -> None:
         """End, and give the number back: the next holder may stamp above `last_ms`, the last time stamped by this
         one. Nothing is stamped from now on."""
-        lease, self._lease, self._reason = self._lease, None, "this server is stopping"
+        lease, self._lease, self._refusal = self._lease, None, NoTicketDatabase("this server is stopping")
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -178,10 +180,10 @@ class WorkerLease:
             try:
                 await self._renew_or_lease()
                 pause = RENEW_SECONDS
-                self._reason = ""
+                self._refusal = None
             except TicketError as error:
-                level = logging.WARNING if str(error) != self._reason else logging.DEBUG
-                self._reason = str(error)
+                level = logging.DEBUG if str(error) == str(self._refusal) else logging.WARNING
+                self._refusal = error if isinstance(error, NoTicketDatabase) else NoTicketDatabase(str(error))
                 event(log, level, "no worker number could be leased or renewed", reason=error)
             except Exception:
                 log.exception("the lease of a worker number met an unknown error")
@@ -230,10 +232,11 @@ class WorkerLease:
         ring, now = self._ring.number, self._clock.now_ms()
         up = self._up()
         known = await self._known(up)
-        taken = 0
+        taken, refused = 0, False
         for member in up:
             unasked = self._ring.absent_for(member, up)
             if not self._ledger.may_lease(member, unasked):
+                refused = True
                 continue
             increment = member.database.increment
             for number in range(member.database.offset % increment, WORKERS, increment):
@@ -251,7 +254,7 @@ class WorkerLease:
             raise NoTicketDatabase(f"all worker numbers are leased by other servers: there are {WORKERS:,} at most")
         if taken:
             raise NoTicketDatabase("all worker numbers of the ticket databases that are up are leased by other servers")
-        raise NoTicketDatabase("no ticket database can lease a worker number now")
+        raise (Unverified if refused else NoTicketDatabase)("no ticket database can lease a worker number now")
 
     def _token(self) -> str:
         return f"{self._owner}:{secrets.token_hex(4)}"
@@ -314,7 +317,7 @@ class WorkerLease:
         if lease.ring != self._ring.number:
             raise RingChanged
         if not self._ledger.may_lease(authority, lease.unasked):
-            raise NoTicketDatabase("a worker number may not be used while no other ticket database can be asked for it")
+            raise Unverified("a worker number may not be used while no other ticket database can be asked for it")
         self._lease, self._confirmed = lease, came_up == self._came_up
 
     def _up(self) -> list[Member]:

@@ -14,7 +14,7 @@ def is_problem(reply: Reply, status: int) -> str:
     assert reply.headers["content-type"] == "application/problem+json"
     assert reply.headers["content-length"] == str(len(reply.body))
     problem = reply.json()
-    assert problem.keys() >= {"type", "title", "status", "detail"}
+    assert problem.keys() == {"type", "title", "status", "detail", "code"}
     assert problem["status"] == status
     assert isinstance(problem["type"], str)
     assert problem["title"]

@@ -1,8 +1,10 @@
 """What the server promises of HTTP whatever is asked for: the same on the embedded pair and on MySQL or MariaDB."""
 
+from typing import Any
+
 import pytest
 
-from tests.contract.replies import description, is_problem
+from tests.contract.replies import conforms, description, is_problem
 from tests.harness.ticketd import TicketServer
 
 # -- methods
@@ -82,9 +84,27 @@ def test_requests_on_one_connection_are_answered_in_order(ticket_server: TicketS
     assert answer.count(b'"id":') == 3
 
 
-def test_a_body_on_a_ticket_is_no_matter(ticket_server: TicketServer, sequence: str) -> None:
-    assert ticket_server.post(f"/ticket/{sequence}", content=b"x" * 1000).status == 200
-    assert ticket_server.post(f"/ticket/{sequence}", json={"count": 3}).json().keys() == {"sequence", "id", "id_str"}
+@pytest.mark.parametrize("path", ["/ticket/{}", "/block/{}?size=3"])
+def test_a_request_for_tickets_that_asks_in_another_way_draws_nothing(
+    ticket_server: TicketServer, sequence: str, path: str
+) -> None:
+    target = path.format(sequence)
+    assert [conforms(ticket_server, "GET", target).status for _ in range(2)] == [200, 200]  # one from each database
+    before = description(ticket_server, sequence)["databases"]
+    bodies: list[dict[str, Any]] = [
+        {"json": {"count": 3}},
+        {"content": b"x" * 1000},
+        {"content": iter([b"{", b"5", b"}"])},
+    ]
+    for body in bodies:
+        assert "the body" in is_problem(conforms(ticket_server, "POST", target, **body), 422)
+    joined = target + ("&" if "?" in target else "?")
+    for query in ("n=5", "Count=5", "x"):
+        why = is_problem(conforms(ticket_server, "GET", joined + query), 422)
+        assert ("count, key, shard" if "ticket" in path else "size") in why
+    assert description(ticket_server, sequence)["databases"] == before
+    for body in ({"content": b" {}\n"}, {"content": iter([b"{", b" }"])}, {"json": {}}):
+        assert conforms(ticket_server, "POST", joined + "_=5", **body).status == 200
 
 
 @pytest.mark.parametrize("garbage", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"], ids=ascii)

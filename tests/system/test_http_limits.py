@@ -37,7 +37,7 @@ def problem(reply: Reply, status: int) -> str:
     assert reply.status == status, (reply.status, reply.text)
     assert reply.headers["content-type"] == "application/problem+json"
     found = reply.json()
-    assert found.keys() == {"type", "title", "status", "detail"}
+    assert found.keys() == {"type", "title", "status", "detail", "code"}
     assert found["status"] == status
     return str(found["detail"])
 
@@ -96,7 +96,7 @@ def test_a_query_that_is_unclear_is_refused(server: TicketServer, query: str) ->
     problem(server.get(f"/ticket/photos?{query}"), 422)
 
 
-@pytest.mark.parametrize("query", ["count=2", "x=1&count=2", "count=2&", "%63ount=%32", "count=2#7"])
+@pytest.mark.parametrize("query", ["count=2", "_x=1&count=2", "count=2&", "%63ount=%32", "count=2#7"])
 def test_a_query_that_is_clear_is_served(server: TicketServer, query: str) -> None:
     assert len(server.get(f"/ticket/photos?{query}").json()["ids"]) == 2
 
@@ -372,7 +372,7 @@ def test_an_endless_body_is_not_collected(server: TicketServer) -> None:
     before = server.memory()
     head = b"PUT /sequence/photos HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n"
     ticket = b"POST /ticket/photos HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"
-    for request, status in ((head, b"413"), (ticket, b"200")):
+    for request, status in ((head, b"413"), (ticket, b"413")):
         with socket.create_connection(server.address, timeout=5) as client:
             client.sendall(request)
             try:
@@ -436,7 +436,7 @@ def test_a_request_line_that_is_too_long_is_refused(server: TicketServer) -> Non
 def test_a_head_of_fifteen_kilobytes_is_served(server: TicketServer) -> None:
     headers = {f"X-{i}": "y" * 1000 for i in range(14)}
     assert server.get("/ticket/photos", headers=headers).status == 200
-    assert server.get(f"/ticket/photos?x={'y' * 15_000}").status == 200
+    assert server.get(f"/ticket/photos?_x={'y' * 15_000}").status == 200
 
 
 def test_requests_may_follow_each_other_without_waiting(server: TicketServer) -> None:

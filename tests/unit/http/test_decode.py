@@ -236,6 +236,22 @@ def test_a_query_that_cannot_be_used_is_refused_with_the_reason(query: str, why:
     scenario()
 
 
+@pytest.mark.parametrize("query", ["x=1", "kind=instagram", "epoch=0", "Count"])
+@virtual_time
+async def test_an_id_of_a_sequence_is_read_without_parameters(query: str) -> None:
+    async with front() as it:
+        await it.make("likes", "uuid4")
+        id_text = await it.id_of("likes")
+        assert "there is no parameter" in await it.refused(f"/decode/likes/{id_text}?{query}")
+        await it.get(f"/decode/likes/{id_text}?_={query}")
+
+
+@virtual_time
+async def test_a_parameter_that_begins_with_an_underline_is_ignored() -> None:
+    async with front() as it:
+        await it.get("/decode?kind=instagram&epoch=0&id=7&_=17&_x")
+
+
 # -- who may
 
 

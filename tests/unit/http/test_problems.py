@@ -6,7 +6,7 @@ import json
 import pytest
 
 from app.common import errors
-from app.http.problems import STATUS, Problem, method_not_allowed, problem_of
+from app.http.problems import Code, Problem, method_not_allowed, problem_of
 from app.tickets.front_desk import OUTCOMES, outcome_of
 
 ALL = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.TicketError)]
@@ -31,9 +31,9 @@ def test_a_problem_is_rfc_9457() -> None:
     problem = problem_of(errors.UnknownSequence("there is no sequence x"))
     assert json.loads(problem.body) == {
         "type": "about:blank", "title": "Not Found", "status": 404, "detail": "there is no sequence x",
+        "code": "no-such-sequence",
     }  # fmt: skip
     assert problem.all_headers == {"content-type": "application/problem+json", "cache-control": "no-store"}
-    assert STATUS[errors.Unavailable] == 503
     assert problem_of(errors.Draining()).all_headers["retry-after"] == "1"
 
 
@@ -43,6 +43,6 @@ def test_a_405_says_what_is_allowed() -> None:
 
 @pytest.mark.parametrize("detail", ["", "ünï", '"\\\n\x00', "\ud800 half a pair", "x" * 100_000])
 def test_any_detail_makes_good_json(detail: str) -> None:
-    body = Problem(422, detail).body
+    body = Problem(Code.INVALID, detail).body
     assert len(body) < 1500
     assert json.loads(body)["detail"].startswith(detail[:400])

@@ -100,7 +100,7 @@ async def test_who_was_before_it_is_served_first(bench: Bench, rest: str) -> Non
 async def test_to_a_body_that_breaks_behind_the_answer_there_is_no_second_answer(bench: Bench, target: str) -> None:
     """Whoever waits for the next answer would take it for that."""
     client = bench.connect()
-    broken = (HEAD.format(method="POST", target=target) + CHUNKED + "\r\n5\r\nhel").encode()
+    broken = (HEAD.format(method="PUT", target=target) + CHUNKED + "\r\n5\r\nhel").encode()
     bench.issuer.on_issue = bench.issuer.answer
     assert len(statuses(await client.ask(broken))) == 1
     assert await client.ask(b"no chunk\r\n", b"\r\n") == b""
@@ -126,17 +126,15 @@ async def test_into_a_response_that_has_begun_no_problem_is_written(bench: Bench
 
 
 @virtual_time
-async def test_a_ticket_that_is_drawn_for_a_body_that_breaks_is_nobodys(bench: Bench) -> None:
+async def test_for_a_body_that_breaks_no_ticket_is_drawn(bench: Bench) -> None:
     client, other = bench.connect(), bench.connect()
-    client.send((HEAD.format(method="POST", target="/ticket/photos") + CHUNKED + "\r\n5\r\nhel").encode())
-    assert bench.metrics.in_flight == 1
+    client.send((HEAD.format(method="POST", target="/ticket/photos") + CHUNKED + "\r\n2\r\n{").encode())
     other.send(PHOTOS)
     client.send(b"no chunk\r\n")
     assert statuses(client.take()) == [400]
-    assert bench.metrics.in_flight == 1
-    for _ in range(2):
-        bench.issuer.answer()
-    assert (await client.ask(), ids(other.take())) == (b"", [3])
+    bench.issuer.answer()
+    assert (await client.ask(), ids(other.take())) == (b"", [1])
+    assert bench.issuer.asked == ["photos"]
 
 
 @virtual_time
@@ -249,7 +247,7 @@ async def test_a_large_head_is_served_wherever_it_begins(bench: Bench) -> None:
     client = bench.connect()
     data = b"".join(
         request("/ticket/photos", "x: " + "y" * (HEAD_BYTES - 1_200), *extra, body=body, method="POST")
-        for extra, body in [((), b""), (("a: b",), b"{}"), ((), b"x" * 900)]
+        for extra, body in [((), b""), (("a: b",), b"{}"), ((), b" " * 900)]
     )
     for begin in range(0, 4 * len(data), 7_777):
         client.send((data * 4)[begin : begin + 7_777])

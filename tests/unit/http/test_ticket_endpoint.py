@@ -19,12 +19,12 @@ from app.common.errors import (
     UnknownError,
     UnknownSequence,
 )
-from app.http.query import number_in
+from app.http.query import Parameters
 from app.http.responses import Dated
 from app.http.ticket_endpoint import ACCEPT_BYTES, prefers_text
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.asgi import Answer
-from tests.unit.http.http_bench import BLOCK, PHOTOS, TEXT, Bench, ids, request
+from tests.unit.http.http_bench import BLOCK, PHOTOS, TEXT, Bench, chunked, ids, request
 
 BIG = 2**63 - 1
 
@@ -243,12 +243,12 @@ async def test_of_a_request_that_is_settled_nothing_is_left_to_collect(bench: Be
 
 @pytest.mark.parametrize("query", [b"count=10", b"a=1&count=10", b"%63ount=%310", b"count=10&"])
 def test_a_number_is_read(query: bytes) -> None:
-    assert number_in(query, "count", 10) == 10
+    assert Parameters(query).number("count", 10) == 10
 
 
 @pytest.mark.parametrize("query", [b"", b"x=1", b"Count=5", b"counts=5", b"&&", b"=5"])
 def test_a_number_that_is_not_given_is_none(query: bytes) -> None:
-    assert number_in(query, "count", 10) is None
+    assert Parameters(query).number("count", 10) is None
 
 
 NONE_AT_ALL = [
@@ -260,13 +260,90 @@ NONE_AT_ALL = [
 @pytest.mark.parametrize("text", NONE_AT_ALL, ids=lambda text: repr(text[:8]))
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match=r"1 to 10|cannot be read"):
-        number_in(b"count=" + text.encode(), "count", 10)
+        Parameters(b"count=" + text.encode()).number("count", 10)
 
 
 @pytest.mark.parametrize("query", [b"count=1&count=1", b"count=1&count=", b"&".join([b"a=1"] * 50), b"\xff=1"])
 def test_a_query_that_is_unclear_is_refused(query: bytes) -> None:
     with pytest.raises(InvalidRequest):
-        number_in(query, "count", 10)
+        Parameters(query).number("count", 10)
+
+
+UNKNOWN = ["n=5", "Count=5", "COUNT=5", "counts=5", "count=5&n=5", "=5", "x", "%43ount=5", "5", "count%5B%5D=5"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("query", UNKNOWN)
+@virtual_time
+async def test_a_parameter_that_is_not_known_is_refused(bench: Bench, query: str, method: str) -> None:
+    tickets = await ask(bench, request(f"/ticket/photos?{query}", method=method))
+    block = await ask(bench, request(f"/block/photos?size=3&{query}", method=method))
+    assert (tickets.status, block.status) == (422, 422)
+    assert tickets.json()["detail"].endswith("; there are count, key, shard")
+    assert block.json()["detail"].endswith("; there is size")
+    assert bench.issuer.asked == []
+    assert bench.outcomes() == {("ticket", "invalid"): 1, ("block", "invalid"): 1}
+
+
+@virtual_time
+async def test_an_error_repeats_the_beginning_of_a_parameter_alone(bench: Bench) -> None:
+    answer = await ask(bench, request(f"/ticket/photos?{'n' * 5_000}=5"))
+    assert answer.json()["detail"] == f"there is no parameter {'n' * 64}…; there are count, key, shard"
+
+
+@pytest.mark.parametrize("query", ["_=17", "_&_", "_x=1&count=3", "count=3&_count=4", "%5Fx=5&count=3", "&&"])
+@virtual_time
+async def test_a_parameter_that_begins_with_an_underline_is_ignored(bench: Bench, query: str) -> None:
+    for method in ("GET", "POST"):
+        answer = await ask(bench, request(f"/ticket/photos?{query}", method=method))
+        assert answer.status == 200
+        assert ("ids" in answer.json()) is ("count=3" in query)
+
+
+BODIES_THAT_ASK = [
+    b'{"count": 5}',
+    b"count=5",
+    b"5",
+    b"{",
+    b"}",
+    b"{}{}",
+    b"[]",
+    b"null",
+    b'""',
+    b"{}x",
+    b"\x00",
+    b"\x0b",
+]
+
+
+@pytest.mark.parametrize("body", BODIES_THAT_ASK)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("target", "known"), [("/ticket/photos", "are count, key, shard"), ("/block/photos?size=3", "is size")]
+)
+@virtual_time
+async def test_a_body_that_asks_for_something_is_refused(
+    bench: Bench, target: str, known: str, method: str, body: bytes
+) -> None:
+    for data in (
+        request(target, method=method, body=body),
+        chunked(target, *(body[i : i + 1] for i in range(len(body)))),
+    ):
+        answer = await ask(bench, data)
+        assert answer.status == 422
+        assert answer.json()["detail"].endswith(f"there {known}")
+    assert bench.issuer.asked == []
+    assert bench.outcomes() == {(target.split("/")[1], "invalid"): 2}
+
+
+@pytest.mark.parametrize(
+    "body", [b" ", b"{}", b"\r\n\t {}\n", b"{ }", b" \n" * 5_000, b" " * 5_000 + b"{" + b" " * 5_000 + b"}"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@virtual_time
+async def test_a_body_that_asks_for_nothing_is_accepted(bench: Bench, method: str, body: bytes) -> None:
+    assert (await ask(bench, request(method=method, body=body))).status == 200
+    assert (await ask(bench, chunked("/block/photos?size=3", body[:1], body[1:] or b" "))).status == 200
 
 
 @pytest.mark.parametrize("target", ["/ticket/photos?count=1001", "/block/photos", "/block/photos?size=10001"])
