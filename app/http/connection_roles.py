@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
+from app.common.errors import TicketError
 from app.http.request_head import ClientRequest, KnownHeads, RequestHead
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class Endpoint(Protocol):
     def begin(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
         """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming; nobody reads it."""
 
+    def turn_away(self, protocol: "TicketProtocol", request: ClientRequest, error: TicketError) -> None:
+        """Answer with this error, as `begin` does, without looking at what the request asks for."""
+
     def failed(self, request: ClientRequest) -> None:
         """An error that nobody knows has ended it: its connection is cut, and `gone` follows where it has no answer."""
 
@@ -53,4 +57,4 @@ class Surroundings(Protocol):
     def closed(self, connection: "TicketProtocol") -> None: ...
 
     def admit(self, connection: "TicketProtocol") -> bool:
-        """Whether a connection beyond the limit may be used like any other by now; if so it is from now on."""
+        """See Connections.admit."""

@@ -294,6 +294,7 @@ async def test_beyond_the_limit_a_client_is_told_and_closed() -> None:
     assert beyond.take() == b"-ERR max number of clients reached\r\n"
     assert beyond.transport.calls == ["close"]
     assert (bench.metrics.client_connections, bench.metrics.connections_refused) == (2, 1)
+    assert bench.outcomes() == {("ticket", "too-many-connections"): 1}
     clients[0].transport.lose("lost")
     await settled()
     assert await bench.connect().ask(PING) == b"+PONG\r\n"
