@@ -373,7 +373,7 @@ async def answers(reads: list[bytes], seed: int) -> bytes:
     return client.take()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.lists(st.sampled_from(SERIES), max_size=30),
     st.sampled_from(LAST),
