@@ -55,7 +55,7 @@ ifdef TICKETS_REDIS_PORT
 	@echo "  redis-cli -h $(HOST) -p $(TICKETS_REDIS_PORT) INCR photos"
 	@echo
 endif
-	@TICKETS_DRAIN_SECONDS=$${TICKETS_DRAIN_SECONDS-0} exec $(BIN)/ticketd serve  # no load balancer has to notice a Ctrl-C
+	@exec $(BIN)/ticketd serve
 
 test: $(VENV)/.test tools $(VENV)/.node  ## set up what is needed, a MySQL-compatible server included, and run every test (ARGS=...)
 	$(BIN)/python -m pytest $(SPREAD) $(ARGS)

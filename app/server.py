@@ -2,7 +2,9 @@
 
 SIGTERM: not ready at once, still serving for TICKETS_DRAIN_SECONDS, so that a load balancer notices; then no new
 request, those that are here are finished, the databases are left in good order, exit 0. SIGINT skips the wait. A second
-signal ends it now. SIGHUP: the files with tokens are read again, if there are any.
+signal ends it now. SIGHUP never ends it: the files with tokens are read again, if there are any.
+
+Both ports listen before anything else begins, so that a port in use stops a start that has not touched a database.
 """
 
 import asyncio
@@ -10,12 +12,15 @@ import gc
 import logging
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from app.clients.connections import IDLE_SECONDS, Connections
 from app.clients.open_files import DEFAULT_CONNECTIONS, connections_allowed
 from app.common.addresses import is_loopback
+from app.common.listening import listen
 from app.common.log import event
 from app.common.tasks import Tasks
 from app.common.value_files import WatchedFiles
@@ -29,6 +34,13 @@ from app.settings import Settings
 from app.token_rotation import TokenRotation, warn_of_short_tokens
 
 log = logging.getLogger(__name__)
+
+
+class Ports(NamedTuple):
+    """The sockets that listen, by what is spoken on them."""
+
+    http: list[socket.socket]
+    redis: list[socket.socket]
 
 
 class Drain:
@@ -69,43 +81,58 @@ class Drain:
         self._server.stop()
 
 
+@contextmanager
+def tokens_read_on_sighup(rotation: TokenRotation) -> Iterator[None]:
+    """Read the tokens again at each SIGHUP; before and after, SIGHUP is ignored.
+
+    The event loop's own handlers would leave a moment, when they are removed, in which SIGHUP ends the process.
+    """
+    loop = asyncio.get_running_loop()
+    signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(rotation.read_again))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 async def serve(
-    settings: Settings, most_connections: int, load: Callable[[], Settings], token_files: WatchedFiles
+    settings: Settings,
+    ports: Ports,
+    most_connections: int,
+    load: Callable[[], Settings],
+    token_files: WatchedFiles,
 ) -> None:
-    """Run the ticket server until a signal ends it. Raises SystemExit where it cannot listen; SettingsError."""
+    """Run the ticket server on these ports until a signal ends it. Raises SettingsError."""
     check_uvicorn()
     service = Service(settings, Tracing() if tracing.is_configured(os.environ) else None)
     server = HTTPServer(
         service.app,
-        host=settings.host,
-        port=settings.port,
         grace=settings.request_timeout,
         idle=IDLE_SECONDS,
         access_log=settings.access_log,
     )
     connections = Connections(server, service.metrics, most_connections)
+    service.admin.client_warnings = connections.warnings
     http_connections = HTTPConnections(service.endpoint, server, connections)
     redis_door = service.make_redis_door(connections)
     say_if_embedded(settings)
     warn_if_open_to_all(settings)
     warn_of_short_tokens(settings)
-    service.start()
-    exempt_from_collection()
     rotation = TokenRotation(service.access, load, token_files)
     watchers = Tasks()
-    watchers.spawn(connections.watch())
-    watchers.spawn(rotation.watch())
-    if token_files:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, rotation.read_again)
-    try:
-        if settings.redis_port is not None:
-            await redis_door.listen(settings.host, settings.redis_port)
-        with Drain(service, server, redis_door, settings.drain_seconds).on_signals():
-            await server.serve(http_connections.make_protocol)
-    finally:
-        redis_door.stop()
-        await watchers.cancel()
-        await service.stop()
+    with tokens_read_on_sighup(rotation), Drain(service, server, redis_door, settings.drain_seconds).on_signals():
+        service.start()
+        exempt_from_collection()
+        watchers.spawn(connections.watch())
+        watchers.spawn(rotation.watch())
+        try:
+            if ports.redis:
+                await redis_door.accept_on(settings.host, ports.redis)
+            await server.serve(http_connections.make_protocol, settings.host, ports.http)
+        finally:
+            redis_door.stop()
+            await watchers.cancel()
+            await service.stop()
     log.info("stopped")
 
 
@@ -138,13 +165,20 @@ def warn_if_open_to_all(settings: Settings) -> None:
 
 def run(settings: Settings, limit: int, load: Callable[[], Settings], token_files: WatchedFiles) -> None:
     """Run the ticket server on uvloop until a signal ends it. `limit`: on open files. `load`: reads the settings anew,
-    when one of the `token_files` has changed."""
+    when one of the `token_files` has changed.
+
+    Raises PortInUse where another program listens on one of its ports, and SettingsError.
+    """
     import uvloop
 
+    ports = Ports(
+        listen("TICKETS_PORT", settings.host, settings.port),
+        [] if settings.redis_port is None else listen("TICKETS_REDIS_PORT", settings.host, settings.redis_port),
+    )
     most = connections_allowed(settings.max_connections, limit)
     if most < (settings.max_connections or DEFAULT_CONNECTIONS):
         event(
             log, logging.WARNING, "the limit on open files allows fewer connections than TICKETS_MAX_CONNECTIONS",
             limit=limit, used=most,
         )  # fmt: skip
-    uvloop.run(serve(settings, most, load, token_files))
+    uvloop.run(serve(settings, ports, most, load, token_files))

@@ -30,7 +30,10 @@ class TokenRotation:
         self._files = files
 
     def read_again(self) -> None:
-        """Read the tokens anew."""
+        """Read the tokens anew. Where none come from files, only the log tells of it."""
+        if not self._files:
+            event(log, logging.INFO, "no tokens to read again: none come from files")
+            return
         self._files.have_changed()  # whatever has is read now
         try:
             settings = self._load()

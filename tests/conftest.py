@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.harness.engine import Engine, find_engine
 from tests.harness.pair import MySQLPair, Schema
@@ -21,6 +22,10 @@ from tests.variants import leave_out
 
 if TYPE_CHECKING:
     from tests.harness.containers import ContainerPair
+
+# How long an example takes says nothing on a machine that does other things as well. Every test has its own deadline.
+settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ours")
 
 NO_CONTAINERS = pytest.StashKey[str]()
 """Why the tests in containers do not run."""

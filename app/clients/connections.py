@@ -4,7 +4,14 @@ A ticket pays nothing for that: connections are looked at once in a while, all o
 """
 
 import asyncio
+import logging
+from collections.abc import Iterable
 from typing import Protocol
+
+from app.common.log import event
+from app.common.summed_log import SummedLog
+
+log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 20.0
 """How long a new connection may say nothing, and how long a request may take: its head, its body, its answer."""
@@ -16,6 +23,9 @@ LOOK_SECONDS = 2.0
 FOR_HEALTH = 32
 """Connections that are accepted beyond the limit, for health checks and scrapes. A further one takes the oldest's
 place."""
+
+WARNING_SECONDS = 60.0
+"""How long a warning stands after a client was refused."""
 
 
 class ClientConnection(Protocol):
@@ -55,7 +65,7 @@ class ConnectionObserver(Protocol):
     """How many are open."""
 
     def connection_refused(self) -> None:
-        """A connection was closed because there were too many."""
+        """A client was turned away, and its connection closed, because there were too many."""
 
 
 class Connections:
@@ -68,6 +78,10 @@ class Connections:
         self._open: set[ClientConnection] = set()
         self._beyond: dict[ClientConnection, None] = {}
         """Those of them that are for health checks alone, oldest first."""
+        self._refused = 0
+        """Clients that were refused since the last line in the log."""
+        self._refused_at = float("-inf")
+        self._refusals = SummedLog(self._tell)
 
     @property
     def _is_full(self) -> bool:
@@ -77,7 +91,7 @@ class Connections:
         """A connection is there that may ask about the server's health: where there are too many, that alone."""
         if len(self._open) >= self.most + FOR_HEALTH:
             # not the new one: whoever asks again and again on those that there are would keep every health check out
-            self._observer.connection_refused()
+            self._has_refused()
             oldest = next(iter(self._beyond))
             self._forget(oldest)
             oldest.transport.abort()
@@ -89,10 +103,30 @@ class Connections:
     def opened_for_tickets(self, connection: ClientConnection) -> bool:
         """A connection is there that cannot ask about the server's health; false where there are too many."""
         if self._is_full:
-            self._observer.connection_refused()
+            self._has_refused()
             return False
         self._add(connection)
         return True
+
+    def _has_refused(self) -> None:
+        self._observer.connection_refused()
+        self._refused += 1
+        self._refused_at = asyncio.get_running_loop().time()
+        self._refusals.add()
+
+    def _tell(self) -> None:
+        event(log, logging.WARNING, "all client connections are taken", most=self.most, refused=self._refused)
+        self._refused = 0
+
+    def warnings(self) -> Iterable[str]:
+        """Why clients are refused, for operators: while all connections are taken, and for WARNING_SECONDS after the
+        last client was refused."""
+        limit = f"all {self.most:,} client connections (TICKETS_MAX_CONNECTIONS, or the limit on open files)"
+        ago = asyncio.get_running_loop().time() - self._refused_at
+        if self._is_full:
+            yield f"{limit} are taken: further clients are refused, with 503 or over Redis with an error"
+        elif ago < WARNING_SECONDS:
+            yield f"{limit} were taken: a client was refused {ago:.0f} s ago"
 
     def _add(self, connection: ClientConnection) -> None:
         self._open.add(connection)
@@ -110,8 +144,10 @@ class Connections:
         self._observer.client_connections = len(self._open)
 
     def admit(self, connection: ClientConnection) -> bool:
-        """Whether a connection beyond the limit may be used like any other by now; if so it is from now on."""
+        """Whether a connection beyond the limit may be used like any other by now; if so it is from now on. If not,
+        its client has been refused, and the caller closes it."""
         if self._is_full:
+            self._has_refused()
             return False
         self._beyond.pop(connection, None)
         connection.health_only = False

@@ -7,11 +7,10 @@ from typing import Any, Protocol
 
 from app.clients.tokens import short_name
 from app.common.log import event
+from app.common.summed_log import SummedLog
 
 log = logging.getLogger(__name__)
 
-SUM_SECONDS = 60.0
-"""How often the attempts since the last line are summed up in one."""
 FREE_GUESSES = 10
 """Wrong tokens in one second that are answered at once."""
 PAUSE_SECONDS = 1.0
@@ -26,13 +25,13 @@ class DenialObserver(Protocol):
 
 
 class Denials:
-    """The first one is told at once. What follows within a minute is one line: a stranger cannot fill the log."""
+    """Counts denied attempts, logs them (see SummedLog), and slows guesses down."""
 
     def __init__(self, observer: DenialObserver) -> None:
         self._observer = observer
         self._since: Counter[str] = Counter()
         self._last: tuple[str, bytes] = ("", b"")
-        self._timer: asyncio.TimerHandle | None = None
+        self._told = SummedLog(self._tell)
         self._second = 0
         self._guesses = 0
 
@@ -42,17 +41,13 @@ class Denials:
         self._observer.denied(what)
         self._since[what] += 1
         self._last = client, token
-        if self._timer is None:
-            self._tell()
+        self._told.add()
 
     def _tell(self) -> None:
-        self._timer = None
-        if self._since:
-            client, token = self._last
-            counts: dict[str, Any] = dict(self._since)
-            event(log, logging.WARNING, "denied", **counts, last_client=client, last_token=short_name(token))
-            self._since.clear()
-            self._timer = asyncio.get_running_loop().call_later(SUM_SECONDS, self._tell)
+        client, token = self._last
+        counts: dict[str, Any] = dict(self._since)
+        event(log, logging.WARNING, "denied", **counts, last_client=client, last_token=short_name(token))
+        self._since.clear()
 
     def pause_after_guess(self) -> float:
         """How long the answer to a wrong token has to wait, in seconds: mostly not at all."""

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
@@ -149,8 +148,6 @@ def _flags(arguments: argparse.Namespace) -> dict[str, Flag]:
 
 def _serve(arguments: argparse.Namespace) -> int:
     token_files = WatchedFiles(files_of(("tokens", "admin_tokens"), os.environ, _flags(arguments)))
-    if token_files:  # else a terminal that is closed ends the server, as ever
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it would end what has not begun; the server's handler follows
     settings = _settings(arguments, os.environ)
     logging_setup.set_up(settings.log_level, settings.log_format)
     import logging

@@ -16,6 +16,10 @@ class SettingsError(TicketError):
     """A setting cannot be used."""
 
 
+class PortInUse(TicketError):
+    """Another program listens on a port that this server is set to."""
+
+
 # --- what a client may be told -------------------------------------------------------------------------------------
 
 
@@ -93,6 +97,10 @@ class ClockWentBack(WrongClock):
 
 class UnknownError(TicketError):
     """The server met an error that it does not know; its log says more."""
+
+
+class TooManyConnections(Unavailable):
+    """This server has as many client connections as it may have."""
 
 
 class Draining(Unavailable):

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
+from app.common.errors import TicketError
 from app.http.request_head import ClientRequest, KnownHeads, RequestHead
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class Endpoint(Protocol):
     def body_has_come(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
         """All of its body has come, or more than LARGEST_BODY bytes of it, after `begin` and before it was answered."""
 
+    def turn_away(self, protocol: "TicketProtocol", request: ClientRequest, error: TicketError) -> None:
+        """Answer with this error, as `begin` does, without looking at what the request asks for."""
+
     def failed(self, request: ClientRequest) -> None:
         """An error that nobody knows has ended it: its connection is cut, and `gone` follows where it has no answer."""
 
@@ -56,4 +60,4 @@ class Surroundings(Protocol):
     def closed(self, connection: "TicketProtocol") -> None: ...
 
     def admit(self, connection: "TicketProtocol") -> bool:
-        """Whether a connection beyond the limit may be used like any other by now; if so it is from now on."""
+        """See Connections.admit."""

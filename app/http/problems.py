@@ -81,6 +81,7 @@ CODES: dict[type[errors.TicketError], Code] = {
     errors.Unverified: Code.UNVERIFIED,
     errors.NotConfirmed: Code.NOT_CONFIRMED,
     errors.OlderServer: Code.OLDER_SERVER,
+    errors.TooManyConnections: Code.TOO_MANY_CONNECTIONS,
     errors.UnknownError: Code.INTERNAL,
 }
 """The code for each of our errors, and for those that derive from it."""

@@ -19,7 +19,7 @@ from app.http.query import Parameters, listed
 from app.http.request_head import LARGEST_BODY, ClientRequest, Place, RequestHead
 from app.http.responses import ok, problem_response
 from app.http.ticket_protocol import TicketProtocol
-from app.tickets.front_desk import FrontDesk
+from app.tickets.front_desk import FrontDesk, outcome_of
 from app.tickets.request import LARGEST_COUNT, LARGEST_KEY, Ids, TicketRequest
 
 METHODS = "GET", "POST"
@@ -213,6 +213,11 @@ class TicketEndpoint:
         if trace is not None:
             taken.trace = trace
         self._desk.accept(taken)
+
+    def turn_away(self, protocol: TicketProtocol, request: ClientRequest, error: TicketError) -> None:
+        """See connection_roles.Endpoint.turn_away."""
+        trace = None if self._watcher is None else self._watcher.begin(protocol, request.head)
+        self._turn_away(protocol, request, trace, problem_of(error), outcome_of(error))
 
     def _order(self, head: RequestHead) -> Order:
         """What the request asks for. Raises InvalidRequest."""

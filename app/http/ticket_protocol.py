@@ -11,8 +11,9 @@ from collections import deque
 import httptools
 
 from app.clients.connections import IDLE_SECONDS
+from app.common.errors import TooManyConnections
 from app.http.connection_roles import Inner, Surroundings
-from app.http.problems import Code, Problem, method_not_allowed
+from app.http.problems import Code, Problem, method_not_allowed, problem_of
 from app.http.request_head import LARGEST_BODY, ClientRequest, RequestHead
 from app.http.responses import problem_response
 
@@ -296,12 +297,19 @@ class TicketProtocol(asyncio.Protocol):
         if place is None:
             self._turn_away(Problem(Code.BAD_REQUEST, "the request's target cannot be read"))
         elif self.health_only and not place.for_health and not self._surroundings.admit(self):
-            detail = "this server has as many client connections as it may have"
-            self._turn_away(Problem(Code.TOO_MANY_CONNECTIONS, detail))
+            self._refuse_beyond_limit(request)
         elif place.for_tickets:
             self._endpoint.begin(self, request)
         else:
             self._hand_on(request)
+
+    def _refuse_beyond_limit(self, request: ClientRequest) -> None:
+        error = TooManyConnections()
+        self._leaving = True
+        if request.for_tickets:
+            self._endpoint.turn_away(self, request, error)
+        else:
+            self._turn_away(problem_of(error))
 
     def _turn_away(self, problem: Problem) -> None:
         self.write(problem_response(problem, keep_alive=False))

@@ -8,7 +8,8 @@ ours. Which names that takes beyond uvicorn's documentation is listed in `UNDOCU
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,8 +18,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.clients.connections import ClientConnection
 from app.common.errors import SettingsError
+from app.common.listening import BACKLOG, port_of
+from app.common.log import event
 from app.http.request_head import RequestHead
 from app.http.ticket_protocol import TicketProtocol
+
+log = logging.getLogger(__name__)
 
 UNDOCUMENTED = {
     "uvicorn.server:ServerState": ("connections",),
@@ -63,16 +68,12 @@ class HTTPServer:
         self,
         app: ASGIApp,
         *,
-        host: str,
-        port: int,
         grace: float,
         idle: int,
         access_log: bool,
     ) -> None:
         config = uvicorn.Config(
             _Answering(app),
-            host=host,
-            port=port,
             http=lambda **_: self._make_protocol(),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
@@ -80,7 +81,7 @@ class HTTPServer:
             access_log=access_log,
             server_header=False,
             proxy_headers=False,
-            backlog=4096,
+            backlog=BACKLOG,
             timeout_keep_alive=idle,
             timeout_graceful_shutdown=max(1, round(grace + 0.5)),
         )
@@ -93,11 +94,13 @@ class HTTPServer:
         """uvicorn's side of a connection."""
         return InnerProtocol(protocol, self._config, self._server.server_state)
 
-    async def serve(self, make_protocol: Callable[[], TicketProtocol]) -> None:
-        """Listen and serve until `stop`; `make_protocol`: for a new connection. Raises SystemExit where it cannot
-        listen; it has logged why."""
+    async def serve(
+        self, make_protocol: Callable[[], TicketProtocol], host: str, sockets: Sequence[socket.socket]
+    ) -> None:
+        """Serve until `stop`. `make_protocol`: for a new connection; `sockets`: they listen on `host`."""
         self._make_protocol = make_protocol
-        await self._server.serve()
+        event(log, logging.INFO, "speaks HTTP", host=host, port=port_of(sockets))
+        await self._server.serve(list(sockets))
 
     def stop(self) -> None:
         """Accept no further connection, finish what is under way, and return from `serve`."""

@@ -3,7 +3,7 @@
 import asyncio
 import datetime
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from app.common.errors import (
@@ -85,6 +85,8 @@ class Admin:
         self._refreshed_at = -REFRESH_SECONDS
         self._refreshing = asyncio.Lock()
         self.draining = False
+        self.client_warnings: Callable[[], Iterable[str]] = tuple
+        """Why clients are refused that have done nothing wrong; whoever accepts their connections sets it."""
 
     # --- health ----------------------------------------------------------------------------------------------------
 
@@ -129,7 +131,7 @@ class Admin:
                 yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
             for reason in member.probe_result.warnings if member.probe_result is not None else ():
                 yield _warning(None, member, reason)
-        for reason in self._sources.warnings():
+        for reason in (*self._sources.warnings(), *self.client_warnings()):
             yield {"sequence": None, "database": None, "reason": reason}
         for sequence, member, count in self._reserves.unprotected():
             reason = f"unprotected: of its tickets in reserve, {count:,} were drawn while nobody kept marks"

@@ -39,7 +39,8 @@ COUNTERS = {
     "tickets_gaps": "Tickets that were drawn and dropped, by database and cause.",
     "tickets_denied": "Attempts denied for want of a token, or because a browser asked for another site, by what was "
     "asked for: tickets, reading or changes.",
-    "tickets_client_connections_refused": "Connections from clients that were closed because there were too many.",
+    "tickets_client_connections_refused": "Clients that were turned away, and their connections closed, because there "
+    "were too many connections.",
 }
 GAUGES = {
     "tickets_database_up": "1 while the ticket database is up.",

@@ -3,12 +3,15 @@
 import asyncio
 import itertools
 import logging
+import socket
+from collections.abc import Sequence
 
 from app.clients.connections import Connections
 from app.clients.denials import Denials
 from app.clients.known_reads import KnownReads
 from app.clients.tokens import Tokens
-from app.common.errors import SettingsError
+from app.common.errors import TooManyConnections
+from app.common.listening import BACKLOG, port_of
 from app.common.log import event
 from app.redis.client_commands import ClientCommands
 from app.redis.commands import Commands
@@ -17,11 +20,9 @@ from app.redis.requests import Watcher
 from app.redis.session import Session
 from app.redis.ticket_commands import TicketCommands, single_ticket
 from app.tickets.catalog import Catalog
-from app.tickets.front_desk import FrontDesk
+from app.tickets.front_desk import FrontDesk, outcome_of
 
 log = logging.getLogger(__name__)
-
-BACKLOG = 4096
 
 
 class RedisDoor:
@@ -43,8 +44,9 @@ class RedisDoor:
         self._tickets = TicketCommands(desk, catalog, timeout, watcher)
         self._commands = Commands(self._tickets, ClientCommands(denials, connections.most), desk, denials)
         self._numbers = itertools.count(1)
-        self._server: asyncio.Server | None = None
-        self.opened = connections.opened_for_tickets
+        self._servers: list[asyncio.Server] = []
+        self._desk = desk
+        self._connections = connections
         self.closed = connections.closed
         self.execute = self._commands.execute
         self.single_ticket = single_ticket
@@ -52,22 +54,26 @@ class RedisDoor:
         self.draw = self._tickets.draw
         self.known_runs = KnownReads[Run]()
 
-    async def listen(self, host: str, port: int) -> None:
-        """Accept connections from now on. Raises SettingsError where it cannot."""
+    def opened(self, connection: RedisConnection) -> bool:
+        """See connection.Shared. A client that is refused never says what it wants; it counts as a request for a
+        ticket."""
+        if self._connections.opened_for_tickets(connection):
+            return True
+        self._desk.turn_away("ticket", outcome_of(TooManyConnections()))
+        return False
+
+    async def accept_on(self, host: str, sockets: Sequence[socket.socket]) -> None:
+        """Accept connections from now on. `sockets`: they listen on `host`."""
         loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(self.make_connection, host, port, backlog=BACKLOG)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise SettingsError(f"TICKETS_REDIS_PORT: cannot listen on {host}:{port}: {reason}") from error
-        listens_on = [socket.getsockname()[1] for socket in self._server.sockets]
-        event(log, logging.INFO, "speaks the Redis protocol", host=host, port=listens_on[0])
+        for each in sockets:
+            self._servers.append(await loop.create_server(self.make_connection, sock=each, backlog=BACKLOG))
+        event(log, logging.INFO, "speaks the Redis protocol", host=host, port=port_of(sockets))
 
     def stop(self) -> None:
         """Ask for what has come, and accept no further connection. Those that are open end with the server's others."""
         self._tickets.ask_for_all()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     def make_connection(self) -> RedisConnection:
         """A protocol for a new connection."""

@@ -23,6 +23,7 @@ OUTCOMES: dict[type[errors.TicketError], str] = {
     errors.SequenceExhausted: "exhausted",
     errors.OutOfTime: "timeout",
     errors.Draining: "draining",
+    errors.TooManyConnections: "too-many-connections",
     errors.ClockAhead: "clock",
     errors.ClockWentBack: "clock",
     errors.NoTicketDatabase: "unavailable",

@@ -148,14 +148,14 @@ class HAProxy:
         port = self.statistics_port if statistics else self.port
         return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=20, trust_env=False, verify=False)
 
-    def states(self) -> list[str]:
+    def states(self, backend: str = "ticket-servers") -> list[str]:
         """What the statistics say of each server, in their order: UP, DOWN, or on the way ("UP 1/2")."""
         rows = [line.split(",") for line in self.get("/;csv", statistics=True).text.splitlines()]
         column = rows[0].index("status")
-        return [row[column] for row in rows if row[0] == "ticket-servers" and row[1].startswith("tickets-")]
+        return [row[column] for row in rows if row[0] == backend and row[1].startswith("tickets-")]
 
-    def wait_states(self, *states: str, timeout: float = 60) -> None:
-        wait_until(lambda: self.states() == list(states), timeout, f"HAProxy to see {states}")
+    def wait_states(self, *states: str, timeout: float = 60, backend: str = "ticket-servers") -> None:
+        wait_until(lambda: self.states(backend) == list(states), timeout, f"HAProxy to see {states}")
 
     def _answers(self) -> bool:
         assert self._process is not None

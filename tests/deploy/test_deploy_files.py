@@ -290,8 +290,8 @@ def test_haproxy_finds_the_redis_protocol_where_compose_has_it() -> None:
     configuration = (DEPLOY / "haproxy/haproxy.cfg").read_text(encoding="utf-8")
     for name in ("tickets-1", "tickets-2", "tickets-3"):
         address = f"{name}:{services[name]['environment']['TICKETS_REDIS_PORT']}"
-        line = rf'server {name} "\$\{{TICKETS_\d_REDIS-{address}\}}" track ticket-servers/{name}\n'
-        assert re.search(line, configuration)
+        assert re.search(rf'server {name} "\$\{{TICKETS_\d_REDIS-{address}\}}"\n', configuration)
+        assert f"return status 200 if {{ path /{name} }} {{ srv_is_up(ticket-servers/{name}) }}" in configuration
     published = [port.rpartition(":")[2] for port in services["haproxy"]["ports"]]
     assert services["haproxy"]["environment"]["TICKETS_FRONT_REDIS"].strip(":") in published
     assert re.findall(r"TICKETS_FRONT_REDIS_TLS-:(\d+)", configuration)[0] in published

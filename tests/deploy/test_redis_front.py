@@ -1,5 +1,7 @@
 """Redis clients in front of HAProxy notice nothing of what happens behind it, if they retry a command once."""
 
+import contextlib
+import re
 import socket
 import threading
 import time
@@ -47,6 +49,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Ite
             server.wait_ready()
         with front.haproxy:
             front.haproxy.wait_states("UP", "UP", "UP")
+            front.haproxy.wait_states("UP", "UP", "UP", backend="redis-servers")
             yield front
     finally:
         for server in front.all:
@@ -126,12 +129,64 @@ def test_connections_to_a_server_that_drains_are_closed_while_it_serves(servers:
         servers.haproxy.wait_states("UP", "UP", "UP")
 
 
+def test_a_server_whose_redis_port_does_not_listen_is_left_out(servers: Servers) -> None:
+    """Its HTTP port is ready all the while."""
+    without = servers.all[1]
+    port = without.environment.pop("TICKETS_REDIS_PORT")
+    try:
+        without.restart()
+        without.wait_ready()
+        servers.haproxy.wait_states("UP", "DOWN", "UP", backend="redis-servers")
+        servers.haproxy.wait_states("UP", "UP", "UP")
+        address = ("127.0.0.1", servers.haproxy.redis_port)
+        for _ in range(4 * len(SERVERS)):
+            with socket.create_connection(address, timeout=5) as connection:
+                assert _answers(connection)
+        assert servers.haproxy.states("redis-servers") == ["UP", "DOWN", "UP"]
+    finally:
+        without.environment["TICKETS_REDIS_PORT"] = port
+        without.restart()
+        servers.haproxy.wait_states("UP", "UP", "UP", backend="redis-servers")
+
+
+def test_a_server_whose_connections_are_all_taken_keeps_its_clients(servers: Servers) -> None:
+    """HAProxy's check of its Redis port is refused like any other client."""
+    full = servers.all[1]
+    full.environment["TICKETS_MAX_CONNECTIONS"] = "5"
+    port = int(full.environment["TICKETS_REDIS_PORT"])
+    try:
+        full.restart()
+        servers.haproxy.wait_states("UP", "UP", "UP", backend="redis-servers")
+        with contextlib.ExitStack() as clients:
+
+            def looked() -> bool:
+                assert servers.haproxy.states("redis-servers")[1] != "DOWN"
+                return refusals(full) >= before + 4
+
+            for _ in range(20):  # more than there is room for, whatever HAProxy has open at the moment
+                client = clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+                _answers(client)
+            before = refusals(full)
+            wait_until(looked, 30, "HAProxy to have been refused four times")
+    finally:
+        del full.environment["TICKETS_MAX_CONNECTIONS"]
+        full.restart()
+        servers.haproxy.wait_states("UP", "UP", "UP", backend="redis-servers")
+
+
 def test_the_same_with_tls(servers: Servers, certificates: Path) -> None:
     authority = str(certificates / "ca/ca.pem")
     port = servers.haproxy.redis_tls_port
     with redis.Redis(port=port, ssl=True, ssl_ca_certs=authority, ssl_check_hostname=False) as client:
         assert client.ping()
         assert int(client.incr("photos")) > 0
+
+
+def refusals(server: TicketServer) -> float:
+    """How many clients the server has refused."""
+    line = re.search(r"(?m)^tickets_client_connections_refused_total (.+)$", server.get("/metrics").text)
+    assert line
+    return float(line[1])
 
 
 def _answers(connection: socket.socket) -> bool:

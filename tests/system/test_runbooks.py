@@ -1,6 +1,7 @@
 """The runbooks of deploy/README.md, each carried out as it stands there, under load."""
 
 import os
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -114,6 +115,33 @@ def test_a_ticket_server_is_added_and_another_one_removed(own_pair: MySQLPair) -
                 result = ended(load)
     assert result.failures() == []
     assert not result.duplicates()
+
+
+def hold_connections(server: TicketServer, number: int, until: ExitStack) -> None:
+    """Clients that have asked once, and keep their connections."""
+    for _ in range(number):
+        client = until.enter_context(socket.create_connection(server.address, timeout=20))
+        client.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_a_server_whose_connections_are_all_taken_is_given_more(own_pair: MySQLPair) -> None:
+    with servers_on(own_pair.urls, settings={"TICKETS_MAX_CONNECTIONS": 12}) as servers, ExitStack() as idle:
+        full = servers[0]
+        hold_connections(full, 12, idle)
+        (warning,) = full.wait_health("warn")["warnings"]
+        assert "TICKETS_MAX_CONNECTIONS" in warning["reason"]
+        with Load([server.address for server in servers], clients=8, pause=PAUSE) as load:
+            wait_until(load.result.failures, 15, "a client to be refused")
+        assert {answer.status for answer in load.result.failures()} == {503}
+        load.result.check()
+        full.environment["TICKETS_MAX_CONNECTIONS"] = "100"
+        full.restart()
+        hold_connections(full, 12, idle)
+        with Load([server.address for server in servers], clients=8, pause=PAUSE) as load:
+            until_both_draw(load)
+            assert_nothing_was_lost(ended(load))
+        assert full.wait_health("pass")["warnings"] == []
 
 
 def test_a_databases_mysql_is_upgraded_and_the_upgrade_taken_back(own_pair: MySQLPair) -> None:

@@ -254,9 +254,11 @@ class Bench:
         self.desk = FrontDesk(cast(TicketIssuer, self.issuer), self.metrics)
         access = Access([SecretStr(token) for token in tokens], [])
         self.server = HTTPServer(
-            self.app, host="192.0.2.2", port=80, grace=1.0, idle=IDLE_SECONDS,
+            self.app,
+            grace=1.0,
+            idle=IDLE_SECONDS,
             access_log=access_log,
-        )  # fmt: skip
+        )
         endpoint = TicketEndpoint(self.desk, access, Denials(self.metrics), watcher)
         self.shared = Connections(self.server, self.metrics, most)
         self.connections = HTTPConnections(endpoint, self.server, self.shared)

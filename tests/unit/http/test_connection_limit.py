@@ -1,11 +1,13 @@
 """More clients than there may be: health is still answered, and room that is made is used."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from app.clients.connections import FOR_HEALTH, HEALTH_IDLE_SECONDS, LOOK_SECONDS
+from app.clients.connections import FOR_HEALTH, HEALTH_IDLE_SECONDS, LOOK_SECONDS, WARNING_SECONDS
 from app.clients.open_files import DEFAULT_CONNECTIONS, KEPT, LEAST, connections_allowed
+from app.common.summed_log import SUM_SECONDS
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import OTHER, PHOTOS, Bench, request, statuses
 
@@ -117,3 +119,55 @@ async def test_nobody_sits_on_a_connection_for_health(bench: Bench) -> None:
 )
 def test_the_limit_on_open_files_leaves_room_for_databases(wished: int | None, limit: int, allowed: int) -> None:
     assert connections_allowed(wished, limit) == allowed
+
+
+REFUSED = ("ticket", "too-many-connections"), ("block", "too-many-connections")
+
+
+@virtual_time
+async def test_every_request_that_is_refused_is_counted_once(bench: Bench) -> None:
+    for _ in range(MOST):
+        bench.connect()
+    for question in (PHOTOS, request("/block/photos?size=3"), OTHER, request("/ticket/photos", method="HEAD")):
+        assert statuses(await bench.connect().ask(question, question)) == [503]
+    for question in HEALTH:
+        assert statuses(await bench.connect().ask(question)) == [200]
+    assert bench.outcomes() == dict(zip(REFUSED, (2, 1), strict=True))
+    assert bench.metrics.connections_refused == 4
+
+
+@virtual_time
+async def test_a_warning_stands_while_it_happens_and_for_a_minute_more(bench: Bench) -> None:
+    assert list(bench.shared.warnings()) == []
+    clients = [bench.connect() for _ in range(MOST)]
+    for _ in range(3):
+        (reason,) = bench.shared.warnings()
+        assert f"all {MOST} client connections" in reason
+        assert "TICKETS_MAX_CONNECTIONS" in reason
+        assert "are taken" in reason
+        await asyncio.sleep(WARNING_SECONDS)
+    assert statuses(await bench.connect().ask(PHOTOS)) == [503]
+    clients[0].transport.lose(None, "lost")
+    await asyncio.sleep(WARNING_SECONDS - 1)
+    (reason,) = bench.shared.warnings()
+    assert reason.endswith("were taken: a client was refused 59 s ago")
+    await asyncio.sleep(1.1)
+    assert list(bench.shared.warnings()) == []
+
+
+@virtual_time
+async def test_the_log_tells_of_it_in_a_line_a_minute(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(MOST):
+        bench.connect()
+    for _ in range(10):
+        assert statuses(await bench.connect().ask(PHOTOS)) == [503]
+        await asyncio.sleep(1)
+    assert [each.fields["refused"] for each in told(caplog)] == [1]
+    await asyncio.sleep(SUM_SECONDS)
+    assert [each.fields["refused"] for each in told(caplog)] == [1, 9]
+    await asyncio.sleep(3 * SUM_SECONDS)
+    assert len(told(caplog)) == 2
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[Any]:
+    return [each for each in caplog.records if each.getMessage() == "all client connections are taken"]

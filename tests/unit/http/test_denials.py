@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from app.clients.denials import FREE_GUESSES, PAUSE_SECONDS, SUM_SECONDS
+from app.clients.denials import FREE_GUESSES, PAUSE_SECONDS
+from app.common.summed_log import SUM_SECONDS
 from app.http.access import names_this_machine
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import PHOTOS, Bench, now, request, statuses

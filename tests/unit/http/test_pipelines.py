@@ -118,7 +118,7 @@ def read_later(client: Client) -> None:
     asyncio.get_running_loop().call_later(0.01, client.protocol.resume_writing)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     series=st.lists(st.sampled_from(SERIES), max_size=12),
     last=st.sampled_from(LAST),

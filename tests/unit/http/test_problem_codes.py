@@ -65,7 +65,7 @@ class Whole:
         denials = Denials(server.metrics)
         page = StatusPage(server.admin, Rates(server.admin.progress, now), server.metrics, 8000)
         api = make_api(server.admin, access, denials, page, server.desk, listens_locally=True)
-        http = HTTPServer(api, host="192.0.2.2", port=80, grace=1.0, idle=IDLE_SECONDS, access_log=False)
+        http = HTTPServer(api, grace=1.0, idle=IDLE_SECONDS, access_log=False)
         endpoint = TicketEndpoint(server.desk, access, denials)
         self.connections = HTTPConnections(endpoint, http, Connections(http, server.metrics, self.most))
 

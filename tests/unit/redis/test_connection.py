@@ -294,6 +294,7 @@ async def test_beyond_the_limit_a_client_is_told_and_closed() -> None:
     assert beyond.take() == b"-ERR max number of clients reached\r\n"
     assert beyond.transport.calls == ["close"]
     assert (bench.metrics.client_connections, bench.metrics.connections_refused) == (2, 1)
+    assert bench.outcomes() == {("ticket", "too-many-connections"): 1}
     clients[0].transport.lose("lost")
     await settled()
     assert await bench.connect().ask(PING) == b"+PONG\r\n"
@@ -372,7 +373,7 @@ async def answers(reads: list[bytes], seed: int) -> bytes:
     return client.take()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.lists(st.sampled_from(SERIES), max_size=30),
     st.sampled_from(LAST),

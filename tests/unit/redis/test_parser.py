@@ -40,7 +40,6 @@ def everything(incoming: Incoming, *reads: bytes, trusted: bool = True) -> list[
     return found
 
 
-@settings(deadline=None)
 @given(st.lists(commands, max_size=20), st.lists(st.integers(0, 3000), max_size=12))
 def test_commands_come_out_as_they_went_in_wherever_they_are_cut(sent: list[Command], cuts: list[int]) -> None:
     data = b"".join(command(*each) for each in sent)
@@ -60,7 +59,7 @@ def test_a_command_comes_byte_by_byte() -> None:
     assert parsed(*[data[at : at + 1] for at in range(len(data))]) == expected
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.binary(max_size=200) | st.text("*$-+:0123456789\r\nINCR photos\"'", max_size=100).map(str.encode))
 def test_whatever_comes_makes_commands_or_one_known_error(data: bytes) -> None:
     incoming = Incoming()
