@@ -39,9 +39,13 @@ class IdGuard:
         """The smallest id of this database's residue that is larger than `number`."""
         return number + 1 + (self._residue - number - 1) % self._increment
 
+    def count_between(self, above: int, last: int) -> int:
+        """How many ids of this database's residue are larger than `above` and not larger than `last`."""
+        return max(0, (last - self.next_after(above)) // self._increment + 1)
+
     def headroom(self) -> int:
         """How many ids are left for this database."""
-        return max(0, (self.last_allowed - self.next_after(self.highest)) // self._increment + 1)
+        return self.count_between(self.highest, self.last_allowed)
 
     def check(self, draw: Draw, highest_when_sent: int) -> None:
         """Return if all of `draw` may be handed out; raise, saying with both ids what is wrong, if any may not.

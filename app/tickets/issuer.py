@@ -15,6 +15,7 @@ from app.common.errors import (
     OutOfTime,
     SequenceExhausted,
     TicketError,
+    TooManyAtOnce,
     UnknownError,
     Unverified,
 )
@@ -213,12 +214,13 @@ class TicketIssuer:
         )
 
     async def _wait(self, request: TicketRequest, entry: Entry) -> None:
-        """Wait until another round may find a lane. Raises SequenceExhausted, NoTicketDatabase where none will
-        (Unverified where the settings forbid those that could draw), and OutOfTime.
+        """Wait until another round may find a lane. Raises TooManyAtOnce, SequenceExhausted and OutOfTime, and
+        NoTicketDatabase where none will: Unverified where the settings forbid those that could draw.
 
         While a database may draw, what it failed with is momentary (a deadlock, a mark that another server has taken):
         it is asked again until the request's time is over.
         """
+        self._raise_if_too_many(entry, request)
         self._raise_if_exhausted(entry, request)
         lanes = self._ring.take_turn(entry.rotation)
         if not any(self._may_draw(lane.member) for lane in lanes):
@@ -233,6 +235,12 @@ class TicketIssuer:
             if left <= pause:  # and not by the clock: a timer may go off a little early, again and again
                 raise OutOfTime
             request.pause = min(2 * pause, LAST_PAUSE)
+
+    def _raise_if_too_many(self, entry: Entry, request: TicketRequest) -> None:
+        """Raise TooManyAtOnce where no database can ever draw so many tickets in one statement."""
+        most = max(member.database.largest_block for member in self._ring.members)
+        if request.count > most:
+            raise TooManyAtOnce(f"{entry.name} gives {most} tickets at once at the most: count is {request.count}")
 
     def _raise_if_exhausted(self, entry: Entry, request: TicketRequest) -> None:
         lanes = entry.rotation.lanes

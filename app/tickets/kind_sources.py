@@ -20,7 +20,6 @@ from app.common.errors import (
 )
 from app.kinds.kind import Kind, RandomKind, TimedKind
 from app.kinds.ticks import Ticks
-from app.tickets.lane_stamps import LaneStamps
 from app.tickets.request import TicketRequest, Tickets
 from app.tickets.rights import WAIT_SECONDS, Holder, NotYet
 from app.tickets.server_clock import ServerClock
@@ -58,7 +57,8 @@ class RefusingSource:
 
 
 class CounterSource:
-    """Ids that are tickets of a counter in the ticket databases, with a shard added."""
+    """Ids that are tickets of a counter in the ticket databases, with a shard added. `most_at_once`: how many of them
+    one request can get."""
 
     issued = 0
 
@@ -67,14 +67,12 @@ class CounterSource:
         kind: TimedKind,
         parameters: Parameters,
         clock: ServerClock,
-        stamps: LaneStamps,
-        increment: Callable[[], int],
+        most_at_once: Callable[[], int],
     ) -> None:
         self._kind = kind
         self._parameters = parameters
         self._clock = clock
-        self._increment = increment
-        self._stamps = stamps
+        self._most_at_once = most_at_once
 
     def takes(self, request: TicketRequest) -> bool:
         """See Source.takes."""
@@ -92,7 +90,7 @@ class CounterSource:
 
     def _check_count(self, request: TicketRequest) -> None:
         """Raise TooManyAtOnce where no moment ever has room for so many."""
-        most = max(1, 2 * self._stamps.ids_at_once // self._increment())
+        most = self._most_at_once()
         if request.count > most:
             raise TooManyAtOnce(f"{request.sequence} gives {most} ids at once at the most: count is {request.count}")
 

@@ -192,10 +192,10 @@ class Lane:
         if self.stamps is None:
             return database.largest_block
         try:
-            room = self.stamps.room(self.guard.highest)
+            room = self.stamps.room(self.guard)
         except TicketDatabaseError:
             return 1  # the statement is refused for that, later
-        return max(1, min(database.largest_block, room // database.increment))
+        return max(1, min(database.largest_block, room))
 
     def _is_ready_for(self, total: int) -> bool:
         """Whether the statement can be sent as it is."""
@@ -247,7 +247,7 @@ class Lane:
         least = 0
         if self.stamps is not None:
             try:
-                least = self.stamps.least(highest, total * self.member.database.increment)
+                least = self.stamps.least(self.guard, total)
             except TicketDatabaseError as error:
                 self._failed(batch, error)
                 return

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from app.common.errors import ClockAhead, ClockUnknown, TicketDatabaseBusy
 from app.kinds.kind import TimedKind
+from app.tickets.id_guard import IdGuard
 from app.tickets.server_clock import ServerClock
 
 AHEAD_MS = 500
@@ -37,15 +38,15 @@ class LaneStamps:
         """How many ids ahead of the last one the lane's mark is kept."""
         return (max(MARK_MS, self._kind.unit_ms) // self._kind.unit_ms) << self._kind.counter_bits
 
-    @property
-    def ids_at_once(self) -> int:
-        """How many ids there are between the present tick and the last that may be drawn now."""
-        return (max(AHEAD_MS, self._kind.unit_ms) // self._kind.unit_ms) << self._kind.counter_bits
+    def most_at_once(self, increment: int) -> int:
+        """How many ids one database can give together, at a moment in which nothing has been drawn from it before; at
+        least 1, for which a request may have to wait where the increment is large."""
+        return max(1, (self._ticks_ahead + 1) // increment)
 
-    def room(self, highest: int) -> int:
-        """How many ids may be drawn now beyond `highest`, the largest that is known drawn. Raises TicketDatabaseBusy
-        where this process's clock is wrong."""
-        return self._last() - max(highest, self._first() - 1)
+    def room(self, guard: IdGuard) -> int:
+        """How many ids may be drawn now from the database that `guard` checks. Raises TicketDatabaseBusy where this
+        process's clock is wrong."""
+        return guard.count_between(max(guard.highest, self._first() - 1), self._last())
 
     def check(self, last: int) -> None:
         """Raise StampedAhead where a tick that has come back lies further ahead than may be drawn now.
@@ -64,16 +65,15 @@ class LaneStamps:
         """
         return self._kind.unit_ms >= LONG_MS and self._first() > highest
 
-    def least(self, highest: int, ids: int) -> int:
+    def least(self, guard: IdGuard, count: int) -> int:
         """The least tick to draw now; 0 where the counter stands at it or above.
 
-        `ids`: how far the draw goes. Raises StampedAhead where that is beyond what there is room for, and as `room`
-        does.
+        `count`: how many ids the draw is for. Raises StampedAhead where there is no room for them, and as `room` does.
         """
-        first = self._first()
-        if max(highest, first - 1) + ids > self._last():
+        if self.room(guard) < count:
             raise StampedAhead
-        return first if first > highest else 0
+        first = self._first()
+        return first if first > guard.highest else 0
 
     def _first(self) -> int:
         """The first tick of now; of the epoch, where this process's clock is before it."""
@@ -84,4 +84,9 @@ class LaneStamps:
 
     def _last(self) -> int:
         """The last tick that may be drawn now. Where this process's clock is behind, others have drawn later ones."""
-        return self._kind.tick_at(self._parameters, self._clock.latest_ms()) + self.ids_at_once
+        return self._kind.tick_at(self._parameters, self._clock.latest_ms()) + self._ticks_ahead
+
+    @property
+    def _ticks_ahead(self) -> int:
+        """How far the last tick that may be drawn now is ahead of the first one of the present moment."""
+        return (max(AHEAD_MS, self._kind.unit_ms) // self._kind.unit_ms) << self._kind.counter_bits

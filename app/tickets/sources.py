@@ -1,6 +1,7 @@
 """Gives each sequence the source that its kind calls for."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from app.kinds.definition import Definition
 from app.kinds.kind import Kind, RandomKind, TimedKind
@@ -43,7 +44,7 @@ class Sources:
             for lane in entry.rotation.lanes:
                 lane.stamps = stamps
                 lane.marks.always_ahead = stamps.ids_ahead
-            entry.source = CounterSource(kind, parameters, self._clock, stamps, self._increment)
+            entry.source = CounterSource(kind, parameters, self._clock, partial(self._most_at_once, stamps))
         else:
             definition = Definition(entry.name, kind.name, parameters)
             if definition not in self._in_memory:
@@ -62,8 +63,10 @@ class Sources:
             self._under_worker.append(source)
         return source
 
-    def _increment(self) -> int:
-        return self._ring.members[0].database.increment
+    def _most_at_once(self, stamps: LaneStamps) -> int:
+        """How many ids one request can get, whichever database it is drawn from."""
+        databases = [member.database for member in self._ring.members]
+        return min(stamps.most_at_once(databases[0].increment), *(each.largest_block for each in databases))
 
     @property
     def any_gives(self) -> bool:

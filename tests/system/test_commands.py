@@ -242,7 +242,7 @@ def test_more_than_there_are_for_one_moment_are_refused(server: TicketServer, ne
     server.put(f"/sequence/{name}", json={"kind": "instagram32"})
     ran = forked_ticketd("take", name, "-n", 1000, "--url", server.url)
     assert (ran.status, ran.output) == (1, "")
-    assert ran.errors.startswith(f"ticketd: 422: {name} gives 32 ids at once at the most: count is 1000")
+    assert ran.errors.startswith(f"ticketd: 422: {name} gives 16 ids at once at the most: count is 1000")
 
 
 # --- bump ----------------------------------------------------------------------------------------------------------

@@ -180,6 +180,7 @@ WITHOUT_TOKENS = [
     (422, "invalid", asked("GET", "/ticket/photos?n=5")),
     (422, "invalid", asked("POST", "/ticket/photos", {"count": 5})),
     (422, "invalid", asked("GET", "/ticket/photos?key=5")),
+    (422, "invalid", asked("GET", "/ticket/stamps?count=17")),
     (422, "invalid", asked("GET", "/block/photos")),
     (422, "invalid", asked("GET", "/sequence/1")),
     (422, "invalid", asked("GET", "/sequence?limit=0")),
@@ -202,6 +203,7 @@ async def test_a_refused_request_is_told_why_in_a_word(tokens: bool, status: int
     async with whole(tokens=tokens) as it:
         if not tokens:
             await it.make("sessions", kind="uuid4")
+            await it.make("stamps", kind="instagram32")
         found = problem(await ask(it))
         assert (found["status"], found["code"]) == (status, code)
 

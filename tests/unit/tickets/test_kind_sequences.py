@@ -15,6 +15,7 @@ from app.common.errors import (
     SequenceConflict,
     TicketError,
     TooManyAtOnce,
+    Unavailable,
 )
 from app.kinds.table import KINDS
 from app.tickets.request import AwaitedRequest
@@ -235,8 +236,62 @@ async def test_more_than_a_moment_holds_are_stamped_a_little_ahead_and_then_wait
         assert max(read(server, id_)["time_ms"] for id_ in given) <= true_ms() + 2_000
         await asyncio.sleep(2)
         await take(server)
-        with pytest.raises(TooManyAtOnce, match="likes gives 32 ids at once at the most: count is 33"):
-            await take(server, 33)
+        with pytest.raises(TooManyAtOnce, match="likes gives 16 ids at once at the most: count is 17"):
+            await take(server, 17)
+
+
+async def given(server: FakeTicketServer, count: int) -> list[Any] | int:
+    """That many ids, asked for as a client does that takes a 503 for what it says; or how many there are at most."""
+    for _ in range(400):
+        try:
+            return await take(server, count)
+        except TooManyAtOnce as error:
+            return int(str(error).split()[2])
+        except Unavailable:
+            await asyncio.sleep(0.1)
+    raise AssertionError(f"{count} ids at once were neither given nor refused for being too many")
+
+
+@pytest.mark.parametrize("increment", [2, 3, 5, 16, 31, 33, 40, 90])
+@pytest.mark.parametrize("kind", COUNTED)
+def test_as_many_ids_as_are_named_at_the_most_are_given(kind: str, increment: int) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        async with Site(3 if increment == 3 else 2, increment=increment) as site:
+            server = await site.ticket_server(largest_block=65_535 // increment)
+            await made(server, kind)
+            most = await given(server, 1_000_000)
+            assert isinstance(most, int)
+            assert most == max(1, min(65_535 // increment, 33 // increment if kind == "instagram32" else 65_535))
+            seen: list[Any] = []
+            for count in (*range(1, min(most, 40) + 1), most, most):
+                ids = await given(server, count)
+                assert isinstance(ids, list), count
+                assert len(ids) == count
+                seen += ids
+            assert len(set(seen)) == len(seen)
+            for count in {most + 1, 32, 33, 1_000}:
+                answer = await given(server, count)
+                assert answer == most if isinstance(answer, int) else len(answer) == count <= most
+
+    scenario()
+
+
+@pytest.mark.parametrize("reserve_seconds", [0.0, 5.0])
+def test_more_tickets_than_a_database_ever_draws_at_once_are_refused(reserve_seconds: float) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        async with Site(2, ["likes"], increment=100) as site:
+            server = await site.ticket_server(largest_block=655, reserve_seconds=reserve_seconds)
+            assert len(await take(server, 655)) == 655
+            for count in (656, 1_000):
+                with pytest.raises(
+                    TooManyAtOnce, match=f"likes gives 655 tickets at once at the most: count is {count}"
+                ):
+                    await take(server, count)
+            assert len(await take(server, 655)) == 655
+
+    scenario()
 
 
 # --- databases -------------------------------------------------------------------------------------------------------
