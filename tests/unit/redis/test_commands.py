@@ -323,6 +323,9 @@ async def test_other_kinds_are_drawn_too() -> None:
         assert (await answer(client, command("INCR", "keys") * 2)).count(b"$36\r\n") == 2
         assert (await answer(client, command("TICKET.TAKE", "photos", "SHARD", "1"))).startswith(b"-ERR photos is of ")
         assert (await answer(client, command("TICKET.BLOCK", "likes", "5"))).startswith(b"-ERR likes is of kind")
+        assert (await answer(client, command("TICKET.TAKE", "tiny", "COUNT", "16"), 120)).startswith(b"*16\r\n")
+        too_many = await answer(client, command("TICKET.TAKE", "tiny", "COUNT", "17"))
+        assert too_many == b"-ERR tiny gives 16 ids at once at the most: count is 17\r\n"
         many = await answer(client, command("INCR", "tiny") * 40, 120)
         assert many.count(b"\r\n") == 40
         assert many.count(b":") >= 2
