@@ -31,7 +31,7 @@ from app.http.query import Parameters
 from app.http.request_head import LARGEST_BODY
 from app.http.sequence_list import LARGEST_PAGE, SEARCH_PATTERN
 from app.http.status_page import LARGEST_NUMBER, StatusPage
-from app.http.ticket_endpoint import prefers_text
+from app.http.ticket_endpoint import ACCEPT_BYTES, prefers_text
 from app.operations.admin import Admin
 from app.operations.metrics import GAUGES
 from app.tickets.front_desk import FrontDesk
@@ -166,7 +166,7 @@ def _add_operation(api: FastAPI, admin: Admin) -> None:
     )
     async def readyz(request: Request) -> Response:
         if admin.ready:
-            if prefers_text(request.headers.get("accept", "").encode("latin-1")):
+            if prefers_text(request.headers.get("accept", "").encode("latin-1")[:ACCEPT_BYTES]):
                 return Response(READY_EXPOSITION, headers=FRESH | {"content-type": EXPOSITION_TYPE})
             return JSONResponse({"status": "ready"}, headers=FRESH)
         return _answer(problem_of(admin.why_not_ready))
