@@ -13,7 +13,7 @@ def on(name: str, last: object, headroom: object) -> dict[str, Any]:
     return {"name": name, "offset": 1, "status": "up", "last": last, "headroom": headroom}
 
 
-PHOTOS = {
+PHOTOS: dict[str, Any] = {
     "sequence": "photos",
     "kind": "ticket",
     "bits": 64,
@@ -27,7 +27,7 @@ PHOTOS = {
 def test_a_line_for_each_sequence() -> None:
     likes = {"sequence": "likes", "kind": "instagram", "bits": 64, "databases": [on("db1:3306", 7, 5)]}
     old = {"sequence": "old", "kind": "ticket", "bits": 32, "exhausted": True, "databases": [on("a", None, 0)]}
-    warnings = [
+    warnings: list[dict[str, Any]] = [
         {"sequence": "photos", "database": "db1:3306", "reason": "its keys deadlock"},
         {"sequence": "photos", "database": None, "reason": "columns differ"},
         {"sequence": None, "database": "db1:3306", "reason": "about the database"},
