@@ -1,12 +1,15 @@
 """What `ticketd doctor` finds in a server's settings, the account, the own tables' engine, and triggers."""
 
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from tests.harness.doctor import doctor, mended, notes, set_global, the_one_line, wrong
 from tests.harness.engine import Engine
 from tests.harness.pair import MySQLPair, Schema
+from tests.harness.processes import wait_until
 from tests.harness.schema import LEAST_PRIVILEGES, PASSWORD, USER
 from tests.harness.ticketd import TicketServer
 
@@ -181,3 +184,50 @@ def test_other_triggers_slow_draws(schema: Schema, account: Callable[..., str]) 
         f"{schema.pair.odd.name}: accounts: has the trigger `noted` (AFTER INSERT): it slows every draw"
     )
     assert mended(line) == "DROP TRIGGER `noted`"
+
+
+OF_THE_CLOCK = "CREATE TRIGGER of_the_clock BEFORE INSERT ON photos FOR EACH ROW SET NEW.id = UNIX_TIMESTAMP() * 2 + "
+
+
+def _drawn(servers: list[TicketServer], requests: int) -> list[int]:
+    """The tickets that the servers give in turn; a refusal gives none."""
+    tickets = []
+    for _ in range(requests):
+        for server in servers:
+            answer = server.get("/ticket/photos")
+            if answer.status == 200:
+                tickets.append(answer.json()["id"])
+    return tickets
+
+
+def _gives(server: TicketServer) -> bool:
+    return server.get("/ticket/photos").status == 200
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before the servers start", "while they draw"])
+def test_no_ticket_comes_twice_from_a_trigger_that_sets_the_id(schema: Schema, begun: bool) -> None:
+    def set_ids() -> None:
+        for index, residue in ((0, 1), (1, 0)):
+            schema.execute(index, f"{OF_THE_CLOCK}{residue}")
+
+    if not begun:
+        set_ids()
+    with serve(schema) as one, serve(schema) as two:
+        one.wait_ready()
+        two.wait_ready()
+        tickets = []
+        if begun:
+            tickets += _drawn([one, two], 5)
+            set_ids()
+            time.sleep(1.2)  # seconds: longer than a check of a table's ids counts
+        tickets += _drawn([one, two], 20)
+        assert len(tickets) == len(set(tickets)) == (10 if begun else 0)
+        for server in (one, two):
+            reasons = {each["reason"] for each in server.get("/healthz").json()["warnings"]}
+            assert any(reason.startswith("suspended: has a trigger that sets the ids") for reason in reasons), reasons
+        for index in (0, 1):
+            schema.execute(index, "DROP TRIGGER of_the_clock")
+        for server in (one, two):
+            wait_until(partial(_gives, server), 30, "tickets again")
+        tickets += _drawn([one, two], 20)
+        assert len(tickets) == len(set(tickets))
