@@ -9,11 +9,11 @@ from tests.unit.databases.draw_bench import Bench, turns
 PLAIN = "REPLACE INTO `photos` (stub) VALUES ('a')"
 
 
-def asking(seconds: float = 1000.0, idle: int = 1) -> Bench:
+def asking(seconds: float = 1000.0, pause: float = 0.0, idle: int = 1) -> Bench:
     """A bench whose queue asks behind the first draw of each table, and then once in so many seconds."""
     bench = Bench(idle)
     takes_steps = bench.queue.forms.takes_steps
-    bench.queue = DrawQueue(bench.pool, 1, 2, bench.retried.append, GeneratedIds(seconds))
+    bench.queue = DrawQueue(bench.pool, 1, 2, bench.retried.append, GeneratedIds(seconds, pause))
     bench.queue.forms.takes_steps = takes_steps
     return bench
 
@@ -58,6 +58,22 @@ async def test_once_the_time_is_over_it_is_asked_again() -> None:
         await turns()
     assert [drawn for _, drawn in bench.answers] == [Draw(7, 2, 1), Draw(9, 2, 1), Draw(11, 2, 1)]
     await bench.queue.close()
+
+
+async def test_many_tables_share_what_is_asked_in_a_second() -> None:
+    ids = GeneratedIds(seconds=1.0, pause=0.1)
+    names = [f"s{number}" for number in range(100)]
+    for name in names:
+        assert ids.are_due(name, 10.0)
+        ids.check(name, 10.0, [7], 7)
+    asked = 0
+    for tick in range(1, 1001):  # ten seconds, in which each table is drawn from ten times
+        now = 10.0 + tick / 100
+        name = names[tick % 100]
+        if ids.are_due(name, now):
+            ids.check(name, now, [7], 7)
+            asked += 1
+    assert 80 <= asked <= 100
 
 
 async def test_in_a_packet_of_several_each_is_asked_about_by_itself() -> None:
