@@ -4,14 +4,14 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 from app.clients.open_files import raise_limit
-from app.commands import kinds
-from app.commands.remote import DEFAULT_URL, RemoteServer
+from app.commands import kinds, remote_commands
+from app.commands.terminal import print_lines, whole_number
 from app.common import log as logging_setup
-from app.common.errors import SettingsError, TicketDatabaseError, TicketError
-from app.common.value_files import WatchedFiles, read_value
+from app.common.errors import SettingsError, TicketError
+from app.common.value_files import WatchedFiles
 from app.common.version import VERSION
 from app.setting_names import PREFIX
 from app.settings import SECRETS, Flag, Settings, files_of, load, unknown_names
@@ -28,6 +28,7 @@ _PROGRAM = """
 examples:
   ticketd serve                          the server, on two embedded ticket databases in ./ticket-data
   ticketd take photos                    a ticket from it
+  ticketd list                           its sequences
   ticketd doctor                         check the ticket databases
   ticketd decode --kind ulid ID          what an id says
   ticketd COMMAND --help                 help on a command
@@ -41,26 +42,6 @@ examples:
       two MySQL servers, the odd one first
   curl http://127.0.0.1:8000/ticket/photos
       a ticket; POST works too, and ?count=100 gives a hundred
-"""
-_TAKE = """
-examples:
-  ticketd take photos                    one ticket
-  ticketd take photos -n 5000 > ids      five thousand, one per line
-  ticketd take photos --url https://tickets.example.net --token-file ~/.ticket-token
-
-exit status: 0; 1 where the server could not do it (tickets printed before that are valid); 2 for unusable arguments
-"""
-_BUMP = """
-examples:
-  ticketd bump photos --above 1000000
-      every ticket from now on is larger than 1,000,000
-  ticketd bump photos --from mysql://reader@db9/shop/photos.id --from-password-file ./password
-      larger than every id that this auto-increment table has used (stop what writes to it first)
-
-A bump never goes backwards: a smaller number changes nothing. It requires every ticket database to be up, and is safe
-while tickets are being drawn. If the server has tokens, it requires an admin token.
-
-exit status: 0; 1 where it could not be done (it may be repeated); 2 for unusable arguments
 """
 _DOCTOR = """
 examples:
@@ -169,8 +150,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from app.doctor.report import examine
 
     lines, well = examine(settings)
-    _print(lines)
-    _print(_unknown_settings())
+    print_lines(lines)
+    print_lines(_unknown_settings())
     return OK if well else FAILED
 
 
@@ -184,7 +165,7 @@ def _unknown_settings() -> list[str]:
 def _grow(arguments: argparse.Namespace) -> int:
     arguments.increment = str(arguments.new_increment)
     settings = _settings(arguments, {name: text for name, text in os.environ.items() if name not in INCREMENT_NAMES})
-    _print(_unknown_settings())
+    print_lines(_unknown_settings())
     return asyncio.run(_change_ring(settings, arguments.new_increment))
 
 
@@ -194,100 +175,26 @@ async def _change_ring(settings: Settings, increment: int) -> int:
 
     databases = make_databases(settings, on_retry=lambda _name, _cause: None)
     try:
-        ring = await grow(databases, increment, lambda line: _print([line]), max(WATCHED, 4 * settings.probe_interval))
+        watched = max(WATCHED, 4 * settings.probe_interval)
+        ring = await grow(databases, increment, lambda line: print_lines([line]), watched)
     except GrowthRefused as refused:
-        _print(f"left to do: {line}" for line in refused.left)
+        print_lines(f"left to do: {line}" for line in refused.left)
         return FAILED
     finally:
         await asyncio.gather(*(database.close() for database in databases))
-    _print([f"done: the ring has number {ring.number} and increment {ring.increment}; start the ticket servers"])
+    print_lines([f"done: the ring has number {ring.number} and increment {ring.increment}; start the ticket servers"])
     return OK
-
-
-# --- take, bump ----------------------------------------------------------------------------------------------------
-
-
-def _add_server(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--url", default=DEFAULT_URL, help="the ticket server, or the load balancer in "
-                        "front of several [default %(default)s]")  # fmt: skip
-    parser.add_argument("--token-file", metavar="FILE", help="a file with the bearer token")
-
-
-def _remote(arguments: argparse.Namespace) -> RemoteServer:
-    token = None if arguments.token_file is None else _secret("--token-file", arguments.token_file).strip()
-    return RemoteServer(arguments.url, token)
-
-
-def _secret(flag: str, path: str) -> str:
-    text = read_value(path, flag)
-    if "\n" in text.strip():
-        raise SettingsError(f"{flag}: the file {path} does not hold one line")
-    return text
-
-
-def _take(arguments: argparse.Namespace) -> int:
-    for ids in _remote(arguments).take(arguments.sequence, arguments.number):
-        _print(map(str, ids))
-    return OK
-
-
-def _bump(arguments: argparse.Namespace) -> int:
-    server = _remote(arguments)
-    above = arguments.above
-    if arguments.source is not None:
-        above = _last_used(arguments.source, arguments.from_password_file)
-    answer = server.bump(arguments.sequence, above, force=arguments.force)
-    _print([f"{arguments.sequence}: every ticket from now on is larger than {above}"])
-    _print(
-        f"  {each.get('name')}: last id {each.get('last')}"
-        for each in answer.get("databases", [])
-        if isinstance(each, dict)
-    )
-    return OK
-
-
-def _last_used(source: str, password_file: str | None) -> int:
-    from app.databases.mysql.other_tables import Column, used_by
-
-    password = None if password_file is None else _secret("--from-password-file", password_file)
-    try:
-        column = Column.parse(source, password)
-        used = asyncio.run(used_by(column))
-    except TicketDatabaseError as error:
-        raise TicketError(f"--from: {column.url.name} {error}") from error
-    except SettingsError as error:
-        raise SettingsError(f"--from: {error}") from error
-    counted = f", and its counter has given {used.counted}" if used.counted > used.largest else ""
-    _print([f"{column.name}: the largest number is {used.largest}{counted}"])
-    return used.last
 
 
 # --- decode, sql ---------------------------------------------------------------------------------------------------
 
 
 def _tell(arguments: argparse.Namespace) -> int:
-    _print([kinds.told(arguments)])
+    print_lines([kinds.told(arguments)])
     return OK
 
 
-def _print(lines: Iterable[str]) -> None:
-    """Print the lines and flush, so that the reader has them whatever happens next."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
-
-
 # --- the command line ----------------------------------------------------------------------------------------------
-
-
-def _whole_number(smallest: int) -> Callable[[str], int]:
-    """A type for argparse: a whole number in digits."""
-
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) >= smallest):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, {smallest} or more")
-        return int(text)
-
-    return read
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -315,33 +222,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_settings(serve)
     serve.set_defaults(run=_serve)
 
-    take = command("take", "print tickets from a server", "Print tickets, one a line, from a ticket server.", _TAKE)
-    take.add_argument("sequence", metavar="SEQUENCE", help="the sequence, for instance photos")
-    take.add_argument("-n", dest="number", metavar="N", type=_whole_number(1), default=1, help="how many [default 1]")
-    _add_server(take)
-    take.set_defaults(run=_take)
-
-    bump = command(
-        "bump",
-        "advance a sequence",
-        "Advance a sequence above a number, or above what an auto-increment table has used.",
-        _BUMP,
-    )
-    bump.add_argument("sequence", metavar="SEQUENCE", help="the sequence to advance")
-    above = bump.add_mutually_exclusive_group(required=True)
-    above.add_argument("--above", metavar="N", type=_whole_number(0), help="every later ticket is larger than N")
-    above.add_argument(
-        "--from",
-        dest="source",
-        metavar="URL",
-        help="mysql://user:password@host:port/database/table.column: every later ticket is larger than what that "
-        "column holds and its counter has given; it is only read. Other users of this machine can see a command line: "
-        "leave the password out and use --from-password-file",
-    )
-    bump.add_argument("--from-password-file", metavar="FILE", help="a file with the password for --from")
-    bump.add_argument("--force", action="store_true", help="even if it uses up more than 90 %% of the sequence")
-    _add_server(bump)
-    bump.set_defaults(run=_bump)
+    remote_commands.add_commands(command)
 
     grow = command(
         "grow",
@@ -353,7 +234,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--increment",
         dest="new_increment",
         metavar="M",
-        type=_whole_number(1),
+        type=whole_number(1),
         required=True,
         help="the new auto_increment_increment of all databases; a value above their number leaves room to grow",
     )
@@ -368,7 +249,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_settings(doctor)
     doctor.set_defaults(run=_doctor)
-    kinds.add_commands(command, _whole_number, _tell)
+    kinds.add_commands(command, _tell)
     return parser
 
 
@@ -376,7 +257,7 @@ def main() -> None:
     """Entry point of `ticketd`; exits with the command's status."""
     try:
         arguments = build_parser().parse_args()
-        status = arguments.run(arguments)
+        status = arguments.run(arguments) or OK
     except TicketError as error:
         line = str(error).replace("\n", "\\n")
         print(f"ticketd: {line}", file=sys.stderr)

@@ -5,11 +5,10 @@ import json
 import time
 from collections.abc import Callable
 
+from app.commands.terminal import AddCommand, whole_number
 from app.common.errors import InvalidRequest, SettingsError
 from app.kinds.instagram_sql import instagram_sql
 from app.kinds.table import DECODE_PARAMETERS, KINDS, decoded, kind_named
-
-AddCommand = Callable[[str, str, str, str], argparse.ArgumentParser]
 
 _DECODE = """
 examples:
@@ -36,7 +35,6 @@ exit status: 0; 2 for unusable arguments
 
 def add_commands(
     command: AddCommand,
-    whole_number: Callable[[int], Callable[[str], int]],
     run: Callable[[argparse.Namespace], int],
 ) -> None:
     """Add both to the command line; `run` prints what `told` makes of their arguments."""

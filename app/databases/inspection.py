@@ -4,7 +4,7 @@ An inspection draws nothing and changes nothing. `app.doctor.report` makes its f
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from app.databases.protocol import Mark, Position, RingRecord, ServerEntry, Table
 from app.kinds.definition import Definition
@@ -27,6 +27,14 @@ class InspectedTable:
     widen: str = ""
 
 
+class Flaw(NamedTuple):
+    """`wrong`: what of a database would break a guarantee or slow the server down, in words without their subject.
+    `fix`: how to fix it."""
+
+    wrong: str
+    fix: str
+
+
 @dataclass(frozen=True, slots=True)
 class NotLookedAt:
     """What the account may not look at: a question that is left open, and the privilege that would answer it."""
@@ -44,8 +52,10 @@ class Inspection:
     `advice`: what to do about it. `note`: a word for the operator about a database with which nothing is wrong.
     `product`: engine and version. `identity`: which server or file it is. `connect_seconds`: what a new connection
     took, in seconds. `made_for`: it keeps the offset and increment that it was made for, and no server could be told
-    others. `durability`: the settings that could lose a committed ticket, in words. `tls`: whether the connection uses
-    it. `unverified`: what of the connection nobody has verified and what to set, in words; empty where all is.
+    others. `flaws`: what is wrong with its settings, its user's account and the server's own tables. `remarks`: what
+    of these is only worth knowing. `table_flaws`: what else is wrong with each sequence's table. `tls`: whether the
+    connection uses it. `unverified`: what of the connection nobody has verified and what to set, in words; empty where
+    all is.
     `clock_ahead`: seconds that its clock is ahead of this machine's, below 0 where it is behind; exact to
     `clock_doubt` seconds. `sources`: each server that it replicates from, with the statements that end that.
     `not_looked_at`: what its user may not look at. `read_only`: why it cannot be written to. `denied`: for each missing
@@ -69,13 +79,15 @@ class Inspection:
     set_offset: int = 0
     set_increment: int = 0
     made_for: bool = False
-    durability: tuple[str, ...] = ()
+    flaws: list[Flaw] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    table_flaws: dict[str, list[Flaw]] = field(default_factory=dict)
     tls: bool = False
     unverified: str = ""
     clock_ahead: float = 0.0
     clock_doubt: float = 0.0
     sources: dict[str, str] = field(default_factory=dict)
-    not_looked_at: NotLookedAt | None = None
+    not_looked_at: list[NotLookedAt] = field(default_factory=list)
     read_only: str | None = None
     denied: dict[str, list[str]] = field(default_factory=dict)
     layout: int = 0

@@ -98,9 +98,16 @@ def contradicts_ring(case: Case) -> Iterator[Finding]:
         )
 
 
-def not_durable(case: Case) -> Iterator[Finding]:
-    for setting in case.database.durability:
-        yield Finding(setting, "set it to 1 in its configuration, and with SET GLOBAL")
+def flaws(case: Case) -> Iterator[Finding]:
+    """What the engine itself finds wrong with its settings, the account, the server's own tables."""
+    for flaw in case.database.flaws:
+        yield Finding(*flaw)
+
+
+def flaws_of_tables(case: Case) -> Iterator[Finding]:
+    for name, found in case.database.table_flaws.items():
+        for flaw in found:
+            yield Finding(f"{case.called(name)}: {flaw.wrong}", flaw.fix)
 
 
 def replicates(case: Case) -> Iterator[Finding]:
@@ -250,7 +257,7 @@ FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     wrong_increment,
     wrong_offset,
     contradicts_ring,
-    not_durable,
+    flaws,
     replicates,
     clock_off,
     read_only,
@@ -258,6 +265,7 @@ FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     newer_tables,
     not_crash_safe,
     keys_that_deadlock,
+    flaws_of_tables,
     missing_sequence,
     columns_that_differ,
     below_its_mark,

@@ -67,12 +67,15 @@ def notes(inspections: Sequence[Inspection]) -> Iterator[str]:
     for found in inspections:
         if found.unverified:
             yield f"{found.name}: {found.unverified}"
+    for found in inspections:
+        for remark in found.remarks:
+            yield f"{found.name}: {remark}"
     yield from _alike({found.name: _sequences_of_kinds(found) for found in inspections})
     yield from _alike({found.name: _served_by(found) for found in inspections})
     unanswered: dict[NotLookedAt, list[str]] = {}
     for found in inspections:
-        if found.not_looked_at is not None:
-            unanswered.setdefault(found.not_looked_at, []).append(found.name)
+        for what in found.not_looked_at:
+            unanswered.setdefault(what, []).append(found.name)
     for what, names in unanswered.items():
         yield (
             f"{', '.join(names)}: could not look {what.question}: the user lacks the privilege {what.privilege}; "

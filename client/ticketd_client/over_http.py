@@ -15,7 +15,7 @@ import ssl
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -119,13 +119,27 @@ class HTTPServer(Server):
         self, method: str, path: str, content: Mapping[str, object] | None, deadline: float, most: int
     ) -> dict[str, Any]:
         """The JSON object that it answers with 200. `most`: bytes that the body may have."""
+        return self.request(method, path, content, deadline, most)[1]
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        content: Mapping[str, object] | None,
+        deadline: float,
+        most: int,
+        *,
+        accepted: Container[int] = (200,),
+    ) -> tuple[int, dict[str, Any]]:
+        """The status, one of `accepted`, and the JSON object that it answers with. `most`: bytes that the body may
+        have. Raises AttemptFailed, and a TicketError for what every server would refuse."""
         body = b"" if content is None else json.dumps(content).encode()
         reply = self._exchange(method, path, body, deadline, most)
-        if reply.status != 200:
+        if reply.status not in accepted or (reply.status != 200 and reply.kind == "application/problem+json"):
             raise self._error_of(reply)
         if reply.kind not in ("application/json", ""):
             raise AttemptFailed(f"did not answer with JSON but with {answers.quoted(reply.kind)}")
-        return answers.read_object(reply.body)
+        return reply.status, answers.read_object(reply.body)
 
     def _error_of(self, reply: _Reply) -> Exception:
         detail = reply.reason

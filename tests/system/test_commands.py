@@ -59,7 +59,7 @@ def token_file(tmp_path: Path) -> Callable[[str], Path]:
 # --- help ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["", "serve", "take", "bump", "doctor"])
+@pytest.mark.parametrize("command", ["", "serve", "take", "bump", "create", "list", "show", "doctor"])
 def test_help_has_examples(command: str) -> None:
     ran = ticketd(*([command] if command else []), "--help")
     assert (ran.status, ran.errors) == (0, "")

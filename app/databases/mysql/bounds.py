@@ -40,6 +40,11 @@ MOST_KEYS = 65
 """Of one table: MySQL allows for 64 beside the primary one."""
 
 
+LARGEST_STATEMENT = 256 * 1024
+"""Bytes: no statement that is sent, and none of several that are sent together, is larger. The largest ones supersede
+200 marks of the longest names and tokens."""
+
+
 def listing(rows: int) -> Bound:
     """Of so many rows at most."""
     return Bound(SMALL.packet, SMALL.rows + rows * _ROW)

@@ -14,10 +14,12 @@ from typing import ClassVar, NoReturn, TypeVar
 
 from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseUnavailable
 from app.common.patience import patience
+from app.databases.inspection import Flaw
 from app.databases.mysql import session_sql
 from app.databases.mysql.bounds import SMALL, Bound
 from app.databases.mysql.driver import DRIVER_ERRORS, NONSENSE, Driver, NoTLS, Rows, server_code, translate
 from app.databases.mysql.errors import KEEPS_CONNECTION
+from app.databases.mysql.server_settings import flaws_of
 from app.databases.mysql.url import DatabaseURL
 from app.databases.mysql.wire import Done, Wire, known_query, query
 from app.databases.protocol import check_settings
@@ -35,8 +37,8 @@ class ServerFacts:
     `mariadb`: whether it is MariaDB, and not MySQL. `identity`: which server it is, and the second in which it started.
     `incarnation`: a digest of that and of the database's name. `increment`, `offset`: the server's own settings, not
     the session's. `autoinc_lock_mode`: its `innodb_autoinc_lock_mode`. `takes_steps`: whether a
-    statement can have an increment and an offset of its own. `durability`: the settings that could lose a
-    committed ticket, in words. `now`: its clock, in seconds since 1970. `tls`: whether this connection uses it.
+    statement can have an increment and an offset of its own. `flaws`: what is wrong with its
+    settings. `now`: its clock, in seconds since 1970. `tls`: whether this connection uses it.
     """
 
     setting_names: ClassVar[tuple[str, str]] = ("auto_increment_increment", "auto_increment_offset")
@@ -49,7 +51,7 @@ class ServerFacts:
     offset: int
     autoinc_lock_mode: int
     takes_steps: bool
-    durability: tuple[str, ...]
+    flaws: tuple[Flaw, ...]
     now: float
     tls: bool
 
@@ -258,7 +260,7 @@ class MySQLConnection:
             offset=int(variables.get("auto_increment_offset", "0")),
             autoinc_lock_mode=int(variables.get("innodb_autoinc_lock_mode", "1")),
             takes_steps=takes_steps,
-            durability=tuple(_durability(variables)),
+            flaws=flaws_of(variables),
             now=float(now),
             tls=tls,
         )
@@ -271,19 +273,6 @@ class MySQLConnection:
     def _check_tls(self, facts: ServerFacts) -> None:
         if self._url.wants_tls and not facts.tls:
             raise NoTLS(self._url)
-
-
-def _durability(variables: dict[str, str]) -> list[str]:
-    """What could lose a committed ticket in a crash, in words."""
-    found = []
-    flush = variables.get("innodb_flush_log_at_trx_commit", "1")
-    if flush != "1":
-        found.append(f"innodb_flush_log_at_trx_commit={flush} loses tickets in a crash, expected 1")
-    if variables.get("log_bin", "OFF") == "ON" and variables.get("sync_binlog") != "1":
-        found.append(
-            f"sync_binlog={variables.get('sync_binlog')} with the binary log on loses tickets in a crash, expected 1"
-        )
-    return found
 
 
 def _check_version(version: str, *, mariadb: bool) -> None:

@@ -22,7 +22,7 @@ from app.databases.mysql.pool import REFUSED_SECONDS, MySQLPool
 from app.databases.mysql.ring_record import MySQLRing, record_of
 from app.databases.mysql.rows import clock_of, layout_of
 from app.databases.mysql.servers import MySQLServers, announcement_of
-from app.databases.mysql.tables import MySQLTables
+from app.databases.mysql.tables import MySQLTables, not_crash_safe
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import (
     LARGEST_INCREMENT,
@@ -178,7 +178,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
             offset=facts.offset,
             record=record,
             clock=clock,
-            warnings=facts.durability + self._layout_warnings + self._pool.warnings,
+            warnings=tuple(flaw.wrong for flaw in facts.flaws) + self._layout_warnings + self._pool.warnings,
             setting_names=facts.setting_names,
         )
 
@@ -194,10 +194,10 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         if version < own_sql.LAYOUT_VERSION:
             await probe.execute(own_sql.RECORD_LAYOUT)
             version = own_sql.LAYOUT_VERSION
-        self._layout_warnings = ()
+        self._layout_warnings = tuple(flaw.wrong for flaw in await probe.ask(own_sql.ENGINES, not_crash_safe))
         if version > own_sql.LAYOUT_VERSION:
             known = own_sql.LAYOUT_VERSION
-            self._layout_warnings = (f"its own tables have version {version}, newer than this server's {known}",)
+            self._layout_warnings += (f"its own tables have version {version}, newer than this server's {known}",)
 
     def _drop_probe(self) -> None:
         if self._probe is not None:

@@ -12,7 +12,7 @@ the explicit id just below. That id comes back in the first one's OK packet, as 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from app.common.patience import SLICES, patience
 from app.common.tasks import Tasks
 from app.databases.mysql.block_forms import BlockForms
 from app.databases.mysql.connection import MySQLConnection
+from app.databases.mysql.generated_ids import QUESTION, GeneratedIds, generated_of
 from app.databases.mysql.pending_draw import Deadlines, PendingDraw
 from app.databases.mysql.pool import MySQLPool
 from app.databases.protocol import Drawn, Table
@@ -34,24 +35,40 @@ from app.databases.protocol import Drawn, Table
 CONNECTIONS = 3
 """The most connections that one server draws on at a time, for each database: few, so that draws share commits, and
 more than one, so that a locked table holds up only some."""
+_NO_QUESTIONS: Mapping[int, int] = {}
 DRAWS_PER_PACKET = 32
 """The most draws that share a packet: enough to spare round trips and commits, few enough that none waits long."""
 
 
 class Packet(NamedTuple):
     """Statements that are sent together, and how many they are. `places`: behind which of them each of the draws that
-    they are for has all that it needs."""
+    they are for has all that it needs. `questions`: the places of those that ask where the id before them came from
+    (see `generated_ids`), each with the number of its draw."""
 
     statements: str
     answers: int
     places: Sequence[int]
+    questions: Mapping[int, int]
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one statement, apart from questions: what fails then leaves nothing behind."""
+        return self.answers - len(self.questions) == 1
 
 
 class DrawQueue:
     """The draws that wait for a connection to one database, and those under way on each connection. `forms`: which
     chooses the form of each; the probe tells it what the server allows."""
 
-    def __init__(self, pool: MySQLPool, offset: int, increment: int, on_retry: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        pool: MySQLPool,
+        offset: int,
+        increment: int,
+        on_retry: Callable[[str], None],
+        generated: GeneratedIds | None = None,
+    ) -> None:
+        self._generated = generated or GeneratedIds()
         self.forms = BlockForms(offset, increment)
         self._pool = pool
         self._offset = offset
@@ -165,21 +182,26 @@ class DrawQueue:
         connection.draw(packet.statements, packet.answers, self._pool.timeout, came)
 
     def _packet(self, batch: list[PendingDraw]) -> Packet:
-        """Several in one transaction, each advance right before its draw."""
+        """Several in one transaction, each advance right before its draw, a question right behind it if it is due."""
         first = batch[0]
         block = first.block
-        if block is not None:
-            return Packet(block.statements, block.answers, (block.answers - 1,))
-        if len(batch) == 1 and not first.least:
-            return Packet(first.statement, 1, (0,))
-        statements, places = ["BEGIN"], []
-        for draw in batch:
+        due = self._generated.are_due
+        if block is not None or (len(batch) == 1 and not first.least):
+            sent, answers = (first.statement, 1) if block is None else (block.statements, block.answers)
+            if due(first.table.sequence, first.began):
+                return Packet(f"{sent};{QUESTION}", answers + 1, (answers - 1,), {answers: 0})
+            return Packet(sent, answers, (answers - 1,), _NO_QUESTIONS)
+        statements, places, questions = ["BEGIN"], [], {}
+        for number, draw in enumerate(batch):
             if draw.least:
                 statements.append(draw.advance)
             places.append(len(statements))
             statements.append(draw.statement)
+            if due(draw.table.sequence, draw.began):
+                questions[len(statements)] = number
+                statements.append(QUESTION)
         statements.append("COMMIT")
-        return Packet(";".join(statements), len(statements), places)
+        return Packet(";".join(statements), len(statements), places, questions)
 
     def _came(
         self,
@@ -212,7 +234,8 @@ class DrawQueue:
                 while len(ids) < packet.answers:
                     pool.last_answer = time.monotonic()
                     await connection.next()
-                    ids.append(connection.insert_id)
+                    is_asked = len(ids) in packet.questions
+                    ids.append(connection.understand(generated_of) if is_asked else connection.insert_id)
                 pool.last_answer = time.monotonic()
             results = self._drawn(batch, packet, ids)
         except TimeoutError:
@@ -221,7 +244,7 @@ class DrawQueue:
         except TicketDatabaseError as error:
             if connection.usable:
                 pool.last_answer = time.monotonic()
-            if packet.answers > 1:
+            if not packet.is_one:
                 connection.drop()  # a transaction is open, or the session has a block's increment
             results = self._failed(batch, packet, len(ids), error)
         except BaseException:
@@ -233,13 +256,22 @@ class DrawQueue:
     def _drawn(self, batch: Sequence[PendingDraw], packet: Packet, ids: Sequence[int]) -> Sequence[Drawn | None]:
         """What all of these ids are, for each draw."""
         block = batch[0].block
+        results: list[Drawn | None] = []
         if block is not None:
             try:
-                return [self.forms.drawn(batch[0], block, ids)]
+                results.append(self.forms.drawn(batch[0], block, ids[: block.answers]))
             except TicketDatabaseError as error:
-                return [error]
-        both = zip(batch, packet.places, strict=True)
-        return [self.forms.plain_drawn(draw, ids[place]) for draw, place in both]
+                results.append(error)
+        else:
+            both = zip(batch, packet.places, strict=True)
+            results += [self.forms.plain_drawn(draw, ids[place]) for draw, place in both]
+        for place, number in packet.questions.items():
+            draw = batch[number]
+            try:
+                self._generated.check(draw.table.sequence, draw.began, ids[:place], ids[place])
+            except TicketDatabaseError as error:
+                results[number] = error
+        return results
 
     def _failed(
         self, batch: list[PendingDraw], packet: Packet, received: int, error: TicketDatabaseError

@@ -15,7 +15,7 @@ from app.common.errors import (
 from app.common.sequences import Width
 from app.common.slices import sliced
 from app.databases.inspection import SERVERS_SECONDS, InspectedTable, Inspection, NotLookedAt
-from app.databases.mysql import own_sql, sequence_sql, session_sql
+from app.databases.mysql import account, own_sql, sequence_sql, session_sql
 from app.databases.mysql.bounds import MOST_KEYS, MOST_MARKS, MOST_SERVERS, MOST_TABLES, listing
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
 from app.databases.mysql.definitions import definitions_of
@@ -25,7 +25,8 @@ from app.databases.mysql.marks import marks_of
 from app.databases.mysql.ring_record import record_of
 from app.databases.mysql.rows import clock_of, layout_of
 from app.databases.mysql.servers import servers_of
-from app.databases.mysql.tables import CRASH_SAFE_ENGINES, names_of, position_of, table_of
+from app.databases.mysql.tables import CRASH_SAFE_ENGINES, names_of, not_crash_safe, position_of, table_of
+from app.databases.mysql.triggers import triggers_of
 from app.databases.mysql.url import DatabaseURL, SslMode
 from app.databases.protocol import Position
 
@@ -98,6 +99,7 @@ class MySQLInspector:
                 await self._look_at_sources(mariadb=facts.mariadb)
                 await self._look_at_privileges()
                 await self._look_at_own_tables()
+                await self._look_at_account(mariadb=facts.mariadb)
                 await self._look_at_tables()
         except TimeoutError:
             self._connection.drop()
@@ -132,7 +134,7 @@ class MySQLInspector:
         found.product = f"{'MariaDB' if facts.mariadb else 'MySQL'} {facts.version.split('-')[0]}"
         found.identity = facts.identity
         found.set_increment, found.set_offset = facts.increment, facts.offset
-        found.durability = facts.durability
+        found.flaws += facts.flaws
         found.tls = facts.tls
         found.unverified = unverified(self._url, tls=facts.tls)
 
@@ -157,7 +159,7 @@ class MySQLInspector:
                 break
         if code:
             privilege = "REPLICA MONITOR" if mariadb else "REPLICATION CLIENT"
-            found.not_looked_at = NotLookedAt("whether it replicates from another server", privilege)
+            found.not_looked_at.append(NotLookedAt("whether it replicates from another server", privilege))
             return
         word = "REPLICA" if "REPLICA" in statement else "SLAVE"
         found.sources = self._connection.understand(lambda rows: _sources_of(rows, word, mariadb=mariadb))
@@ -183,6 +185,25 @@ class MySQLInspector:
     def _may_read(self, table: str) -> bool:
         return table not in self.inspection.denied.get("SELECT", ())
 
+    async def _look_at_account(self, *, mariadb: bool) -> None:
+        """After the own tables: they say how many servers use the account."""
+        found, connection = self.inspection, self._connection
+        name = await connection.ask(account.CURRENT_USER, lambda rows: str(rows[0][0]))
+        if await connection.attempt(account.DEFINITION):
+            found.not_looked_at.append(NotLookedAt("at the limits of its account", "SELECT on the schema mysql"))
+            return
+        definition = connection.understand(lambda rows: str(rows[0][0]))
+        days = await connection.ask(account.DEFAULT_LIFETIME, account.first_number)
+        connections = await connection.ask(account.USER_CONNECTIONS, account.first_number)
+        own = account.account_of(name, definition, days, connections)
+        changed = None
+        if own.days is not None and not await connection.attempt(account.password_changed(mariadb=mariadb)):
+            changed = connection.understand(account.changed_at)
+        flaws = list(account.flaws_of(own, changed, len(found.servers)))
+        found.flaws += flaws
+        if not any("MAX_USER_CONNECTIONS" in flaw.wrong for flaw in flaws):
+            found.remarks += account.remarks_on(own)
+
     # --- tables ----------------------------------------------------------------------------------------------------
 
     async def _look_at_own_tables(self) -> None:
@@ -190,6 +211,7 @@ class MySQLInspector:
             return
         found, connection = self.inspection, self._connection
         try:
+            found.flaws += await connection.ask(own_sql.ENGINES, not_crash_safe)
             found.layout = await connection.ask(own_sql.LAYOUT, layout_of)
             if found.layout >= own_sql.RING_LAYOUT:
                 found.record = await connection.ask(own_sql.RING, record_of)
@@ -226,6 +248,9 @@ class MySQLInspector:
             keys = await connection.ask(sequence_sql.keys(part), _keys_of, listing(len(part) * MOST_KEYS))
             await connection.start(sequence_sql.tables(part), listing(len(part)))
             self.inspection.tables.update(connection.understand(partial(_all_inspected, keys=keys)))
+        self.inspection.table_flaws, unknown = await triggers_of(connection, self.inspection.tables)
+        if unknown is not None:
+            self.inspection.not_looked_at.append(unknown)
         for name in self.inspection.tables:
             for privilege, statement in sequence_sql.may(name).items():
                 await self._try(privilege, statement, name)

@@ -48,6 +48,12 @@ RECORD_LAYOUT = (
     "ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))"
 )
 LAYOUT = "SELECT version FROM _layout WHERE id = 1"
+NAMES = "_probe", "_layout", MARKS_TABLE, INNER_MARKS_TABLE, "_ring", SERVERS_TABLE, KINDS_TABLE
+ENGINES = (
+    "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() "  # noqa: S608
+    f"AND TABLE_TYPE = 'BASE TABLE' AND TABLE_NAME IN ({', '.join(map(repr, NAMES))})"
+)
+"""What stores each of these tables."""
 
 
 # --- marks -----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 from app.common.errors import SequenceMissing, TicketDatabaseError
 from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_table_name
 from app.common.slices import sliced
+from app.databases.inspection import Flaw
 from app.databases.mysql import sequence_sql
 from app.databases.mysql.bounds import MOST_TABLES, listing
 from app.databases.mysql.driver import Rows
@@ -144,6 +145,19 @@ def positions_of(largest: Mapping[str, Any], counters: Rows) -> dict[str, Positi
     return {
         table_name(name): position_of(((largest[name],),), ((next_id, created),)) for name, next_id, created in counters
     }
+
+
+def not_crash_safe(rows: Rows) -> list[Flaw]:
+    """What is wrong with the server's own tables, from the rows of `own_sql.ENGINES`."""
+    return [
+        Flaw(
+            f"{name}: its engine {engine} is not crash-safe: a high-water mark that a crash loses may be a ticket "
+            "issued twice",
+            f"ALTER TABLE {sequence_sql.quoted(str(name))} ENGINE=InnoDB",
+        )
+        for name, engine in rows
+        if str(engine) not in CRASH_SAFE_ENGINES
+    ]
 
 
 def table_of(row: tuple[Any, ...]) -> Table | None:

@@ -8,6 +8,8 @@ from app.common.errors import TicketDatabaseError
 from app.common.sequences import Width
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.draws import DrawQueue
+from app.databases.mysql.driver import Rows
+from app.databases.mysql.generated_ids import GeneratedIds
 from app.databases.mysql.pool import MySQLPool
 from app.databases.mysql.sequence_sql import STUBS
 from app.databases.protocol import Drawn, Table
@@ -53,6 +55,10 @@ class Connection:
 
     receive = next
 
+    def understand(self, make: Callable[[Rows], Any]) -> Any:
+        """What is made of the one row of a question: `insert_id` stands for it."""
+        return make(((self.insert_id,),))
+
     def drop(self) -> None:
         self.usable = False
 
@@ -79,13 +85,20 @@ class Pool(MySQLPool):
         return cast(MySQLConnection, await asyncio.Event().wait())
 
 
+class Unasked(GeneratedIds):
+    """No question follows a draw: what the tests of packets are about is without it."""
+
+    def are_due(self, table: str, now: float) -> bool:
+        return False
+
+
 class Bench:
     """A queue over such a pool, and what every draw was answered, in order."""
 
     def __init__(self, idle: int = 1) -> None:
         self.pool = Pool(idle)
         self.retried: list[str] = []
-        self.queue = DrawQueue(self.pool, 1, 2, self.retried.append)
+        self.queue = DrawQueue(self.pool, 1, 2, self.retried.append, Unasked())
         self.queue.forms.takes_steps = True
         self.answers: list[tuple[str, Drawn]] = []
         self.answered = asyncio.Event()

@@ -4,7 +4,7 @@ from typing import cast
 
 import pymysql.err
 
-from app.databases.mysql import own_sql, session_sql
+from app.databases.mysql import account, own_sql, session_sql
 from app.databases.mysql.bounds import SMALL, Bound
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.url import DatabaseURL
@@ -33,6 +33,10 @@ class Server:
             session_sql.STEPS: (session_sql.SOME_STEPS,),
             session_sql.CLOCK: ((1.7e9,),),
             own_sql.LAYOUT: ((1,),),
+            account.CURRENT_USER: (("u@%",),),
+            account.DEFINITION: (("CREATE USER `u`@`%`",),),
+            account.DEFAULT_LIFETIME: ((0,),),
+            account.USER_CONNECTIONS: ((0,),),
         }
         self.next: list[Rows] = []
         self.asked: list[list[str]] = []

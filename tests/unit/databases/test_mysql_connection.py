@@ -64,7 +64,7 @@ async def test_durability_settings(server: Server, flush: str, log: str, sync: s
     server.says[session_sql.SHOW_VARIABLES] = variables(
         innodb_flush_log_at_trx_commit=flush, log_bin=log, sync_binlog=sync
     )
-    assert [said.split()[0] for said in (await opened()).durability] == wrong
+    assert [flaw.wrong.split()[0] for flaw in (await opened()).flaws] == wrong
 
 
 @pytest.mark.parametrize(("rows", "takes"), [((session_sql.SOME_STEPS,), True), (((2, 1),), False), ((), False)])
@@ -85,7 +85,7 @@ def facts(**changed: Any) -> ServerFacts:
         "offset": 1,
         "autoinc_lock_mode": 2,
         "takes_steps": True,
-        "durability": (),
+        "flaws": (),
         "now": 0.0,
         "tls": False,
     }
