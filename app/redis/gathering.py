@@ -4,16 +4,22 @@ What came for one sequence in one turn of the event loop is gathered, and asked 
 one turn of the databases, one statement, one count. Each command gets one of the tickets. A statement costs a database
 much the same for few tickets as for many. So what comes waits a moment where more is likely to follow: while more are
 under way, and where more clients were answered together last, for they come back.
+
+A request for a list or a block is not gathered. It is asked for behind the commands that were gathered for its sequence
+before it, because the tickets of one database increase in the order of the commands.
 """
 
 import asyncio
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from app.clients.turns import Turns
 from app.common.errors import SequenceExhausted, TicketError, TooManyAtOnce
 from app.redis import replies
-from app.redis.requests import TICKET_BYTES, Place, Slot, TicketReply
+from app.redis.requests import REQUEST_BYTES, TICKET_BYTES, Place, RedisTicketRequest, Slot, TicketReply
 from app.tickets.request import Ids, TicketRequest
 
 MOST_TICKETS = 512
@@ -41,7 +47,7 @@ class SingleTickets(TicketReply):
         self.place = place
         self.sequence = sequence
         self.times = times
-        self.owed = TICKET_BYTES * times
+        self.owed = REQUEST_BYTES + TICKET_BYTES * times
         self._parts: list[SingleTickets] = []
         self._missing = 0
 
@@ -167,18 +173,41 @@ class Gathered:
 
 
 class Gatherer:
-    """Gathers what comes, and has it settled. `accept`: has a request settled that came at this moment."""
+    """Gathers what comes, and has it settled.
 
-    def __init__(self, accept: Callable[[TicketRequest, float], None]) -> None:
+    Args:
+        accept: Has a request settled that came at this moment, by the performance counter.
+        turns: Decide when requests are accepted: one that is served from memory is work.
+    """
+
+    def __init__(self, accept: Callable[[TicketRequest, float], None], turns: Turns) -> None:
         self._accept = accept
+        self._turns = turns
         self._loop = asyncio.get_running_loop()
         self._gathered: dict[str, Gathered] = {}
         self._under_way: dict[str, int] = {}
         """Tickets of each sequence that have been asked for and not come."""
         self._last: dict[str, int] = {}
         """How many clients were answered together last, by a database and where they were more than a few."""
+        self._due: deque[Iterator[tuple[GatheredTickets | RedisTicketRequest, float]]] = deque()
+        """What is asked for as soon as there is time, in this order."""
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+
+    def holds(self, sequence: str) -> bool:
+        """Whether commands for this sequence have come that are not asked for yet."""
+        return bool(self._due) or sequence in self._gathered
+
+    def ask(self, request: RedisTicketRequest) -> None:
+        """Have a request settled by itself, behind what was gathered for its sequence."""
+        if self.holds(request.sequence):
+            if request.sequence in self._gathered:
+                self._ask(request.sequence)
+            request.is_due = True
+            self._due.append(iter([(request, time.perf_counter())]))
+            self._turns.take(self)
+        else:
+            self._accept(request, time.perf_counter())
 
     def add(self, slot: SingleTickets) -> None:
         """Have these settled."""
@@ -215,24 +244,54 @@ class Gatherer:
             self._timer = None
 
     def ask_for_all(self) -> None:
-        """Ask for all that has been gathered: somebody has waited for long enough, or the server ends."""
+        """Ask for all that has been gathered: somebody has waited for long enough."""
         self._stop_timer()
         for sequence in tuple(self._gathered):
             self._ask(sequence)
+
+    def finish(self) -> None:
+        """The server ends: ask for all that has come, before this returns."""
+        self.ask_for_all()
+        self.work(math.inf)
 
     def _ask(self, sequence: str) -> None:
         gathered = self._gathered.pop(sequence)
         if not self._gathered:
             self._stop_timer()
+        self._due.append(self._requests(sequence, gathered))
+        self._turns.take(self)
+
+    def _requests(self, sequence: str, gathered: Gathered) -> Iterator[tuple[GatheredTickets, float]]:
+        """What was gathered, as requests, each made when it is its turn: a client may have gone by then."""
         for part in _parts(gathered.slots):
             request = GatheredTickets(sequence, part, self._has_ended)
             self._under_way[sequence] = self._under_way.get(sequence, 0) + request.count
-            try:
-                self._accept(request, gathered.since)
-            except Exception:  # there are others to ask for
-                request.fail()
-            if request.settled:  # from memory: nothing is spared by waiting
-                self._last.pop(sequence, None)
+            yield request, gathered.since
+
+    def work(self, until: float) -> bool:
+        """Ask for what is due. See Worker.work."""
+        due, clock = self._due, self._turns.clock
+        while due:
+            request, since = next(due[0], (None, 0.0))
+            if request is None:
+                due.popleft()
+                continue
+            self._issue(request, since)
+            if clock() >= until:
+                return True
+        return False
+
+    def _issue(self, request: GatheredTickets | RedisTicketRequest, since: float) -> None:
+        if isinstance(request, RedisTicketRequest):
+            request.is_due = False
+            if request.settled:  # the client has gone
+                return
+        try:
+            self._accept(request, since)
+        except Exception:  # there are others to ask for
+            request.fail()
+        if request.settled:  # from memory: nothing is spared by waiting
+            self._last.pop(request.sequence, None)
 
     def _has_ended(self, request: GatheredTickets, answered: int) -> None:
         if answered > FEW_CLIENTS:
