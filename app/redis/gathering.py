@@ -20,6 +20,7 @@ from app.clients.turns import Turns
 from app.common.errors import SequenceExhausted, TicketError, TooManyAtOnce
 from app.redis import replies
 from app.redis.requests import REQUEST_BYTES, TICKET_BYTES, Place, RedisTicketRequest, Slot, TicketReply
+from app.tickets.front_desk import FrontDesk, outcome_of
 from app.tickets.request import Ids, TicketRequest
 
 MOST_TICKETS = 512
@@ -48,39 +49,96 @@ class SingleTickets(TicketReply):
         self.sequence = sequence
         self.times = times
         self.owed = REQUEST_BYTES + TICKET_BYTES * times
-        self._parts: list[SingleTickets] = []
-        self._missing = 0
-
-    def apart(self) -> "list[SingleTickets]":
-        """One for each ticket; when all have their reply, this has."""
-        self._missing = self.times
-        self._parts = [SingleTickets(self, self.sequence, 1) for _ in range(self.times)]
-        return self._parts
-
-    def answered(self, slot: Slot) -> None:
-        """See Place.answered."""
-        del slot
-        self._missing -= 1
-        if not self._missing:
-            self.settle(b"".join([part.reply or b"" for part in self._parts]), "apart")
+        self.pieces: Pieces | None = None
 
     def fail(self) -> None:
-        """See Place.fail."""
+        """An exception that nobody knows is being handled."""
         self.place.fail()
-
-    @property
-    def client(self) -> str:
-        """See Place.client."""
-        return self.place.client
 
     def drop(self) -> None:
         """See Slot.drop."""
         self.is_gone = True
         if self.request is not None:
             self.request.leave(self)
-        for part in self._parts:
-            part.drop()
+        if self.pieces is not None:
+            self.pieces.drop()
         super().drop()
+
+
+class Pieces:
+    """Serves commands that cannot be served together: a piece after the other. See Place.
+
+    One piece is under way at a time, because the sequence may be at its end: then the first ticket that is refused is
+    the last that the server has asked for.
+    """
+
+    def __init__(self, slot: SingleTickets, desk: FrontDesk, since: float) -> None:
+        slot.pieces = self
+        self._slot = slot
+        self._desk = desk
+        self._since = since
+        self._left = self._size = slot.times
+        self._replies: list[bytes] = []
+        self._piece: Piece | None = None
+
+    def smaller(self, error: TicketError) -> "GatheredTickets":
+        """A request for the next piece: half as large where that may be left, else for one ticket."""
+        self._size = 1 if isinstance(error, TooManyAtOnce) else (self._size + 1) // 2
+        return self._next()
+
+    def _next(self) -> "GatheredTickets":
+        self._piece = piece = Piece(self, self._slot.sequence, min(self._size, self._left))
+        return GatheredTickets(self._slot.sequence, [piece], _nothing)
+
+    def answered(self, slot: Slot) -> None:
+        """See Place.answered."""
+        assert self._piece is not None
+        self._replies.append(slot.reply or b"")
+        self._left -= self._piece.times
+        if self._left:  # not now: the piece may have been answered before its request was accepted
+            asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            self._slot.settle(b"".join(self._replies), "apart")
+
+    def _go_on(self) -> None:
+        if not self._slot.is_gone:
+            self._desk.accept(self._next(), self._since)
+
+    def refused(self, error: TicketError) -> None:
+        """A piece is refused for itself, and so is what is behind it."""
+        assert self._piece is not None
+        rest = self._left - self._piece.times
+        if rest:
+            self._desk.turn_away("ticket", outcome_of(error), rest)
+        self._replies.append(replies.refusal(self._slot.sequence, error) * self._left)
+        self._slot.settle(b"".join(self._replies), "apart")
+
+    def fail(self) -> None:
+        """See Place.fail."""
+        self._slot.place.fail()
+
+    @property
+    def client(self) -> str:
+        """See Place.client."""
+        return self._slot.place.client
+
+    def drop(self) -> None:
+        """The client has gone."""
+        if self._piece is not None:
+            self._piece.drop()
+
+
+class Piece(SingleTickets):
+    """Some of the commands of a slot."""
+
+    def __init__(self, place: Pieces, sequence: str, times: int) -> None:
+        super().__init__(place, sequence, times)
+        self.of = place
+
+    def settle_refused(self, sequence: str, error: TicketError) -> None:
+        """See TicketReply.settle_refused."""
+        del sequence
+        self.of.refused(error)
 
 
 class GatheredTickets(TicketRequest):
@@ -144,7 +202,7 @@ class GatheredTickets(TicketRequest):
                 slot.fail()
 
     def apart(self, error: TicketError) -> Sequence[TicketRequest]:
-        """See TicketRequest.apart: each connection by itself, and then each ticket."""
+        """See TicketRequest.apart: each connection by itself, and then in pieces."""
         if self.count == 1 or not isinstance(error, SequenceExhausted | TooManyAtOnce):
             return ()
         self._end()
@@ -152,8 +210,11 @@ class GatheredTickets(TicketRequest):
         for slot in slots:
             slot.request = None
         if len(self._slots) == 1:
-            slots = [part for slot in slots for part in slot.apart()]
+            return [self._pieces_of(slot).smaller(error) for slot in slots]
         return [GatheredTickets(self.sequence, [slot], _nothing) for slot in slots]
+
+    def _pieces_of(self, slot: SingleTickets) -> Pieces:
+        return slot.of if isinstance(slot, Piece) else Pieces(slot, self.desk, self.arrived)
 
     def _waiting(self) -> list[SingleTickets]:
         return [slot for slot in self._slots if slot.request is self]

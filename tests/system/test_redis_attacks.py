@@ -65,6 +65,10 @@ WITH_A_TOKEN = {
     "described": repeated(command(b"COMMAND")),
     "described by name": repeated(command(b"COMMAND", b"INFO", *[b"incr"] * 4_000)),
     "multi": repeated(command(b"MULTI") + INCR * 1_000 + command(b"EXEC")),
+    "an exhausted sequence": repeated(command(b"INCR", b"ended")),
+    "random ids": repeated(command(b"INCR", b"keys")),
+    "lists of random ids": repeated(command(b"TICKET.TAKE", b"keys", b"COUNT", b"1000")),
+    "too many at once": repeated(command(b"INCR", b"tiny")),
     "echo": repeated(command(b"ECHO", b"x" * 65_000)),
 }
 
@@ -76,6 +80,10 @@ def attacked() -> Iterator[tuple[TicketServer, int]]:
     settings = PATIENT | {"TICKETS_REDIS_PORT": port, "TICKETS_TOKENS": TOKEN, "TICKETS_RESERVE_SECONDS": 2}
     with TicketServer(settings=settings) as server:
         server.wait_ready()
+        made = {"keys": {"kind": "uuid4"}, "tiny": {"kind": "instagram32"}, "ended": {"bits": 32, "start": 2**32 - 9}}
+        for sequence, parameters in made.items():
+            reply = server.put(f"/sequence/{sequence}", json=parameters, headers={"Authorization": f"Bearer {TOKEN}"})
+            assert reply.status == 201, reply.text
         yield server, port
 
 

@@ -89,21 +89,25 @@ async def test_what_was_drawn_ahead_is_answered_without_a_request_and_in_its_pla
 
 
 @virtual_time
-async def test_a_run_that_is_too_long_for_what_is_left_is_asked_for_one_by_one() -> None:
+async def test_a_run_that_is_too_long_for_what_is_left_is_asked_for_in_pieces() -> None:
     for reason in (SequenceExhausted("photos is near its end"), TooManyAtOnce("3 at the most")):
         bench = Bench()
         client = bench.connect()
         client.send(INCR * 4 + PING)
         await settled()
-        bench.issuer.refuse(reason)
-        assert [request.count for request in bench.issuer.waiting] == [1] * 4
-        assert bench.metrics.in_flight == 4
-        bench.issuer.answer()
-        bench.issuer.answer()
-        bench.issuer.refuse(SequenceExhausted("photos is exhausted"))
-        bench.issuer.answer()
-        assert await client.ask() == b":1\r\n:3\r\n-EXHAUSTED photos is exhausted\r\n:5\r\n+PONG\r\n"
-        assert bench.outcomes() == {("ticket", "ok"): 3, ("ticket", "exhausted"): 1}
+        pieces: list[int] = []
+        for is_granted in (False, *([False] if isinstance(reason, SequenceExhausted) else []), True, False):
+            await settled()
+            assert len(bench.issuer.waiting) == 1  # one piece is under way at a time
+            pieces.append(bench.issuer.waiting[0].count)
+            assert bench.metrics.in_flight == pieces[-1]
+            if is_granted:
+                bench.issuer.answer()
+            else:
+                bench.issuer.refuse(reason if pieces[-1] > 1 else SequenceExhausted("photos is exhausted"))
+        assert pieces == ([4, 2, 1, 1] if isinstance(reason, SequenceExhausted) else [4, 1, 1])
+        assert await client.ask() == b":1\r\n" + b"-EXHAUSTED photos is exhausted\r\n" * 3 + b"+PONG\r\n"
+        assert bench.outcomes() == {("ticket", "ok"): 1, ("ticket", "exhausted"): 3}
         assert bench.metrics.in_flight == 0
 
 

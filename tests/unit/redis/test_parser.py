@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.redis.parser import (
+    AT_ONCE,
     LARGEST_BULK,
     LONGEST_LINE,
     MOST_ARGUMENTS,
@@ -123,6 +124,19 @@ def test_what_is_allowed_is_as_large_as_it_says() -> None:
     largest = [b"ECHO", b"x" * LARGEST_BULK]
     many = [b"EXISTS", *[b"x"] * (MOST_ARGUMENTS - 1)]
     assert parsed(command(*largest) + command(*many)) == [largest, many]
+
+
+def test_a_large_command_is_passed_over_a_few_arguments_at_a_time() -> None:
+    incoming = Incoming()
+    incoming.trusted = True
+    incoming.add(command(*[b"x"] * 4_000))
+    taken = 0
+    while not (commands := incoming.take()):
+        assert commands == []
+        taken += 1
+    assert commands == [[b"x"] * 4_000]
+    assert taken == 4_000 // AT_ONCE
+    assert incoming.take() is None
 
 
 @pytest.mark.parametrize(

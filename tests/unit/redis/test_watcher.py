@@ -71,6 +71,7 @@ async def test_a_span_for_each_command_or_several_of_the_same() -> None:
     for _ in range(2):
         bench.issuer.waiting[-1].answer([1])
         bench.issuer.waiting.pop()
+        await settled()
     bench.issuer.answer()
     client.transport.lose("lost")
     await settled()
