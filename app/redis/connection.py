@@ -180,7 +180,7 @@ class RedisConnection(asyncio.Protocol):
             reply = self._shared.at_once(run.sequence, run.times)
             if reply is None:
                 tickets = SingleTickets(self, run.sequence, run.times)
-                self.expect(tickets)
+                self._replies.expect(tickets)
                 self._only, self._is_clear, self.since = tickets, False, self._loop.time()
                 self._shared.draw(tickets)
                 return True

@@ -57,7 +57,9 @@ class ReplyQueue:
     def expect(self, slot: Slot) -> None:
         """A reply that is to come, behind the others."""
         self.waiting.append(slot)
-        self._owe(slot.owed)
+        owed = slot.owed
+        self.owed += owed
+        self._debts.total += owed
 
     def _owe(self, size: int) -> None:
         self.owed += size
@@ -90,7 +92,8 @@ class ReplyQueue:
     def forget(self) -> None:
         """The only reply that waits has been written, or none is wanted."""
         self.waiting.clear()
-        self._owe(-self.owed)
+        self._debts.total -= self.owed
+        self.owed = 0
 
     def drop(self) -> None:
         """The client has gone."""
