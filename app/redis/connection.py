@@ -68,7 +68,8 @@ class Shared(Protocol):
 
 
 class RedisConnection(asyncio.Protocol):
-    """The server's side of one connection. Its public attributes: see connections.ClientConnection; `session`."""
+    """The server's side of one connection. Its public attributes: see connections.ClientConnection; `session`;
+    `incoming`: bytes that no command has been made of; `replies`: those that have not been written."""
 
     idle_seconds = IDLE_SECONDS
     health_only = False
@@ -82,7 +83,7 @@ class RedisConnection(asyncio.Protocol):
         self.since: float | None = loop.time()
         self.idle_since = 0.0
         # what comes in
-        self._incoming = Incoming()
+        self.incoming = Incoming()
         self._todo: list[Command] = []
         self._at = 0
         self._is_paused = False
@@ -102,7 +103,7 @@ class RedisConnection(asyncio.Protocol):
         """The read that came so, until any of it is executed."""
         self._timer: asyncio.TimerHandle | None = None
         # what goes out
-        self._replies = ReplyQueue(shared.debts)
+        self.replies = ReplyQueue(shared.debts)
         self._write_paused = False
 
     # --- the socket --------------------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ class RedisConnection(asyncio.Protocol):
         self._shared.closed(self)
         self._leaving = True
         self._drop_incoming()
-        self._replies.drop()
+        self.replies.drop()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -132,7 +133,7 @@ class RedisConnection(asyncio.Protocol):
             return
         else:
             self._whole_read = b""
-        self._incoming.add(data)
+        self.incoming.add(data)
         if self.since is None:
             self.since = self._loop.time()
         self._take_turn()
@@ -180,7 +181,7 @@ class RedisConnection(asyncio.Protocol):
             reply = self._shared.at_once(run.sequence, run.times)
             if reply is None:
                 tickets = SingleTickets(self, run.sequence, run.times)
-                self._replies.expect(tickets)
+                self.replies.expect(tickets)
                 self._only, self._is_clear, self.since = tickets, False, self._loop.time()
                 self._shared.draw(tickets)
                 return True
@@ -218,7 +219,7 @@ class RedisConnection(asyncio.Protocol):
 
     def _execute_all(self, until: float) -> bool:
         """Returns whether time was too short for all that can be done."""
-        replies, clock = self._replies, self._turns.clock
+        replies, clock = self.replies, self._turns.clock
         while not (self._is_held or self._write_paused):
             if replies.is_full:
                 replies.gather()
@@ -238,7 +239,7 @@ class RedisConnection(asyncio.Protocol):
 
     def _parse(self) -> bool:
         """Parse further commands. Returns whether any bytes were taken."""
-        incoming = self._incoming
+        incoming = self.incoming
         incoming.trusted = self.session.may_draw
         commands = incoming.take()
         if commands is None:
@@ -263,7 +264,7 @@ class RedisConnection(asyncio.Protocol):
         while end < last and todo[end] == command:
             end += 1
         self._at = end
-        if whole_read and end == size and not len(self._incoming):
+        if whole_read and end == size and not len(self.incoming):
             shared.known_runs.keep(whole_read, Run(name, end))
         replies_to_all = shared.at_once(name, end - at)
         if replies_to_all is not None:
@@ -302,7 +303,7 @@ class RedisConnection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Send what is ready, and execute what has waited for that."""
-        if self._at < len(self._todo) or len(self._incoming):
+        if self._at < len(self._todo) or len(self.incoming):
             self._take_turn()
         else:
             self._finish()
@@ -322,26 +323,26 @@ class RedisConnection(asyncio.Protocol):
         self._drop_incoming()
 
     def _drop_incoming(self) -> None:
-        self._incoming.clear()
+        self.incoming.clear()
         self._todo, self._at = [], 0
 
     # --- replies -----------------------------------------------------------------------------------------------------
 
     def reply(self, data: bytes) -> None:
         """The whole reply to the command that is being executed."""
-        self._replies.add(data)
+        self.replies.add(data)
 
     def expect(self, slot: Slot) -> None:
         """The reply to the command that is being executed will be there."""
-        self._replies.expect(slot)
+        self.replies.expect(slot)
 
     def answered(self, slot: Slot) -> None:
         """The reply of this slot is there. See requests.Place."""
         if self._is_working:
             return  # it goes out with the others of this read
-        waiting = self._replies.waiting
+        waiting = self.replies.waiting
         if slot is self._only and slot.reply is not None:
-            self._replies.forget()
+            self.replies.forget()
             self._only, self._is_clear = None, True
             self.since, self.idle_since = None, self._loop.time()
             self.transport.write(slot.reply)
@@ -353,20 +354,20 @@ class RedisConnection(asyncio.Protocol):
                 self._go_on_soon()  # what is behind it is perhaps answered in this turn, too
 
     def _flush(self) -> None:
-        data = self._replies.take()
+        data = self.replies.take()
         if data and not self.transport.is_closing():
             self.transport.write(data)
 
     def _finish(self) -> None:
         """Write what can be written, and see what the connection waits for now."""
-        queue = self._replies
+        queue = self.replies
         if queue.waiting:
             queue.gather()
         has_written = bool(queue.out)
         if has_written:
             self._flush()
         now = self._loop.time()
-        if queue.waiting or self._at < len(self._todo) or len(self._incoming):
+        if queue.waiting or self._at < len(self._todo) or len(self.incoming):
             if has_written:
                 self.since = now
         else:
@@ -375,12 +376,12 @@ class RedisConnection(asyncio.Protocol):
                 self._end()
             else:
                 self._is_clear = not self._write_paused and self.session.queue is None
-        if self._is_paused or len(self._incoming) > AHEAD_BYTES:
+        if self._is_paused or len(self.incoming) > AHEAD_BYTES:
             self._pause_or_resume_reading()
 
     def _pause_or_resume_reading(self) -> None:
-        has_to_wait = self._has_to_wait or self._is_held or self._write_paused or self._replies.is_full
-        too_much = has_to_wait and len(self._incoming) > AHEAD_BYTES
+        has_to_wait = self._has_to_wait or self._is_held or self._write_paused or self.replies.is_full
+        too_much = has_to_wait and len(self.incoming) > AHEAD_BYTES
         if too_much is not self._is_paused and not self.transport.is_closing():
             self._is_paused = too_much
             (self.transport.pause_reading if too_much else self.transport.resume_reading)()

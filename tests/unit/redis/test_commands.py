@@ -345,7 +345,7 @@ async def test_names_of_many_connections_are_looked_up_together_by_one_task() ->
         for number, client in enumerate(clients):
             client.send(command("EXISTS", "photos", *(f"no{number}x{name}" for name in range(250))) * 50)
         assert len(asyncio.all_tasks()) == before + 1
-        assert all(client.protocol._replies.owed < 3 * OWED_BYTES for client in clients)
+        assert all(client.protocol.replies.owed < 3 * OWED_BYTES for client in clients)
         last = clients.pop()
         last.transport.lose("lost")
         await asyncio.sleep(100)

@@ -125,7 +125,7 @@ async def test_what_has_to_wait_for_its_turn_is_kept_up_to_a_bound() -> None:
     while client.transport.reading:
         client.send(PING * 100)
         sent += 100
-        assert len(client.protocol._incoming) <= AHEAD_BYTES + len(PING) * 100
+        assert len(client.protocol.incoming) <= AHEAD_BYTES + len(PING) * 100
     while not client.transport.reading:
         await turn()
     await settled()
@@ -140,8 +140,8 @@ async def test_what_all_connections_owe_is_bounded_and_nobody_is_kept_out() -> N
     for client in clients:
         client.send((INCR + command("TICKET.TAKE", "albums", "COUNT", "500")) * 50)
     await settled()
-    assert all(client.protocol._replies.owed for client in clients)
-    assert all(client.protocol._replies.owed < 2 * OWED_BYTES for client in clients)
+    assert all(client.protocol.replies.owed for client in clients)
+    assert all(client.protocol.replies.owed < 2 * OWED_BYTES for client in clients)
     assert bench.door.debts.total < OWED_IN_ALL + 40 * 20_000
     while bench.issuer.waiting:
         bench.issuer.answer()
