@@ -3,8 +3,6 @@
 import asyncio
 import re
 import time
-from fnmatch import translate
-from functools import lru_cache
 
 from app.clients.denials import Denials
 from app.common.version import VERSION
@@ -86,15 +84,15 @@ class ClientCommands:
                 return
             version = int(command[1])
         token = name = None
-        options = command[2:]
-        while options:
-            option = options[0].upper()
-            if option == b"AUTH" and len(options) >= 3:
-                token, options = options[2], options[3:]
-            elif option == b"SETNAME" and len(options) >= 2:
-                name, options = options[1], options[2:]
+        at, size = 2, len(command)
+        while at < size:
+            option = command[at].upper()
+            if option == b"AUTH" and at + 2 < size:
+                token, at = command[at + 2], at + 3
+            elif option == b"SETNAME" and at + 1 < size:
+                name, at = command[at + 1], at + 2
             else:
-                text = f"Syntax error in HELLO option '{replies.shown(options[0])}'"
+                text = f"Syntax error in HELLO option '{replies.shown(command[at])}'"
                 connection.reply(replies.error("ERR", text))
                 return
         if name is not None and not _is_client_name(name):
@@ -166,7 +164,7 @@ class ClientCommands:
         found = {
             name: replies.bulk(value)
             for name, value in self._configured.items()
-            if any(_matcher(pattern.lower()).match(name) for pattern in patterns)
+            if any(_matches(pattern.lower(), name.encode()) for pattern in patterns)
         }
         connection.reply(replies.mapping(found, connection.session.version))
 
@@ -224,6 +222,18 @@ def _no_such_subcommand(name: str, command: Command) -> bytes:
     return replies.error("ERR", text)
 
 
-@lru_cache(maxsize=64)
-def _matcher(pattern: bytes) -> "re.Pattern[str]":
-    return re.compile(translate(pattern.decode("latin-1")))
+def _matches(pattern: bytes, name: bytes) -> bool:
+    """Whether a pattern fits, in which * stands for anything and every other byte for itself."""
+    first, *others = pattern.split(b"*")
+    if not others:
+        return name == first
+    *inner, last = others
+    if len(first) + len(last) > len(name) or not (name.startswith(first) and name.endswith(last)):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for part in inner:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True

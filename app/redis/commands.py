@@ -16,7 +16,9 @@ FROM_A_PAGE = frozenset({b"POST", b"HOST:"})
 """With these words HTTP begins. A web page can make a browser send that here: nothing behind it may be executed."""
 DRAWING = {b"INCR": "ticket", b"INCRBY": "ticket", b"TICKET.TAKE": "ticket", b"TICKET.BLOCK": "block"}
 """The commands that draw, and the endpoint that they are counted under."""
-SHOWN_BYTES = 128
+SHOWN_ARGUMENTS = 8
+MOST_DESCRIBED = 512
+"""How many names COMMAND INFO can be asked for at once: more than Redis has commands."""
 
 Handler = Callable[[RedisConnection, Command], None]
 
@@ -61,6 +63,9 @@ class Commands:
             b"QUIT": Spec(clients.quit, -1, is_open=True, at_once=True),
             b"RESET": Spec(clients.reset, 1, is_open=True, at_once=True),
         }
+        self._described = {name: self._description(name) for name in self._table}
+        self._all_described = replies.array(list(self._described.values()))
+        self._listed = replies.array([replies.bulk(name.lower()) for name in self._table])
 
     def execute(self, connection: RedisConnection, command: Command) -> None:
         """Answer a command."""
@@ -74,6 +79,8 @@ class Commands:
         refusal = _unknown(command) if spec is None else self._refusal(connection, word, spec, command)
         if spec is None or refusal is not None:
             self._refuse(connection, refusal or NO_TOKEN)
+            if spec is None and not session.may_draw:
+                connection.leave()  # no client needs it in order to show its token
         elif session.queue is None or spec.at_once:
             spec.handler(connection, command)
         elif spec.alone:
@@ -143,21 +150,22 @@ class Commands:
         word = command[1].upper() if len(command) > 1 else b""
         version = connection.session.version
         if not word or (word == b"INFO" and len(command) == 2):
-            connection.reply(replies.array([self._described(name) for name in self._table]))
+            connection.reply(self._all_described)
         elif word == b"COUNT":
             connection.reply(replies.integer(len(self._table)))
         elif word == b"LIST":
-            connection.reply(replies.array([replies.bulk(name.lower()) for name in self._table]))
+            connection.reply(self._listed)
         elif word == b"DOCS":
             connection.reply(replies.mapping({}, version))
+        elif word == b"INFO" and len(command) - 2 > MOST_DESCRIBED:
+            connection.reply(replies.error("ERR", f"COMMAND INFO takes {MOST_DESCRIBED} names at the most"))
         elif word == b"INFO":
-            names = [name.upper() for name in command[2:]]
-            parts = [self._described(name) if name in self._table else replies.null(version) for name in names]
-            connection.reply(replies.array(parts))
+            null = replies.null(version)
+            connection.reply(replies.array([self._described.get(name.upper(), null) for name in command[2:]]))
         else:
             connection.reply(replies.error("ERR", f"unknown subcommand '{replies.shown(command[1])}'."))
 
-    def _described(self, name: bytes) -> bytes:
+    def _description(self, name: bytes) -> bytes:
         """As Redis describes a command: name, arity, flags, first and last key, step."""
         spec = self._table[name]
         flags = [b"write" if name in DRAWING else b"fast", *([b"no_auth"] if spec.is_open else [])]
@@ -172,10 +180,6 @@ class Commands:
 
 
 def _unknown(command: Command) -> bytes:
-    given: list[str] = []
-    for argument in command[1:]:
-        if sum(map(len, given)) >= SHOWN_BYTES:
-            break
-        given.append(f"'{replies.shown(argument)}'")
-    text = f"unknown command '{replies.shown(command[0])}', with args beginning with: {' '.join(given)}"
+    given = " ".join(f"'{replies.shown(argument)}'" for argument in command[1 : 1 + SHOWN_ARGUMENTS])
+    text = f"unknown command '{replies.shown(command[0])}', with args beginning with: {given}"
     return replies.error("ERR", text)

@@ -2,18 +2,21 @@
 
 What came in one read is worked off in order, and what is answered at once goes out in one write. A command that waits
 for a database does not hold up those behind it: they are issued, and share its statement. The replies wait in their
-order. How much may wait is bounded: beyond that no command is taken, and then the socket is not read.
+order. All connections share the time of the event loop (`Turns`): a connection with more to do waits for its next
+slice. How many replies may wait is bounded (`ReplyQueue`): beyond that the connection executes no command. While a
+connection waits for either, it keeps a bounded number of bytes, and then it does not read its socket.
 """
 
 import asyncio
 import logging
-from collections import deque
 from typing import NamedTuple, Protocol
 
 from app.clients.known_reads import KnownReads
+from app.clients.turns import Turns
 from app.redis import replies
 from app.redis.gathering import SingleTickets
-from app.redis.parser import Command, Incoming, ProtocolError
+from app.redis.parser import AT_ONCE, Command, Incoming, ProtocolError
+from app.redis.reply_queue import Debts, ReplyQueue
 from app.redis.requests import Slot
 from app.redis.session import Session
 
@@ -21,12 +24,8 @@ log = logging.getLogger(__name__)
 
 AHEAD_BYTES = 65_536
 """How many bytes are kept of commands that have to wait."""
-OWED_BYTES = 65_536
-"""Replies that wait for others before them, about, beyond which no further command is taken."""
 WRITE_BYTES = 65_536
 """Replies that are gathered before they are written."""
-COMMANDS_AT_ONCE = 1_024
-"""How many commands are worked off before other connections get a turn of the event loop."""
 LINGER_SECONDS = 1.0
 """How long a connection whose client has been told of an error is kept, unread, so that the client can read that."""
 IDLE_SECONDS = 300.0
@@ -44,6 +43,8 @@ class Run(NamedTuple):
 class Shared(Protocol):
     """What all connections share."""
 
+    turns: Turns
+    debts: Debts
     known_runs: KnownReads[Run]
 
     def opened(self, connection: "RedisConnection") -> bool:
@@ -67,24 +68,28 @@ class Shared(Protocol):
 
 
 class RedisConnection(asyncio.Protocol):
-    """The server's side of one connection. Its public attributes: see connections.ClientConnection; `session`."""
+    """The server's side of one connection. Its public attributes: see connections.ClientConnection; `session`;
+    `incoming`: bytes that no command has been made of; `replies`: those that have not been written."""
 
     idle_seconds = IDLE_SECONDS
     health_only = False
 
     def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared
+        self._turns = shared.turns
         self._loop = loop
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.session = shared.new_session()
         self.since: float | None = loop.time()
         self.idle_since = 0.0
         # what comes in
-        self._incoming = Incoming()
+        self.incoming = Incoming()
         self._todo: list[Command] = []
         self._at = 0
         self._is_paused = False
         self._is_working = False
+        self._has_to_wait = False
+        """Whether there is more to do, in a later turn of the event loop."""
         self._is_scheduled = False
         self._is_held = False
         self._leaving = False
@@ -98,10 +103,7 @@ class RedisConnection(asyncio.Protocol):
         """The read that came so, until any of it is executed."""
         self._timer: asyncio.TimerHandle | None = None
         # what goes out
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._waiting: deque[bytes | Slot] = deque()
-        self._owed = 0
+        self.replies = ReplyQueue(shared.debts)
         self._write_paused = False
 
     # --- the socket --------------------------------------------------------------------------------------------------
@@ -117,11 +119,7 @@ class RedisConnection(asyncio.Protocol):
         self._shared.closed(self)
         self._leaving = True
         self._drop_incoming()
-        self._out.clear()
-        waiting, self._waiting = self._waiting, deque()
-        for slot in waiting:
-            if not isinstance(slot, bytes):
-                slot.drop()
+        self.replies.drop()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -135,16 +133,16 @@ class RedisConnection(asyncio.Protocol):
             return
         else:
             self._whole_read = b""
-        self._incoming.add(data)
+        self.incoming.add(data)
         if self.since is None:
             self.since = self._loop.time()
-        self._work()
+        self._take_turn()
 
     def eof_received(self) -> bool:
         """The client sends no more. What it has sent is answered."""
         self._has_ended = True
         if not self._leaving:
-            self._work()
+            self._take_turn()
         return not self._lingers
 
     def pause_writing(self) -> None:
@@ -153,7 +151,7 @@ class RedisConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._work()
+        self._take_turn()
 
     def close(self) -> None:
         """Close the connection when all that was written has been sent."""
@@ -183,7 +181,7 @@ class RedisConnection(asyncio.Protocol):
             reply = self._shared.at_once(run.sequence, run.times)
             if reply is None:
                 tickets = SingleTickets(self, run.sequence, run.times)
-                self.expect(tickets)
+                self.replies.expect(tickets)
                 self._only, self._is_clear, self.since = tickets, False, self._loop.time()
                 self._shared.draw(tickets)
                 return True
@@ -194,13 +192,20 @@ class RedisConnection(asyncio.Protocol):
         self.idle_since = self._loop.time()
         return True
 
-    def _work(self) -> None:
-        """Work off the commands that have come whole, as far as their replies have room."""
+    def _take_turn(self) -> None:
+        """Work now, or later where others have their turn before."""
         if self._is_working:
             return
+        if not self._turns.take(self):
+            self._has_to_wait = True
+            self._finish()
+
+    def work(self, until: float) -> bool:
+        """Work off the commands that have come whole, as far as their replies have room. See Worker.work."""
         self._is_working = True
+        self._has_to_wait = False
         try:
-            self._execute_all()
+            self._has_to_wait = self._execute_all(until)
         except ProtocolError as error:
             self.reply(replies.error("ERR", f"Protocol error: {error}"))
             self._lingers = True
@@ -210,29 +215,31 @@ class RedisConnection(asyncio.Protocol):
         finally:
             self._is_working = False
         self._finish()
+        return self._has_to_wait
 
-    def _execute_all(self) -> None:
-        done = 0
+    def _execute_all(self, until: float) -> bool:
+        """Returns whether time was too short for all that can be done."""
+        replies, clock = self.replies, self._turns.clock
         while not (self._is_held or self._write_paused):
-            if self._owed >= OWED_BYTES:
-                self._send_ready()
-                if self._owed >= OWED_BYTES:
-                    return
-            if self._out_bytes > WRITE_BYTES:
+            if replies.is_full:
+                replies.gather()
+                if replies.is_full:
+                    return False
+            if replies.out_bytes > WRITE_BYTES:
                 self._flush()
-            elif done >= COMMANDS_AT_ONCE:
-                self._go_on_soon()
-                return
             elif self._at < len(self._todo):
-                done += self._execute_next()
+                self._execute_next()
             elif self._leaving or not self._parse():
                 if self._has_ended:
                     self._leave()
-                return
+                return False
+            if clock() >= until:
+                return True
+        return False
 
     def _parse(self) -> bool:
         """Parse further commands. Returns whether any bytes were taken."""
-        incoming = self._incoming
+        incoming = self.incoming
         incoming.trusted = self.session.may_draw
         commands = incoming.take()
         if commands is None:
@@ -240,8 +247,8 @@ class RedisConnection(asyncio.Protocol):
         self._todo, self._at = commands, 0
         return True
 
-    def _execute_next(self) -> int:
-        """Execute the next command, or the next few that are the same. Returns how many."""
+    def _execute_next(self) -> None:
+        """Execute the next command, or the next few that are the same."""
         todo, at = self._todo, self._at
         command = todo[at]
         shared, session = self._shared, self.session
@@ -250,13 +257,14 @@ class RedisConnection(asyncio.Protocol):
         if name is None or session.queue is not None or not session.may_draw:
             self._at = at + 1
             shared.execute(self, command)
-            return 1
+            return
         end = at + 1
         size = len(todo)
-        while end < size and todo[end] == command:
+        last = min(size, at + AT_ONCE)
+        while end < last and todo[end] == command:
             end += 1
         self._at = end
-        if whole_read and end == size and not len(self._incoming):
+        if whole_read and end == size and not len(self.incoming):
             shared.known_runs.keep(whole_read, Run(name, end))
         replies_to_all = shared.at_once(name, end - at)
         if replies_to_all is not None:
@@ -265,7 +273,6 @@ class RedisConnection(asyncio.Protocol):
             tickets = SingleTickets(self, name, end - at)
             self.expect(tickets)
             shared.draw(tickets)
-        return end - at
 
     def execute_before_others(self, commands: list[Command]) -> None:
         """Execute these next, and then what else has come."""
@@ -296,9 +303,8 @@ class RedisConnection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Send what is ready, and execute what has waited for that."""
-        self._send_ready()
-        if self._at < len(self._todo) or len(self._incoming):
-            self._work()
+        if self._at < len(self._todo) or len(self.incoming):
+            self._take_turn()
         else:
             self._finish()
 
@@ -317,33 +323,27 @@ class RedisConnection(asyncio.Protocol):
         self._drop_incoming()
 
     def _drop_incoming(self) -> None:
-        self._incoming.clear()
+        self.incoming.clear()
         self._todo, self._at = [], 0
 
     # --- replies -----------------------------------------------------------------------------------------------------
 
     def reply(self, data: bytes) -> None:
         """The whole reply to the command that is being executed."""
-        if self._waiting:
-            self._waiting.append(data)
-            self._owed += len(data)
-        else:
-            self._out.append(data)
-            self._out_bytes += len(data)
+        self.replies.add(data)
 
     def expect(self, slot: Slot) -> None:
         """The reply to the command that is being executed will be there."""
-        self._waiting.append(slot)
-        self._owed += slot.owed
+        self.replies.expect(slot)
 
     def answered(self, slot: Slot) -> None:
         """The reply of this slot is there. See requests.Place."""
         if self._is_working:
             return  # it goes out with the others of this read
-        waiting = self._waiting
+        waiting = self.replies.waiting
         if slot is self._only and slot.reply is not None:
-            waiting.clear()
-            self._only, self._owed, self._is_clear = None, 0, True
+            self.replies.forget()
+            self._only, self._is_clear = None, True
             self.since, self.idle_since = None, self._loop.time()
             self.transport.write(slot.reply)
             return
@@ -353,32 +353,21 @@ class RedisConnection(asyncio.Protocol):
             else:
                 self._go_on_soon()  # what is behind it is perhaps answered in this turn, too
 
-    def _send_ready(self) -> None:
-        """Gather every reply that has all before it."""
-        waiting, out = self._waiting, self._out
-        while waiting:
-            first = waiting[0]
-            reply = first if isinstance(first, bytes) else first.reply
-            if reply is None:
-                return
-            out.append(reply)
-            self._out_bytes += len(reply)
-            waiting.popleft()
-        self._owed = 0
-
     def _flush(self) -> None:
-        out, self._out, self._out_bytes = self._out, [], 0
-        if out and not self.transport.is_closing():
-            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+        data = self.replies.take()
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
 
     def _finish(self) -> None:
         """Write what can be written, and see what the connection waits for now."""
-        if self._waiting:
-            self._send_ready()
-        has_written = bool(self._out)
-        self._flush()
+        queue = self.replies
+        if queue.waiting:
+            queue.gather()
+        has_written = bool(queue.out)
+        if has_written:
+            self._flush()
         now = self._loop.time()
-        if self._waiting or self._at < len(self._todo) or len(self._incoming):
+        if queue.waiting or self._at < len(self._todo) or len(self.incoming):
             if has_written:
                 self.since = now
         else:
@@ -387,12 +376,12 @@ class RedisConnection(asyncio.Protocol):
                 self._end()
             else:
                 self._is_clear = not self._write_paused and self.session.queue is None
-        if self._is_paused or len(self._incoming) > AHEAD_BYTES:
+        if self._is_paused or len(self.incoming) > AHEAD_BYTES:
             self._pause_or_resume_reading()
 
     def _pause_or_resume_reading(self) -> None:
-        is_blocked = bool(self._is_held or self._write_paused or self._owed >= OWED_BYTES)
-        too_much = is_blocked and len(self._incoming) > AHEAD_BYTES
+        has_to_wait = self._has_to_wait or self._is_held or self._write_paused or self.replies.is_full
+        too_much = has_to_wait and len(self.incoming) > AHEAD_BYTES
         if too_much is not self._is_paused and not self.transport.is_closing():
             self._is_paused = too_much
             (self.transport.pause_reading if too_much else self.transport.resume_reading)()

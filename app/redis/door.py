@@ -4,18 +4,21 @@ import asyncio
 import itertools
 import logging
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from app.clients.connections import Connections
 from app.clients.denials import Denials
 from app.clients.known_reads import KnownReads
 from app.clients.tokens import Tokens
+from app.clients.turns import Turns
 from app.common.errors import TooManyConnections
 from app.common.listening import BACKLOG, port_of
 from app.common.log import event
 from app.redis.client_commands import ClientCommands
 from app.redis.commands import Commands
 from app.redis.connection import RedisConnection, Run
+from app.redis.reply_queue import Debts
 from app.redis.requests import Watcher
 from app.redis.session import Session
 from app.redis.ticket_commands import TicketCommands, single_ticket
@@ -27,7 +30,7 @@ log = logging.getLogger(__name__)
 
 class RedisDoor:
     """See connection.Shared. `connections`: all of the server's, whatever they speak; `timeout`: seconds for looking a
-    sequence up; `watcher`: who is told of each request for tickets."""
+    sequence up; `watcher`: who is told of each request for tickets; `clock`: see Turns."""
 
     def __init__(
         self,
@@ -39,9 +42,12 @@ class RedisDoor:
         *,
         timeout: float,
         watcher: Watcher | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        self.turns = Turns(asyncio.get_running_loop().call_soon, clock)
+        self.debts = Debts()
         self._tokens = tokens
-        self._tickets = TicketCommands(desk, catalog, timeout, watcher)
+        self._tickets = TicketCommands(desk, catalog, timeout, watcher, self.turns)
         self._commands = Commands(self._tickets, ClientCommands(denials, connections.most), desk, denials)
         self._numbers = itertools.count(1)
         self._servers: list[asyncio.Server] = []
@@ -71,7 +77,7 @@ class RedisDoor:
 
     def stop(self) -> None:
         """Ask for what has come, and accept no further connection. Those that are open end with the server's others."""
-        self._tickets.ask_for_all()
+        self._tickets.finish()
         for server in self._servers:
             server.close()
 

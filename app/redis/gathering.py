@@ -4,16 +4,23 @@ What came for one sequence in one turn of the event loop is gathered, and asked 
 one turn of the databases, one statement, one count. Each command gets one of the tickets. A statement costs a database
 much the same for few tickets as for many. So what comes waits a moment where more is likely to follow: while more are
 under way, and where more clients were answered together last, for they come back.
+
+A request for a list or a block is not gathered. It is asked for behind the commands that were gathered for its sequence
+before it, because the tickets of one database increase in the order of the commands.
 """
 
 import asyncio
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from app.clients.turns import Turns
 from app.common.errors import SequenceExhausted, TicketError, TooManyAtOnce
 from app.redis import replies
-from app.redis.requests import TICKET_BYTES, Place, Slot, TicketReply
+from app.redis.requests import REQUEST_BYTES, TICKET_BYTES, Place, RedisTicketRequest, Slot, TicketReply
+from app.tickets.front_desk import FrontDesk, outcome_of
 from app.tickets.request import Ids, TicketRequest
 
 MOST_TICKETS = 512
@@ -41,40 +48,97 @@ class SingleTickets(TicketReply):
         self.place = place
         self.sequence = sequence
         self.times = times
-        self.owed = TICKET_BYTES * times
-        self._parts: list[SingleTickets] = []
-        self._missing = 0
-
-    def apart(self) -> "list[SingleTickets]":
-        """One for each ticket; when all have their reply, this has."""
-        self._missing = self.times
-        self._parts = [SingleTickets(self, self.sequence, 1) for _ in range(self.times)]
-        return self._parts
-
-    def answered(self, slot: Slot) -> None:
-        """See Place.answered."""
-        del slot
-        self._missing -= 1
-        if not self._missing:
-            self.settle(b"".join([part.reply or b"" for part in self._parts]), "apart")
+        self.owed = REQUEST_BYTES + TICKET_BYTES * times
+        self.pieces: Pieces | None = None
 
     def fail(self) -> None:
-        """See Place.fail."""
+        """An exception that nobody knows is being handled."""
         self.place.fail()
-
-    @property
-    def client(self) -> str:
-        """See Place.client."""
-        return self.place.client
 
     def drop(self) -> None:
         """See Slot.drop."""
         self.is_gone = True
         if self.request is not None:
             self.request.leave(self)
-        for part in self._parts:
-            part.drop()
+        if self.pieces is not None:
+            self.pieces.drop()
         super().drop()
+
+
+class Pieces:
+    """Serves commands that cannot be served together: a piece after the other. See Place.
+
+    One piece is under way at a time, because the sequence may be at its end: then the first ticket that is refused is
+    the last that the server has asked for.
+    """
+
+    def __init__(self, slot: SingleTickets, desk: FrontDesk, since: float) -> None:
+        slot.pieces = self
+        self._slot = slot
+        self._desk = desk
+        self._since = since
+        self._left = self._size = slot.times
+        self._replies: list[bytes] = []
+        self._piece: Piece | None = None
+
+    def smaller(self, error: TicketError) -> "GatheredTickets":
+        """A request for the next piece: half as large where that may be left, else for one ticket."""
+        self._size = 1 if isinstance(error, TooManyAtOnce) else (self._size + 1) // 2
+        return self._next()
+
+    def _next(self) -> "GatheredTickets":
+        self._piece = piece = Piece(self, self._slot.sequence, min(self._size, self._left))
+        return GatheredTickets(self._slot.sequence, [piece], _nothing)
+
+    def answered(self, slot: Slot) -> None:
+        """See Place.answered."""
+        assert self._piece is not None
+        self._replies.append(slot.reply or b"")
+        self._left -= self._piece.times
+        if self._left:  # not now: the piece may have been answered before its request was accepted
+            asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            self._slot.settle(b"".join(self._replies), "apart")
+
+    def _go_on(self) -> None:
+        if not self._slot.is_gone:
+            self._desk.accept(self._next(), self._since)
+
+    def refused(self, error: TicketError) -> None:
+        """A piece is refused for itself, and so is what is behind it."""
+        assert self._piece is not None
+        rest = self._left - self._piece.times
+        if rest:
+            self._desk.turn_away("ticket", outcome_of(error), rest)
+        self._replies.append(replies.refusal(self._slot.sequence, error) * self._left)
+        self._slot.settle(b"".join(self._replies), "apart")
+
+    def fail(self) -> None:
+        """See Place.fail."""
+        self._slot.place.fail()
+
+    @property
+    def client(self) -> str:
+        """See Place.client."""
+        return self._slot.place.client
+
+    def drop(self) -> None:
+        """The client has gone."""
+        if self._piece is not None:
+            self._piece.drop()
+
+
+class Piece(SingleTickets):
+    """Some of the commands of a slot."""
+
+    def __init__(self, place: Pieces, sequence: str, times: int) -> None:
+        super().__init__(place, sequence, times)
+        self.of = place
+
+    def settle_refused(self, sequence: str, error: TicketError) -> None:
+        """See TicketReply.settle_refused."""
+        del sequence
+        self.of.refused(error)
 
 
 class GatheredTickets(TicketRequest):
@@ -138,7 +202,7 @@ class GatheredTickets(TicketRequest):
                 slot.fail()
 
     def apart(self, error: TicketError) -> Sequence[TicketRequest]:
-        """See TicketRequest.apart: each connection by itself, and then each ticket."""
+        """See TicketRequest.apart: each connection by itself, and then in pieces."""
         if self.count == 1 or not isinstance(error, SequenceExhausted | TooManyAtOnce):
             return ()
         self._end()
@@ -146,8 +210,11 @@ class GatheredTickets(TicketRequest):
         for slot in slots:
             slot.request = None
         if len(self._slots) == 1:
-            slots = [part for slot in slots for part in slot.apart()]
+            return [self._pieces_of(slot).smaller(error) for slot in slots]
         return [GatheredTickets(self.sequence, [slot], _nothing) for slot in slots]
+
+    def _pieces_of(self, slot: SingleTickets) -> Pieces:
+        return slot.of if isinstance(slot, Piece) else Pieces(slot, self.desk, self.arrived)
 
     def _waiting(self) -> list[SingleTickets]:
         return [slot for slot in self._slots if slot.request is self]
@@ -167,18 +234,41 @@ class Gathered:
 
 
 class Gatherer:
-    """Gathers what comes, and has it settled. `accept`: has a request settled that came at this moment."""
+    """Gathers what comes, and has it settled.
 
-    def __init__(self, accept: Callable[[TicketRequest, float], None]) -> None:
+    Args:
+        accept: Has a request settled that came at this moment, by the performance counter.
+        turns: Decide when requests are accepted: one that is served from memory is work.
+    """
+
+    def __init__(self, accept: Callable[[TicketRequest, float], None], turns: Turns) -> None:
         self._accept = accept
+        self._turns = turns
         self._loop = asyncio.get_running_loop()
         self._gathered: dict[str, Gathered] = {}
         self._under_way: dict[str, int] = {}
         """Tickets of each sequence that have been asked for and not come."""
         self._last: dict[str, int] = {}
         """How many clients were answered together last, by a database and where they were more than a few."""
+        self._due: deque[Iterator[tuple[GatheredTickets | RedisTicketRequest, float]]] = deque()
+        """What is asked for as soon as there is time, in this order."""
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+
+    def holds(self, sequence: str) -> bool:
+        """Whether commands for this sequence have come that are not asked for yet."""
+        return bool(self._due) or sequence in self._gathered
+
+    def ask(self, request: RedisTicketRequest) -> None:
+        """Have a request settled by itself, behind what was gathered for its sequence."""
+        if self.holds(request.sequence):
+            if request.sequence in self._gathered:
+                self._ask(request.sequence)
+            request.is_due = True
+            self._due.append(iter([(request, time.perf_counter())]))
+            self._turns.take(self)
+        else:
+            self._accept(request, time.perf_counter())
 
     def add(self, slot: SingleTickets) -> None:
         """Have these settled."""
@@ -215,24 +305,54 @@ class Gatherer:
             self._timer = None
 
     def ask_for_all(self) -> None:
-        """Ask for all that has been gathered: somebody has waited for long enough, or the server ends."""
+        """Ask for all that has been gathered: somebody has waited for long enough."""
         self._stop_timer()
         for sequence in tuple(self._gathered):
             self._ask(sequence)
+
+    def finish(self) -> None:
+        """The server ends: ask for all that has come, before this returns."""
+        self.ask_for_all()
+        self.work(math.inf)
 
     def _ask(self, sequence: str) -> None:
         gathered = self._gathered.pop(sequence)
         if not self._gathered:
             self._stop_timer()
+        self._due.append(self._requests(sequence, gathered))
+        self._turns.take(self)
+
+    def _requests(self, sequence: str, gathered: Gathered) -> Iterator[tuple[GatheredTickets, float]]:
+        """What was gathered, as requests, each made when it is its turn: a client may have gone by then."""
         for part in _parts(gathered.slots):
             request = GatheredTickets(sequence, part, self._has_ended)
             self._under_way[sequence] = self._under_way.get(sequence, 0) + request.count
-            try:
-                self._accept(request, gathered.since)
-            except Exception:  # there are others to ask for
-                request.fail()
-            if request.settled:  # from memory: nothing is spared by waiting
-                self._last.pop(sequence, None)
+            yield request, gathered.since
+
+    def work(self, until: float) -> bool:
+        """Ask for what is due. See Worker.work."""
+        due, clock = self._due, self._turns.clock
+        while due:
+            request, since = next(due[0], (None, 0.0))
+            if request is None:
+                due.popleft()
+                continue
+            self._issue(request, since)
+            if clock() >= until:
+                return True
+        return False
+
+    def _issue(self, request: GatheredTickets | RedisTicketRequest, since: float) -> None:
+        if isinstance(request, RedisTicketRequest):
+            request.is_due = False
+            if request.settled:  # the client has gone
+                return
+        try:
+            self._accept(request, since)
+        except Exception:  # there are others to ask for
+            request.fail()
+        if request.settled:  # from memory: nothing is spared by waiting
+            self._last.pop(request.sequence, None)
 
     def _has_ended(self, request: GatheredTickets, answered: int) -> None:
         if answered > FEW_CLIENTS:

@@ -14,15 +14,15 @@ LARGEST_BULK = 65_536
 LARGEST_COMMAND = 131_072
 """Bytes of one command."""
 MOST_ARGUMENTS = 4_096
-LONGEST_LINE = 65_536
-"""Bytes of a command that is typed as a line."""
+LONGEST_LINE = 4_096
+"""Bytes of a command that is typed as a line: to parse it takes far longer than an array."""
 LONGEST_NUMBER = 32
 """Bytes of a line that announces how much follows."""
-STRANGERS_BULK = 16_384
+STRANGERS_BULK = 4_096
 STRANGERS_ARGUMENTS = 10
-"""The same for who has not shown a token where one is required; as in Redis."""
+"""The same for a client that has not shown a token where one is required: what AUTH and HELLO need."""
 AT_ONCE = 128
-"""How many commands are parsed at once."""
+"""How many commands, or arguments of a larger one, are parsed at once."""
 
 Command = list[bytes]
 
@@ -45,7 +45,7 @@ def _small_commands() -> "re.Pattern[bytes]":
 _SMALL = _small_commands()
 """What clients send for tickets: many of them are bounded in one go."""
 _ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
-_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"(?=\s|$)|\'((?:[^\'\\]|\\.)*)\'(?=\s|$)|([^\s"\']+)(?=\s|$)', re.DOTALL)
+_WORD = re.compile(rb'(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|([^\s"\']+))(?:\s+|$)', re.DOTALL)
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
 
 
@@ -84,7 +84,8 @@ class Incoming:
         self.data, self._begin, self._at, self._left = b"", 0, 0, 0
 
     def take(self) -> list[Command] | None:
-        """The next commands; None where none has come whole. Raises ProtocolError."""
+        """The next commands, which are none where what was taken is a part of one; None where nothing can be taken
+        until more has come. Raises ProtocolError."""
         if not self._left:
             small = _SMALL.match(self.data, self._begin)
             if small is not None:
@@ -105,16 +106,22 @@ class Incoming:
                 self._begin = self._at
                 return []
             self._left = count
-        if not self._has_all_arguments():
+        return self._take_large()
+
+    def _take_large(self) -> list[Command] | None:
+        """The command whose arguments are being passed over, when all of them have come."""
+        if not self._take_arguments():
             self._check_size(len(self.data))
             return None
+        if self._left:
+            return []
         whole, self._begin = self.data[self._begin : self._at], self._at
         return _parsed(whole)
 
-    def _has_all_arguments(self) -> bool:
-        """Whether the arguments that are left have come. `_at` is behind those that have."""
+    def _take_arguments(self) -> bool:
+        """Pass over the next arguments that have come; false where the next one has not. `_at` is behind them."""
         data = self.data
-        while self._left:
+        for _ in range(min(self._left, AT_ONCE)):
             at = self._at
             size = self._number(at, b"$")
             if size is None:
@@ -166,8 +173,7 @@ class Incoming:
         """A command that was typed."""
         data, begin = self.data, self._begin
         end = data.find(b"\n", max(begin, self._at))
-        longest = LONGEST_LINE if self.trusted else STRANGERS_BULK
-        if (end if end >= 0 else len(data)) - begin > longest:
+        if (end if end >= 0 else len(data)) - begin > LONGEST_LINE:
             raise ProtocolError("too big inline request")
         if end < 0:
             self._at = len(data)
@@ -179,10 +185,12 @@ class Incoming:
 
 def split_line(line: bytes) -> Command:
     """The words of a line, which may be quoted as in a shell. Raises ProtocolError."""
+    if b'"' not in line and b"'" not in line:
+        return line.split()
     words: Command = []
     at, line = 0, line.strip()
     while at < len(line):
-        word = _QUOTED.match(line, at)
+        word = _WORD.match(line, at)
         if word is None:
             raise ProtocolError("unbalanced quotes in request")
         double, single, plain = word.groups()
@@ -192,11 +200,7 @@ def split_line(line: bytes) -> Command:
             words.append(single.replace(b"\\'", b"'"))
         else:
             words.append(plain)
-        if len(words) > MOST_ARGUMENTS:
-            raise ProtocolError("too big inline request")
         at = word.end()
-        while line[at : at + 1].isspace():
-            at += 1
     return words
 
 

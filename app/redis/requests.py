@@ -8,11 +8,13 @@ from app.tickets.request import Ids, TicketRequest
 
 TICKET_BYTES = 32
 """About what a ticket takes in memory until its reply has gone out."""
+REQUEST_BYTES = 1_024
+"""About what a request takes besides its tickets. One for a sequence that is not known takes several times as much."""
 
 
 class Slot(Protocol):
     """A reply that is to come, at its place among the others. `reply`: None until then. `owed`: about how many bytes it
-    will be."""
+    takes until it has gone out."""
 
     reply: bytes | None
     owed: int
@@ -52,7 +54,7 @@ class TicketReply:
 
     place: Place
     reply: bytes | None = None
-    owed = TICKET_BYTES
+    owed = REQUEST_BYTES + TICKET_BYTES
     times = 1
     watcher: Watcher | None = None
     words = ""
@@ -82,12 +84,14 @@ class TicketReply:
 
 
 class RedisTicketRequest(TicketReply, TicketRequest):
-    """A command that is a request by itself."""
+    """A command that is a request by itself. `is_due`: whether it waits for its turn to be asked for."""
+
+    is_due = False
 
     def __init__(self, place: Place, sequence: str, count: int, address: tuple[int | None, int | None] | None) -> None:
         super().__init__(sequence, count)
         self.place = place
-        self.owed = TICKET_BYTES * count
+        self.owed = REQUEST_BYTES + TICKET_BYTES * count
         if address is not None:
             self.address = address
 
@@ -111,8 +115,15 @@ class RedisTicketRequest(TicketReply, TicketRequest):
 
     def drop(self) -> None:
         """See Slot.drop."""
-        self.abandon()
+        if self.is_due:
+            self.settled = True
+        else:
+            self.abandon()
         super().drop()
+
+    def fail(self) -> None:
+        """An exception that nobody knows is being handled."""
+        self.place.fail()
 
 
 class TicketList(RedisTicketRequest):

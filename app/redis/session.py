@@ -5,7 +5,9 @@ from app.redis.parser import Command
 
 MOST_QUEUED = 1_024
 """Commands between MULTI and EXEC."""
-QUEUED_BYTES = 65_536
+QUEUED_BYTES = 262_144
+ARGUMENT_BYTES = 64
+"""What an argument takes besides its bytes."""
 LONGEST_NAME = 256
 
 
@@ -58,7 +60,7 @@ class Session:
     def add_to_queue(self, command: Command) -> bool:
         """Queue a command; false where there is no room for it."""
         assert self.queue is not None
-        self._queued_bytes += sum(map(len, command))
+        self._queued_bytes += sum(map(len, command)) + ARGUMENT_BYTES * len(command)
         if len(self.queue) >= MOST_QUEUED or self._queued_bytes > QUEUED_BYTES:
             return False
         self.queue.append(command)

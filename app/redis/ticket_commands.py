@@ -1,39 +1,42 @@
 """The commands that draw tickets, or ask for a sequence."""
 
-import asyncio
 import re
 
-from app.common.errors import InvalidRequest, OutOfTime, TicketError, UnknownSequence
+from app.clients.turns import Turns
 from app.redis import replies
 from app.redis.connection import RedisConnection
 from app.redis.gathering import Gatherer, SingleTickets
+from app.redis.look_ups import MOST_NAMES, LookUp, LookUps
 from app.redis.parser import Command
 from app.redis.requests import Block, RedisTicketRequest, TicketList, Watcher
 from app.tickets.catalog import Catalog
 from app.tickets.front_desk import FrontDesk
 from app.tickets.request import LARGEST_COUNT, LARGEST_KEY
 
-MOST_NAMES = 256
-"""How many sequences EXISTS can be asked for at once."""
 _NUMBER = re.compile(rb"-?[1-9][0-9]{0,18}|0")
 _LARGEST = 2**63 - 1
 
 
 class TicketCommands:
-    """`timeout`: seconds for looking a sequence up. `watcher`: who is told of each request for tickets."""
+    """`timeout`: seconds for looking a sequence up. `watcher`: who is told of each request for tickets. `turns`: when
+    there is time for them."""
 
-    def __init__(self, desk: FrontDesk, catalog: Catalog, timeout: float, watcher: Watcher | None) -> None:
+    def __init__(
+        self, desk: FrontDesk, catalog: Catalog, timeout: float, watcher: Watcher | None, turns: Turns
+    ) -> None:
         self._desk = desk
         self._catalog = catalog
-        self._timeout = timeout
+        self._look_ups = LookUps(catalog, timeout)
         self._watcher = watcher
-        self._gatherer = Gatherer(desk.accept)
-        self.ask_for_all = self._gatherer.ask_for_all
+        self._gatherer = Gatherer(desk.accept, turns)
+        self.finish = self._gatherer.finish
 
     def at_once(self, sequence: str, count: int) -> bytes | None:
         """See connection.Shared."""
         if self._watcher is not None or not self._desk.draws_ahead:
             return None  # a watcher is told of requests, which get the same tickets
+        if self._gatherer.holds(sequence):
+            return None  # what came before gets the smaller tickets
         tickets = self._desk.ready(sequence, count, singly=True)
         return None if tickets is None else replies.single_tickets(tickets)
 
@@ -100,17 +103,19 @@ class TicketCommands:
     def exists(self, connection: RedisConnection, command: Command) -> None:
         """EXISTS sequence [sequence ...]"""
         names = [name.decode("latin-1") for name in command[1:]]
-        if all(name in self._catalog.entries for name in names):
-            connection.reply(replies.integer(len(names)))
-        elif len(names) > MOST_NAMES:
+        if len(names) > MOST_NAMES:
             connection.reply(replies.error("ERR", f"EXISTS takes {MOST_NAMES} sequences at the most"))
+        elif all(name in self._catalog.entries for name in names):
+            connection.reply(replies.integer(len(names)))
         else:
-            connection.expect(_LookUp(connection, self._catalog, names, self._timeout))
+            look_up = LookUp(connection, names)
+            connection.expect(look_up)
+            self._look_ups.add(look_up)
 
     def _draw_for(self, connection: RedisConnection, command: Command, request: RedisTicketRequest) -> None:
         connection.expect(request)
         self._watch(command[0].upper().decode(), request)
-        self._desk.accept(request)
+        self._gatherer.ask(request)
 
     def _watch(self, command: str, tickets: SingleTickets | RedisTicketRequest) -> None:
         if self._watcher is not None:
@@ -119,45 +124,6 @@ class TicketCommands:
     def _refuse(self, connection: RedisConnection, endpoint: str, text: str) -> None:
         self._desk.turn_away(endpoint, "invalid")
         connection.reply(replies.error("ERR", text))
-
-
-class _LookUp:
-    """A reply that is to come: how many of these names are sequences. See requests.Slot."""
-
-    owed = 32
-
-    def __init__(self, connection: RedisConnection, catalog: Catalog, names: list[str], timeout: float) -> None:
-        self.reply: bytes | None = None
-        self._connection = connection
-        self._catalog = catalog
-        self._names = names
-        self._timeout = timeout
-        self._task = asyncio.create_task(self._find())
-
-    async def _find(self) -> None:
-        distinct = list(dict.fromkeys(self._names))
-        try:
-            async with asyncio.timeout(self._timeout):
-                found = await asyncio.gather(*(self._is_there(name) for name in distinct))
-        except TimeoutError:
-            self.reply = replies.refusal("", OutOfTime())
-        except TicketError as error:
-            self.reply = replies.refusal("", error)
-        else:
-            there = {name for name, is_there in zip(distinct, found, strict=True) if is_there}
-            self.reply = replies.integer(sum(name in there for name in self._names))
-        self._connection.answered(self)
-
-    async def _is_there(self, name: str) -> bool:
-        try:
-            await self._catalog.find(name, self._timeout)
-        except (UnknownSequence, InvalidRequest):
-            return False
-        return True
-
-    def drop(self) -> None:
-        """See Slot.drop."""
-        self._task.cancel()
 
 
 def single_ticket(command: Command) -> str | None:

@@ -9,7 +9,7 @@ counted there, it has a table too: an inner one, of a name that nobody can ask f
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from app.common.errors import (
     UnknownSequence,
 )
 from app.common.log import event
-from app.common.sequences import Width, ceiling_of, counter_table, is_inner_name, validated
+from app.common.sequences import Width, ceiling_of, counter_table, is_inner_name, is_name, validated
 from app.databases.protocol import Table
 from app.kinds.definition import Definition
 from app.kinds.kind import Kind, TimedKind
@@ -127,7 +127,7 @@ class Catalog:
         listed yet. Raises as `find` does."""
         entry = await self.find(name)
         if any(member.up and member not in entry.tables for member in self._ring.members):
-            await self._look_up(name)
+            await self._look_up({name})
             entry = await self.find(name)
         return entry
 
@@ -141,15 +141,28 @@ class Catalog:
         is_answered = name in self.entries
         if not is_answered:
             await self._ring.wait_for_first_look(seconds)
-            is_answered = await self._look_up(name)
+            is_answered = await self._look_up({name})
         return self.entries.get(name), is_answered
 
-    async def _look_up(self, name: str) -> bool:
-        """Ask all databases for the name, together with the names that others ask for meanwhile. Returns whether any
+    async def find_all(self, names: Iterable[str], seconds: float = FIRST_LOOK_SECONDS) -> set[str]:
+        """Those of the names that are sequences. All that are not known are looked up together.
+
+        `seconds`: see `find`. Raises NoTicketDatabase where no database could be asked for those.
+        """
+        wanted = set(filter(is_name, names))
+        unknown = wanted - self.entries.keys()
+        if unknown:
+            await self._ring.wait_for_first_look(seconds)
+            if not await self._look_up(unknown):
+                raise NoTicketDatabase("no ticket database can be asked for the sequences now")
+        return wanted & self.entries.keys()
+
+    async def _look_up(self, names: set[str]) -> bool:
+        """Ask all databases for the names, together with those that others ask for meanwhile. Returns whether any
         has answered: one that is busy may not, though it is up."""
-        self._asked_for.add(name)
+        self._asked_for |= names
         is_answered = False
-        while name in self._asked_for:
+        while not names.isdisjoint(self._asked_for):
             if self._look_up_task is None or self._look_up_task.done():
                 self._look_up_task = asyncio.create_task(self._look_up_all())
             is_answered = await asyncio.shield(self._look_up_task)

@@ -112,9 +112,9 @@ class FrontDesk:
         else:
             self._issuer.issue(request)
 
-    def turn_away(self, endpoint: str, outcome: str) -> None:
-        """Count a request that its protocol has refused before it became one."""
-        self._observer.requests_refused(endpoint, outcome, 1)
+    def turn_away(self, endpoint: str, outcome: str, requests: int = 1) -> None:
+        """Count requests that their protocol has refused before they became any."""
+        self._observer.requests_refused(endpoint, outcome, requests)
 
     # --- what becomes of those that were taken -----------------------------------------------------------------------
 

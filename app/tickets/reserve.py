@@ -138,7 +138,10 @@ class Reserve:
         return range(next_id, end, shelf.step)
 
     def take_singly(self, times: int) -> Tickets | None:
-        """So many single tickets, increasing for each database; None where so many are not there."""
+        """So many single tickets, increasing for each database; None where so many are not there, or where requests
+        wait that came before and get the smaller tickets."""
+        if self._waiting:
+            return None
         found = self.take(times)
         if found is not None or self.left < times or self._clock() >= self._window.until:
             return found

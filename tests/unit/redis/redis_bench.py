@@ -127,11 +127,29 @@ class Ending:
         self.connections.discard(connection)
 
 
+class WorkClock:
+    """Time that passes only where somebody looks at it: `seconds` for each look, as if every step took that long."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += self.seconds
+        return self.now
+
+
 class Bench:
-    """A door over an issuer. `catalog`: for EXISTS."""
+    """A door over an issuer. `catalog`: for EXISTS. `clock`: what a turn of the event loop is measured by; it stands
+    still unless a test says otherwise, so that every turn has time for everything."""
 
     def __init__(
-        self, *tokens: str, most: int = 1_000, watcher: Watcher | None = None, catalog: Catalog | None = None
+        self,
+        *tokens: str,
+        most: int = 1_000,
+        watcher: Watcher | None = None,
+        catalog: Catalog | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.issuer = FakeIssuer()
         self.issuer.draws_ahead = True
@@ -148,6 +166,7 @@ class Bench:
             self.connections,
             timeout=TIMEOUT,
             watcher=watcher,
+            clock=clock or WorkClock(),
         )
 
     def connect(self) -> Client:

@@ -20,6 +20,7 @@ from app.common.errors import (
     UnknownSequence,
 )
 from app.redis.door import RedisDoor
+from app.redis.reply_queue import OWED_BYTES
 from app.redis.session import MOST_QUEUED
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import settled, virtual_time
@@ -99,6 +100,7 @@ async def answer(client: Client, data: bytes, seconds: float = 5) -> bytes:
         (command("COMMAND", "DOCS", "incr"), b"*0\r\n"),
         (command("COMMAND", "INFO", "incr"), b"*1\r\n*6\r\n$4\r\nincr\r\n:2\r\n*1\r\n+write\r\n:1\r\n:1\r\n:1\r\n"),
         (command("COMMAND", "INFO", "nothing"), b"*1\r\n$-1\r\n"),
+        (command("COMMAND", "INFO", *["incr"] * 513), b"-ERR COMMAND INFO takes 512 names at the most\r\n"),
         (command("EXEC"), b"-ERR EXEC without MULTI\r\n"),
         (command("DISCARD"), b"-ERR DISCARD without MULTI\r\n"),
         (command("RESET"), b"+RESET\r\n"),
@@ -184,8 +186,8 @@ async def test_exec_answers_what_was_queued_and_what_was_drawn_stays_drawn() -> 
     assert bench.issuer.asked == []
     client.send(command("EXEC") + PING)
     await settled()
-    bench.issuer.refuse(NoTicketDatabase("none"))  # the block, which was asked for at once
-    bench.issuer.answer()
+    bench.issuer.answer()  # what was gathered before the block is asked for before it
+    bench.issuer.refuse(NoTicketDatabase("none"))
     assert await client.ask() == b"*4\r\n:1\r\n:3\r\n-TRYAGAIN none\r\n+PONG\r\n+PONG\r\n"
 
 
@@ -212,8 +214,8 @@ async def test_what_is_queued_is_bounded() -> None:
     given = await client.ask(command("MULTI") + PING * (MOST_QUEUED + 1) + command("EXEC"))
     assert given.count(b"+QUEUED\r\n") == MOST_QUEUED
     assert given.endswith(b"-EXECABORT Transaction discarded because of previous errors.\r\n")
-    given = await client.ask(command("MULTI") + command("ECHO", "x" * 60_000) * 2)
-    assert given == b"+OK\r\n+QUEUED\r\n-ERR too many commands since MULTI\r\n"
+    given = await client.ask(command("MULTI") + command("ECHO", "x" * 60_000) * 5)
+    assert given == b"+OK\r\n" + b"+QUEUED\r\n" * 4 + b"-ERR too many commands since MULTI\r\n"
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------------
@@ -232,6 +234,31 @@ async def test_without_a_token_little_is_answered() -> None:
     assert bench.issuer.asked == []
     assert bench.outcomes() == {("ticket", "denied"): 1, ("block", "denied"): 1}
     assert bench.metrics.denials == {"tickets": 2, "reading": 4}
+
+
+@virtual_time
+async def test_an_unknown_command_of_a_stranger_closes_the_connection() -> None:
+    bench = Bench("secret-token-of-16")
+    stranger, guest = bench.connect(), bench.connect()
+    assert (await stranger.ask(PING + command("NOSUCH") + PING)).startswith(b"+PONG\r\n-ERR unknown command 'NOSUCH'")
+    assert stranger.transport.calls == ["close"]
+    assert await guest.ask(command("AUTH", "secret-token-of-16") + command("NOSUCH") + PING) == (
+        b"+OK\r\n-ERR unknown command 'NOSUCH', with args beginning with: \r\n+PONG\r\n"
+    )
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("patterns", "found"),
+    [
+        ("*", 4), ("save", 1), ("SAVE", 1), ("s*e", 1), ("*a*", 4), ("*a*s*", 2), ("a*d*o*y", 1), ("*s", 2),
+        ("sa*ve", 1), ("sav*ve", 0), ("", 0), ("**", 4), ("?ave", 0), ("*" * 64, 4), ("databases*s", 0),
+        ("d*ases", 1), ("x*", 0),
+    ],
+)  # fmt: skip
+async def test_config_get_takes_a_name_or_stars(patterns: str, found: int) -> None:
+    given = await Bench().connect().ask(command("CONFIG", "GET", patterns))
+    assert given.startswith(b"*%d\r\n" % (2 * found)), given
 
 
 @virtual_time
@@ -306,6 +333,25 @@ async def test_exists_counts_as_redis_does() -> None:
         client.send(command("EXISTS", "other"))
         client.transport.lose("lost")
         await settled()
+
+
+@virtual_time
+async def test_names_of_many_connections_are_looked_up_together_by_one_task() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        door = door_of(server)
+        clients = [Client(door.make_connection()) for _ in range(9)]
+        before = len(asyncio.all_tasks())
+        for number, client in enumerate(clients):
+            client.send(command("EXISTS", "photos", *(f"no{number}x{name}" for name in range(250))) * 50)
+        assert len(asyncio.all_tasks()) == before + 1
+        assert all(client.protocol.replies.owed < 3 * OWED_BYTES for client in clients)
+        last = clients.pop()
+        last.transport.lose("lost")
+        await asyncio.sleep(100)
+        assert {client.take() for client in clients} == {b":1\r\n" * 50}
+        await asyncio.sleep(1)
+        assert len(asyncio.all_tasks()) == before
 
 
 @virtual_time

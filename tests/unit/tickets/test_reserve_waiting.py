@@ -57,6 +57,8 @@ async def test_nobody_overtakes_those_who_wait() -> None:
         server.desk.accept(Noting(second))
         await settled()
         assert reserve.waiting
+        assert reserve.left
+        assert server.desk.ready("photos", singly=True) is None
         await asyncio.sleep(0.1)
         assert max(first) < min(second)
 
