@@ -8,6 +8,8 @@ from app.tickets.request import Ids, TicketRequest
 
 TICKET_BYTES = 32
 """About what a ticket takes in memory until its reply has gone out."""
+LISTED_BYTES = 128
+"""The same for a ticket of a list, which is made a string."""
 REQUEST_BYTES = 1_024
 """About what a request takes besides its tickets. One for a sequence that is not known takes several times as much."""
 
@@ -91,7 +93,7 @@ class RedisTicketRequest(TicketReply, TicketRequest):
     def __init__(self, place: Place, sequence: str, count: int, address: tuple[int | None, int | None] | None) -> None:
         super().__init__(sequence, count)
         self.place = place
-        self.owed = REQUEST_BYTES + TICKET_BYTES * count
+        self.owed = REQUEST_BYTES + LISTED_BYTES * count
         if address is not None:
             self.address = address
 
