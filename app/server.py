@@ -83,7 +83,7 @@ async def serve(
         idle=IDLE_SECONDS,
         access_log=settings.access_log,
     )
-    connections = Connections(server, service.metrics, most_connections)
+    connections = Connections(server, service.metrics, most_connections, service.turns)
     http_connections = HTTPConnections(service.endpoint, server, connections)
     redis_door = service.make_redis_door(connections)
     warn_if_open_to_all(settings)

@@ -6,6 +6,8 @@ A ticket pays nothing for that: connections are looked at once in a while, all o
 import asyncio
 from typing import Protocol
 
+from app.clients.turns import Turns
+
 REQUEST_SECONDS = 20.0
 """How long a new connection may say nothing, and how long a request may take: its head, its body, its answer."""
 IDLE_SECONDS = 75
@@ -59,10 +61,12 @@ class ConnectionObserver(Protocol):
 
 
 class Connections:
-    """The connections of a server. `most`: how many there may be."""
+    """The connections of a server. `most`: how many there may be; `turns`: how long they work in one turn of the event
+    loop."""
 
-    def __init__(self, ending: Ending, observer: ConnectionObserver, most: int) -> None:
+    def __init__(self, ending: Ending, observer: ConnectionObserver, most: int, turns: Turns) -> None:
         self.most = most
+        self.turns = turns
         self._ending = ending
         self._observer = observer
         self._open: set[ClientConnection] = set()

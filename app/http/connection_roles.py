@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
+from app.clients.turns import Turns
 from app.http.request_head import ClientRequest, KnownHeads, RequestHead
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Surroundings(Protocol):
 
     endpoint: Endpoint
     known_heads: KnownHeads
+    turns: Turns
 
     def make_inner(self, protocol: "TicketProtocol") -> Inner: ...
 

@@ -25,8 +25,6 @@ AHEAD_BYTES = 65_536
 PIECE = 1_024
 """How many bytes the parser gets at a time: it cannot be stopped at the end of a request, and what it reads behind one
 has to be kept as requests, which are larger than their bytes."""
-REQUESTS_AT_ONCE = 64
-"""How many pieces and requests, together, are worked off before others get a turn of the event loop."""
 
 
 class TicketProtocol(asyncio.Protocol):
@@ -41,6 +39,7 @@ class TicketProtocol(asyncio.Protocol):
         self._surroundings = surroundings
         self._endpoint = surroundings.endpoint
         self._known_heads = surroundings.known_heads
+        self._turns = surroundings.turns
         self._loop = loop
         self._parser = httptools.HttpRequestParser(self)
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # what follows the last one is not read
@@ -68,7 +67,7 @@ class TicketProtocol(asyncio.Protocol):
         self._inner: Inner | None = None
         self._inner_has_responded = False
         self._leaving = False
-        self._is_scheduled = False
+        self._is_in_line = False
         # what goes out
         self._parts: list[bytes] = []
         self._write_paused = False
@@ -118,12 +117,20 @@ class TicketProtocol(asyncio.Protocol):
         """Serve the next request, while none is under way: of those that were parsed, then of the bytes."""
         if self._reading:
             return
+        until = 0.0 if self._is_in_line else self._turns.time_left()
+        if until:
+            self._go_on_until(until)
+        else:
+            self._go_on_later()
+        if self._unread or self._is_paused or self._inner_is_full:
+            self._pause_or_resume_reading()
+
+    def _go_on_until(self, until: float) -> None:
         self._reading = True
         is_closing = self.transport.is_closing
+        clock = self._turns.clock
         try:
-            for _ in range(REQUESTS_AT_ONCE):
-                if self._write_paused or self._inner_is_full or is_closing():
-                    break
+            while not (self._write_paused or self._inner_is_full or is_closing()):
                 current = self._current
                 if self._unread and (not self._ahead if current is None else not current.is_complete):
                     self._feed_next_piece()
@@ -131,24 +138,23 @@ class TicketProtocol(asyncio.Protocol):
                     break
                 if self._current is None and self._ahead and not is_closing():
                     self._begin_next()
-            else:
-                self._go_on_soon()
+                if (self._unread or self._ahead) and clock() >= until:
+                    self._go_on_later()
+                    break
             if self._refusal is not None and self._current is None and not self._ahead:
                 self._turn_away(self._refusal)
         except Exception:
             self.fail()
         finally:
             self._reading = False
-        if self._unread or self._is_paused or self._inner_is_full:
-            self._pause_or_resume_reading()
 
-    def _go_on_soon(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._go_on_now)
+    def _go_on_later(self) -> None:
+        if not self._is_in_line:
+            self._is_in_line = True
+            self._turns.stand_in_line(self._go_on_now)
 
     def _go_on_now(self) -> None:
-        self._is_scheduled = False
+        self._is_in_line = False
         self._go_on()
 
     def fail(self) -> None:
@@ -402,7 +408,7 @@ class TicketProtocol(asyncio.Protocol):
         if full:
             self._pause_or_resume_reading()
         else:
-            self._go_on_soon()
+            self._go_on_later()
 
     def inner_responds(self) -> None:
         """The inner protocol's response has begun."""
