@@ -1,82 +1,119 @@
-"""How long all client connections together may work in one turn of the event loop.
+"""Shares the event loop between all connections, so that no input holds up the others.
 
-A turn in which they worked for longer would make everybody wait: each connection that is accepted, each answer of a
-database, each /livez takes a few turns. So a connection that has more to do than there is time for stands in line.
+The event loop serves everybody: HTTP, health checks, the ticket databases. All connections together get a few
+milliseconds of one turn of the loop. A connection with more to do stands in line, and the loop sees to everything else
+before the next one in line goes on.
 """
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
-SECONDS = 0.005
-"""How long the connections work in one turn."""
+TURN_SECONDS = 0.005
+"""What all workers together take of one turn of the event loop. The last step of one worker, and one coroutine, may
+exceed it."""
+
+
+class Worker(Protocol):
+    """A connection, or anything else whose work clients decide about."""
+
+    def work(self, until: float) -> bool:
+        """Work until this time, by the clock of `Turns`, or until there is nothing more to do for now. Returns whether
+        there is more. Raises nothing."""
 
 
 class Turns:
-    """The time of each turn of the event loop, and the line of those that wait for a later one.
+    """The time of each turn of the event loop, and the lines of those that wait for a later turn.
 
-    A connection asks `time_left` before it works, looks at `clock` after each small piece of its work, and calls
-    `stand_in_line` where its time is over and its work is not. A request that is served by a coroutine awaits `wait`
-    before it begins, and `wait_for_another` between the parts of an answer that is long.
+    A connection calls `take` when it has something to do. A request that a coroutine serves awaits `wait` before it
+    begins, and `wait_for_another` between the parts of an answer that is long.
 
-    `clock`: seconds.
+    Args:
+        clock: Seconds. The time that has passed is what counts, whatever it was spent on.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
-        self._until: float | None = None
-        """When the time of this turn is over; None before anybody has worked in it."""
-        self._line: deque[Callable[[], None]] = deque()
+        self._end: float | None = None
+        """When the time of this turn is over; None before anybody has asked for some of it."""
+        self._is_working = False
+        self._newcomers: dict[Worker, None] = {}
+        """Workers that have not begun with what they have to do. They do not wait for all of `_line`."""
+        self._line: dict[Worker, None] = {}
+        """Workers that have begun, and have more to do."""
         self._coroutines: deque[asyncio.Future[None]] = deque()
 
-    def time_left(self) -> float:
-        """By the clock, until when the connection that asks may work now. 0 where it has to stand in line."""
+    def take(self, worker: Worker) -> bool:
+        """Have a worker work now, if this turn has time left. Returns False if the worker has to wait; its `work` is
+        called in a later turn then."""
+        if worker in self._line or worker in self._newcomers:
+            return False
         now = self.clock()
-        until = self._until
-        if until is None:
-            until = self._begin(now)
-        if now >= until:
-            return 0.0
-        # where others wait, each gets a small share: a greedy connection would make the last in line wait for all
-        return min(until, now + SECONDS / len(self._line)) if self._line else until
+        end = self._end
+        if end is None:
+            end = self._begin(now)
+        if self._is_working or now >= end:
+            self._newcomers[worker] = None
+            return False
+        self._work(worker, now, end)
+        return True
 
-    def stand_in_line(self, go_on: Callable[[], None]) -> None:
-        """Call `go_on` in a later turn, when it is this connection's. It may have to stand in line again."""
-        self._line.append(go_on)
-        self._begin_unless_begun()
+    def take_later(self, worker: Worker) -> None:
+        """Have a worker work in a later turn."""
+        if worker not in self._line and worker not in self._newcomers:
+            self._newcomers[worker] = None
+            if self._end is None:
+                self._begin(self.clock())
 
     async def wait(self) -> None:
         """Return when a coroutine may work: at once while there is time in this turn, and no other coroutine waits."""
-        if self._coroutines or not self.time_left():
+        now = self.clock()
+        end = self._begin(now) if self._end is None else self._end
+        if self._coroutines or now >= end:
             await self.wait_for_another()
 
     async def wait_for_another(self) -> None:
         """Return in a later turn, when it is this coroutine's."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._coroutines.append(future)
-        self._begin_unless_begun()
+        if self._end is None:
+            self._begin(self.clock())
         await future
 
     def _begin(self, now: float) -> float:
-        self._until = until = now + SECONDS
+        self._end = end = now + TURN_SECONDS
         asyncio.get_running_loop().call_soon(self._next)
-        return until
+        return end
 
     def _next(self) -> None:
-        """Another turn: work off the line, while there is time."""
-        self._until = None
-        line, coroutines = self._line, self._coroutines
-        while line and self.time_left():
-            line.popleft()()
+        """The event loop's next turn has come."""
+        self._end = None
+        first, second, coroutines = self._newcomers, self._line, self._coroutines
+        if not (first or second or coroutines):
+            return
+        now = self.clock()
+        end = self._begin(now)
+        while (first or second) and now < end:
+            workers = first or second
+            worker = next(iter(workers))
+            del workers[worker]
+            self._work(worker, now, end)
+            now = self.clock()
+            first, second = second, first  # neither line waits for the end of the other
         while coroutines:
-            # one alone: it works only after this, so nobody knows yet how long
             future = coroutines.popleft()
             if not future.done():
                 future.set_result(None)
-                self._begin_unless_begun()
-                break
+                break  # the coroutine goes on after this, so nobody knows yet how long it takes
 
-    def _begin_unless_begun(self) -> None:
-        if self._until is None:
-            self._begin(self.clock())
+    def _work(self, worker: Worker, now: float, end: float) -> None:
+        # where others wait, each gets a small share: a greedy worker would make the last in line wait for all
+        waiting = len(self._line) + len(self._newcomers)
+        self._is_working = True
+        try:
+            if worker.work(min(end, now + TURN_SECONDS / waiting) if waiting else end):
+                self._line[worker] = None
+        finally:
+            self._is_working = False
