@@ -7,9 +7,9 @@ before the next one in line goes on.
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
+from weakref import WeakSet
 
 TURN_SECONDS = 0.005
 """What all workers together take of one turn of the event loop. The last step of one worker, and one coroutine, may
@@ -22,6 +22,10 @@ class Worker(Protocol):
     def work(self, until: float) -> bool:
         """Work until this time, by the clock of `Turns`, or until there is nothing more to do for now. Returns whether
         there is more. Raises nothing."""
+
+
+class ClientGone(BaseException):
+    """Nobody waits for the answer any more that a coroutine makes. No `except Exception` may answer it."""
 
 
 class Turns:
@@ -43,7 +47,8 @@ class Turns:
         """Workers that have not begun with what they have to do. They do not wait for all of `_line`."""
         self._line: dict[Worker, None] = {}
         """Workers that have begun, and have more to do."""
-        self._coroutines: deque[asyncio.Future[None]] = deque()
+        self._coroutines: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
+        self._given_up: WeakSet[asyncio.Task[Any]] = WeakSet()
 
     def take(self, worker: Worker) -> bool:
         """Have a worker work now, if this turn has time left. Returns False if the worker has to wait; its `work` is
@@ -68,19 +73,30 @@ class Turns:
                 self._begin(self.clock())
 
     async def wait(self) -> None:
-        """Return when a coroutine may work: at once while there is time in this turn, and no other coroutine waits."""
+        """Return when a coroutine may work: at once while there is time in this turn, and no other coroutine waits.
+        Raises ClientGone after `give_up`."""
         now = self.clock()
         end = self._begin(now) if self._end is None else self._end
         if self._coroutines or now >= end:
             await self.wait_for_another()
 
     async def wait_for_another(self) -> None:
-        """Return in a later turn, when it is this coroutine's."""
+        """Return in a later turn, when it is this coroutine's. Raises ClientGone after `give_up`."""
+        task = asyncio.current_task()
+        if task in self._given_up:
+            raise ClientGone
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._coroutines.append(future)
+        self._coroutines[task] = future
         if self._end is None:
             self._begin(self.clock())
         await future
+
+    def give_up(self, task: asyncio.Task[Any]) -> None:
+        """Raise ClientGone where this task waits for its turn: nobody waits for its answer any more."""
+        self._given_up.add(task)
+        future = self._coroutines.pop(task, None)
+        if future is not None and not future.done():
+            future.set_exception(ClientGone())
 
     def _begin(self, now: float) -> float:
         self._end = end = now + TURN_SECONDS
@@ -103,7 +119,8 @@ class Turns:
             now = self.clock()
             first, second = second, first  # neither line waits for the end of the other
         while coroutines:
-            future = coroutines.popleft()
+            task = next(iter(coroutines))
+            future = coroutines.pop(task)
             if not future.done():
                 future.set_result(None)
                 break  # the coroutine goes on after this, so nobody knows yet how long it takes

@@ -1,6 +1,7 @@
 """The HTTP API except tickets and blocks: ordinary FastAPI behind a gate."""
 
 import asyncio
+import json
 import logging
 from functools import lru_cache
 from typing import Annotated, Any
@@ -243,8 +244,12 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, desk: Fron
         },
         **tags,
     )
-    async def openapi() -> dict[str, Any]:
-        return document(desk.largest_block)
+    async def openapi() -> Response:
+        return Response(as_text(desk.largest_block), media_type=described.JSON)
+
+    @lru_cache(maxsize=2)  # writing it takes some milliseconds, in which nobody else is served
+    def as_text(largest_block: int) -> bytes:
+        return json.dumps(document(largest_block), separators=(",", ":"), ensure_ascii=False).encode()
 
     @lru_cache(maxsize=2)  # the largest block follows from the increment that the databases record
     def document(largest_block: int) -> dict[str, Any]:

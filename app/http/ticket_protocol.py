@@ -11,6 +11,7 @@ from collections import deque
 import httptools
 
 from app.clients.connections import IDLE_SECONDS
+from app.clients.gone import sends_no_more
 from app.http.connection_roles import Inner, Surroundings
 from app.http.problems import Problem, method_not_allowed
 from app.http.request_head import ClientRequest, RequestHead
@@ -41,7 +42,7 @@ class TicketProtocol(asyncio.Protocol):
         self._surroundings = surroundings
         self._endpoint = surroundings.endpoint
         self._known_heads = surroundings.known_heads
-        self._turns = surroundings.turns
+        self.turns = surroundings.turns
         self._loop = loop
         self._parser = httptools.HttpRequestParser(self)
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # what follows the last one is not read
@@ -117,16 +118,19 @@ class TicketProtocol(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Serve the next request when it is this connection's turn: now, or later."""
-        if not self._is_working and not self._turns.take(self):
+        if not self._is_working and not self.turns.take(self):
             self._see_to_reading()
 
     def work(self, until: float) -> bool:
         """Serve the next request, while none is under way: of those that were parsed, then of the bytes. See
         turns.Worker."""
+        if self._is_paused and sends_no_more(self.transport):
+            self.transport.abort()  # as where it is read: whoever closes a connection wants no answer on it
+            return False
         self._is_working = True
         has_more = False
         is_closing = self.transport.is_closing
-        clock = self._turns.clock
+        clock = self.turns.clock
         try:
             while not (self._write_paused or self._inner_is_full or has_more or is_closing()):
                 current = self._current
@@ -411,7 +415,7 @@ class TicketProtocol(asyncio.Protocol):
         if full:
             self._see_to_reading()
         else:
-            self._turns.take_later(self)
+            self.turns.take_later(self)
 
     def inner_responds(self) -> None:
         """The inner protocol's response has begun."""

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from app.clients.turns import TURN_SECONDS, Turns
+import pytest
+
+from app.clients.turns import TURN_SECONDS, ClientGone, Turns
 from tests.fakes.virtual_time import virtual_time
 
 
@@ -132,3 +134,18 @@ async def test_who_has_little_to_do_never_waits() -> None:
             work.begin(connection, 1)
         assert len(work.done) == 64 * number
         await asyncio.sleep(0)
+
+
+@virtual_time
+async def test_what_nobody_waits_for_is_not_made() -> None:
+    work = Work(TURN_SECONDS)
+    work.begin(1, 2)
+    waiting, begun = (asyncio.create_task(work.answer(request, 50)) for request in (2, 3))
+    await asyncio.sleep(0)
+    work.turns.give_up(waiting)
+    await work.go_by(lambda: work.done[-1][1] == 3)
+    work.turns.give_up(begun)
+    for task in (waiting, begun):
+        with pytest.raises(ClientGone):
+            await task
+    assert [worker for _, worker in work.done] == [1, 1, 3]
