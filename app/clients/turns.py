@@ -53,14 +53,15 @@ class Turns:
     def take(self, worker: Worker) -> bool:
         """Have a worker work now, if this turn has time left. Returns False if the worker has to wait; its `work` is
         called in a later turn then."""
-        if worker in self._line or worker in self._newcomers:
+        newcomers, line = self._newcomers, self._line
+        if (newcomers and worker in newcomers) or (line and worker in line):
             return False
         now = self.clock()
         end = self._end
         if end is None:
             end = self._begin(now)
         if self._is_working or now >= end:
-            self._newcomers[worker] = None
+            newcomers[worker] = None
             return False
         self._work(worker, now, end)
         return True

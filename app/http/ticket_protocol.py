@@ -307,6 +307,8 @@ class TicketProtocol(asyncio.Protocol):
             self._turn_away(Problem(503, "this server has as many client connections as it may have"))
         elif place.for_tickets:
             self._endpoint.begin(self, request)
+        elif not place.for_health and sends_no_more(self.transport):
+            self.transport.abort()  # the event loop would notice too late: when the answer has been made
         else:
             self._hand_on(request)
 

@@ -213,6 +213,8 @@ class _Answering:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         inner: InnerProtocol = scope["state"].pop(_CONNECTION)
+        if inner.is_lost:
+            return  # the client has gone before its request began
         inner.task = asyncio.current_task()
 
         async def tell(message: Message) -> None:

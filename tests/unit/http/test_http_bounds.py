@@ -11,9 +11,9 @@ import pytest
 from app.clients.turns import TURN_SECONDS
 from app.common.errors import OutOfTime
 from app.http.request_head import ClientRequest
-from app.http.ticket_protocol import AHEAD_BYTES, PIECE
+from app.http.ticket_protocol import AHEAD_BYTES, MOST_FIELDS, PIECE
 from tests.fakes.virtual_time import settled, virtual_time
-from tests.unit.http.http_bench import OTHER, PHOTOS, REFUSED, Bench, Client, ids, request, statuses
+from tests.unit.http.http_bench import OTHER, PHOTOS, REFUSED, Bench, Client, chunked, ids, request, statuses
 
 SHORT = b"GET /ticket/a HTTP/1.1\r\n\r\n"
 MOST_IN_A_PIECE = PIECE // len(SHORT) + 1
@@ -188,3 +188,31 @@ async def test_a_body_that_nobody_reads_is_not_collected(bench: Bench) -> None:
         tracemalloc.stop()
     bench.issuer.answer()
     assert statuses(client.take()) == [200]
+
+
+@pytest.mark.parametrize("target", ["/ticket/photos", "/other"])
+@virtual_time
+async def test_many_headers_are_refused_however_short(bench: Bench, target: str) -> None:
+    bench.issuer.on_issue = bench.issuer.answer
+    fields = [f"x{number}: y" for number in range(MOST_FIELDS - 2)]
+    assert statuses(await bench.connect().ask(request(target, *fields))) == [200]
+    client = bench.connect()
+    assert statuses(await client.ask(request(target, *fields, "one: more") + PHOTOS)) == [431]
+    assert client.transport.ended
+
+
+@virtual_time
+async def test_many_trailers_are_refused_however_short(bench: Bench) -> None:
+    trailers = b"a: b\r\n" * MOST_FIELDS
+    client = bench.connect()
+    assert statuses(await client.ask(chunked("/other", b"{}", trailers=trailers))) == [431]
+
+
+@virtual_time
+async def test_a_body_in_chunks_of_a_byte_is_handed_on_in_one_go(bench: Bench) -> None:
+    client = bench.connect()
+    bench.issuer.on_issue = bench.issuer.answer
+    answer = await client.ask(chunked("/other", *[b"x"] * 100))
+    assert statuses(answer) == [200]
+    assert bench.app.seen == [("/other", b"x" * 100)]
+    assert bench.app.largest > 50
