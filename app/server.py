@@ -111,7 +111,7 @@ async def serve(
         idle=IDLE_SECONDS,
         access_log=settings.access_log,
     )
-    connections = Connections(server, service.metrics, most_connections)
+    connections = Connections(server, service.metrics, most_connections, service.turns)
     service.admin.client_warnings = connections.warnings
     http_connections = HTTPConnections(service.endpoint, server, connections)
     redis_door = service.make_redis_door(connections)

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 
 from app.clients.connections import Connections
 from app.clients.denials import Denials
+from app.clients.turns import Turns
 from app.common.addresses import is_loopback
 from app.common.version import VERSION
 from app.databases import engines
@@ -59,6 +60,7 @@ class Service:
     def __init__(self, settings: Settings, tracing: Tracing | None = None) -> None:
         self._tracing = tracing
         self.metrics = Metrics()
+        self.turns = Turns()
         self._observer: Observer = self.metrics if tracing is None else TracedStatements(self.metrics, tracing)
         self._databases = make_databases(settings, self._retried)
         self.ring = Ring(self._databases, now=time.time)
@@ -120,8 +122,9 @@ class Service:
         self.rates = Rates(self.admin.progress, time.monotonic)
         self.access = access = Access(settings.tokens, settings.admin_tokens)
         self._denials = denials = Denials(self.metrics)
-        status_page = StatusPage(self.admin, self.rates, self.metrics, settings.port)
-        api = make_api(self.admin, access, denials, status_page, self.desk, listens_locally=is_loopback(settings.host))
+        status_page = StatusPage(self.admin, self.rates, self.metrics, self.turns, settings.port)
+        locally = is_loopback(settings.host)
+        api = make_api(self.admin, access, denials, status_page, self.desk, turns=self.turns, listens_locally=locally)
         self.app: ASGIApp = api if tracing is None else TracedRequests(api, tracing)
         """All of HTTP but tickets and blocks."""
         self._settings = settings

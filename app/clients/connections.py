@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
+from app.clients.turns import Turns
 from app.common.log import event
 from app.common.summed_log import SummedLog
 
@@ -69,10 +70,12 @@ class ConnectionObserver(Protocol):
 
 
 class Connections:
-    """The connections of a server. `most`: how many there may be."""
+    """The connections of a server. `most`: how many there may be; `turns`: how long they work in one turn of the event
+    loop."""
 
-    def __init__(self, ending: Ending, observer: ConnectionObserver, most: int) -> None:
+    def __init__(self, ending: Ending, observer: ConnectionObserver, most: int, turns: Turns) -> None:
         self.most = most
+        self.turns = turns
         self._ending = ending
         self._observer = observer
         self._open: set[ClientConnection] = set()

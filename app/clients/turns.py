@@ -1,19 +1,19 @@
 """Shares the event loop between all connections, so that no input holds up the others.
 
 The event loop serves everybody: HTTP, health checks, the ticket databases. All connections together get a few
-milliseconds of one turn of the loop. A connection with more to do stands in a queue, and the loop sees to everything
-else before the next one in the queue goes on.
+milliseconds of one turn of the loop. A connection with more to do stands in line, and the loop sees to everything else
+before the next one in line goes on.
 """
 
+import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
+from weakref import WeakSet
 
 TURN_SECONDS = 0.005
-"""What all workers together take of one turn of the event loop. One worker's last step may exceed it."""
-SLICE_SECONDS = 0.001
-"""What one worker takes before the next in the queue goes on."""
+"""What all workers together take of one turn of the event loop. The last step of one worker, and one coroutine, may
+exceed it."""
 
 
 class Worker(Protocol):
@@ -24,62 +24,114 @@ class Worker(Protocol):
         there is more. Raises nothing."""
 
 
+class ClientGone(BaseException):
+    """Nobody waits for the answer any more that a coroutine makes. No `except Exception` may answer it."""
+
+
 class Turns:
-    """One queue of workers for all connections of a server.
+    """The time of each turn of the event loop, and the lines of those that wait for a later turn.
+
+    A connection calls `take` when it has something to do. A request that a coroutine serves awaits `wait` before it
+    begins, and `wait_for_another` between the parts of an answer that is long.
 
     Args:
-        call_soon: The event loop's.
         clock: Seconds. The time that has passed is what counts, whatever it was spent on.
     """
 
-    def __init__(
-        self,
-        call_soon: Callable[[Callable[[], None]], object],
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
-        self._call_soon = call_soon
-        self._queue: OrderedDict[Worker, None] = OrderedDict()
-        self._has_begun = False
+        self._end: float | None = None
+        """When the time of this turn is over; None before anybody has asked for some of it."""
         self._is_working = False
-        self._end = 0.0
-
-    def __repr__(self) -> str:
-        return f"<Turns, {len(self._queue)} waiting>"
+        self._newcomers: dict[Worker, None] = {}
+        """Workers that have not begun with what they have to do. They do not wait for all of `_line`."""
+        self._line: dict[Worker, None] = {}
+        """Workers that have begun, and have more to do."""
+        self._coroutines: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
+        self._given_up: WeakSet[asyncio.Task[Any]] = WeakSet()
 
     def take(self, worker: Worker) -> bool:
-        """Have a worker work now, if the turn has time left and no other worker waits. Returns False if the worker has
-        to wait; its `work` is called later then."""
-        now = self.clock()
-        if not self._has_begun:
-            self._begin(now)
-        if self._queue or self._is_working or now >= self._end:
-            self._queue[worker] = None
+        """Have a worker work now, if this turn has time left. Returns False if the worker has to wait; its `work` is
+        called in a later turn then."""
+        newcomers, line = self._newcomers, self._line
+        if (newcomers and worker in newcomers) or (line and worker in line):
             return False
-        self._work(worker, now)
+        now = self.clock()
+        end = self._end
+        if end is None:
+            end = self._begin(now)
+        if self._is_working or now >= end:
+            newcomers[worker] = None
+            return False
+        self._work(worker, now, end)
         return True
 
-    def _begin(self, now: float) -> None:
-        self._has_begun = True
-        self._end = now + TURN_SECONDS
-        self._call_soon(self._next)
+    def take_later(self, worker: Worker) -> None:
+        """Have a worker work in a later turn."""
+        if worker not in self._line and worker not in self._newcomers:
+            self._newcomers[worker] = None
+            if self._end is None:
+                self._begin(self.clock())
+
+    async def wait(self) -> None:
+        """Return when a coroutine may work: at once while there is time in this turn, and no other coroutine waits.
+        Raises ClientGone after `give_up`."""
+        now = self.clock()
+        end = self._begin(now) if self._end is None else self._end
+        if self._coroutines or now >= end:
+            await self.wait_for_another()
+
+    async def wait_for_another(self) -> None:
+        """Return in a later turn, when it is this coroutine's. Raises ClientGone after `give_up`."""
+        task = asyncio.current_task()
+        if task in self._given_up:
+            raise ClientGone
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._coroutines[task] = future
+        if self._end is None:
+            self._begin(self.clock())
+        await future
+
+    def give_up(self, task: asyncio.Task[Any]) -> None:
+        """Raise ClientGone where this task waits for its turn: nobody waits for its answer any more."""
+        self._given_up.add(task)
+        future = self._coroutines.pop(task, None)
+        if future is not None and not future.done():
+            future.set_exception(ClientGone())
+
+    def _begin(self, now: float) -> float:
+        self._end = end = now + TURN_SECONDS
+        asyncio.get_running_loop().call_soon(self._next)
+        return end
 
     def _next(self) -> None:
         """The event loop's next turn has come."""
-        queue = self._queue
-        if not queue:
-            self._has_begun = False
+        self._end = None
+        first, second, coroutines = self._newcomers, self._line, self._coroutines
+        if not (first or second or coroutines):
             return
         now = self.clock()
-        self._begin(now)
-        while queue and now < self._end:
-            self._work(queue.popitem(last=False)[0], now)
+        end = self._begin(now)
+        while (first or second) and now < end:
+            workers = first or second
+            worker = next(iter(workers))
+            del workers[worker]
+            self._work(worker, now, end)
             now = self.clock()
+            first, second = second, first  # neither line waits for the end of the other
+        while coroutines:
+            task = next(iter(coroutines))
+            future = coroutines.pop(task)
+            if not future.done():
+                future.set_result(None)
+                break  # the coroutine goes on after this, so nobody knows yet how long it takes
 
-    def _work(self, worker: Worker, now: float) -> None:
+    def _work(self, worker: Worker, now: float, end: float) -> None:
+        # where others wait, each gets a small share: a greedy worker would make the last in line wait for all
+        waiting = len(self._line) + len(self._newcomers)
         self._is_working = True
         try:
-            if worker.work(min(now + SLICE_SECONDS, self._end)):
-                self._queue[worker] = None
+            if worker.work(min(end, now + TURN_SECONDS / waiting) if waiting else end):
+                self._line[worker] = None
         finally:
             self._is_working = False

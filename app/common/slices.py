@@ -2,7 +2,7 @@
 up every ticket meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -16,9 +16,16 @@ def sliced(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-async def in_slices(items: Iterable[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
-    """The items as they are now, a slice at a time; between two slices everything else has its turn."""
+def _others_turn() -> Awaitable[None]:
+    return asyncio.sleep(0)
+
+
+async def in_slices(
+    items: Iterable[T], size: int = SLICE, pause: Callable[[], Awaitable[None]] = _others_turn
+) -> AsyncIterator[Sequence[T]]:
+    """The items as they are now, a slice at a time. Between two slices it awaits `pause`, in which everything else has
+    its turn."""
     for number, part in enumerate(sliced(list(items), size)):
         if number:
-            await asyncio.sleep(0)
+            await pause()
         yield part

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
+from app.clients.turns import Turns
 from app.common.errors import TicketError
 from app.http.request_head import ClientRequest, KnownHeads, RequestHead
 
@@ -52,6 +53,7 @@ class Surroundings(Protocol):
 
     endpoint: Endpoint
     known_heads: KnownHeads
+    turns: Turns
 
     def make_inner(self, protocol: "TicketProtocol") -> Inner: ...
 

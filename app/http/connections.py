@@ -21,6 +21,7 @@ class HTTPConnections:
     def __init__(self, endpoint: Endpoint, behind: HTTPBehind, connections: Connections) -> None:
         self.endpoint = endpoint
         self.known_heads = KnownHeads()
+        self.turns = connections.turns
         self._behind = behind
         self.opened = connections.opened
         self.closed = connections.closed

@@ -1,6 +1,7 @@
 """The HTTP API except tickets and blocks: ordinary FastAPI behind a gate."""
 
 import asyncio
+import json
 import logging
 from functools import lru_cache
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.clients.denials import Denials
 from app.clients.tokens import short_name
+from app.clients.turns import Turns
 from app.common.errors import TicketError
 from app.common.log import event
 from app.common.sequences import validated
@@ -49,21 +51,28 @@ Name = Annotated[str, Path(description="the sequence's name")]
 
 
 def make_api(
-    admin: Admin, access: Access, denials: Denials, status_page: StatusPage, desk: FrontDesk, *, listens_locally: bool
+    admin: Admin,
+    access: Access,
+    denials: Denials,
+    status_page: StatusPage,
+    desk: FrontDesk,
+    *,
+    turns: Turns,
+    listens_locally: bool,
 ) -> ASGIApp:
     """The FastAPI application over this server, behind its gate. `listens_locally`: on a loopback address."""
     api = FastAPI(
         title="Ticket server", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
     )
     _add_operation(api, admin)
-    _add_sequences(api, admin)
+    _add_sequences(api, admin, turns)
     add_decode_routes(api, admin.decoding)
     _add_pages(api, access, status_page, desk)
     _add_error_handlers(api)
-    return Gate(api, access, denials, listens_locally=listens_locally)
+    return Gate(api, access, denials, turns, listens_locally=listens_locally)
 
 
-def _add_sequences(api: FastAPI, admin: Admin) -> None:
+def _add_sequences(api: FastAPI, admin: Admin, turns: Turns) -> None:
     tags: Any = {"tags": ["sequences"], "response_model": None}
     one = described.answers(Sequence, "The sequence.", described.SEQUENCE_EXAMPLE)
 
@@ -86,7 +95,7 @@ def _add_sequences(api: FastAPI, admin: Admin) -> None:
         **tags,
     )
     async def list_sequences(request: Request) -> Response:
-        return await sequence_list.answer(admin, request.scope["query_string"])
+        return await sequence_list.answer(admin, turns, request.scope["query_string"])
 
     @api.head("/sequence/{sequence}", include_in_schema=False)
     @api.get(
@@ -234,8 +243,12 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, desk: Fron
         },
         **tags,
     )
-    async def openapi() -> dict[str, Any]:
-        return document(desk.largest_block)
+    async def openapi() -> Response:
+        return Response(as_text(desk.largest_block), media_type=described.JSON)
+
+    @lru_cache(maxsize=2)  # writing it takes some milliseconds, in which nobody else is served
+    def as_text(largest_block: int) -> bytes:
+        return json.dumps(document(largest_block), separators=(",", ":"), ensure_ascii=False).encode()
 
     @lru_cache(maxsize=2)  # the largest block follows from the increment that the databases record
     def document(largest_block: int) -> dict[str, Any]:
@@ -258,20 +271,29 @@ def _page(page: Page) -> Response:
 
 
 class Gate:
-    """Ahead of FastAPI: authorization, the limit on the body, and an audit line for every change let through."""
+    """Ahead of FastAPI: authorization, the limit on the body, and an audit line for every change let through.
 
-    def __init__(self, app: ASGIApp, access: Access, denials: Denials, *, listens_locally: bool) -> None:
+    A request waits here for its turn, and once more when its body has come. Only the questions about the server's
+    health wait for nobody.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, denials: Denials, turns: Turns, *, listens_locally: bool) -> None:
         self._app = app
         self._access = access
         self._denials = denials
+        self._turns = turns
         self._listens_locally = listens_locally
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
         is_change = method == "PUT" or (method == "POST" and path.endswith("/bump"))
-        refusal = None if path in OPEN_PATHS else self._refusal(scope, headers, is_change=is_change)
+        refusal = None
+        if path not in OPEN_PATHS:
+            await self._turns.wait()
+            refusal = self._refusal(scope, headers, is_change=is_change)
         if refusal is None:
-            await self._app(scope, _bounded(receive), _auditing(scope, send, headers) if is_change else send)
+            bounded = self._bounded(receive)
+            await self._app(scope, bounded, _auditing(scope, send, headers) if is_change else send)
             return
         client, authorization = scope.get("client"), headers.get(b"authorization")
         what, address = "changes" if is_change else "reading", client[0] if client else "unknown"
@@ -290,20 +312,21 @@ class Gate:
             return Problem(Code.FORBIDDEN, "without tokens, a change has to be asked for by IP address or as localhost")
         return self._access.refusal_for_changes(authorization)
 
+    def _bounded(self, receive: Receive) -> Receive:
+        """Raise 413 for a body that is larger than LARGEST_BODY."""
+        seen = 0
 
-def _bounded(receive: Receive) -> Receive:
-    """Raise 413 for a body that is larger than LARGEST_BODY."""
-    seen = 0
+        async def bounded() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > LARGEST_BODY:
+                raise StarletteHTTPException(413)
+            if seen and not message.get("more_body", False):
+                await self._turns.wait()  # now it is read
+            return message
 
-    async def bounded() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > LARGEST_BODY:
-            raise StarletteHTTPException(413)
-        return message
-
-    return bounded
+        return bounded
 
 
 def _auditing(scope: Scope, send: Send, headers: dict[bytes, bytes]) -> Send:

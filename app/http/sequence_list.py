@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from app.clients.turns import Turns
 from app.common.errors import InvalidRequest
 from app.common.sequences import is_name
 from app.common.slices import in_slices
@@ -44,14 +45,14 @@ def parameters_of(query: bytes) -> Query:
     return Query(limit, after or "", search or "")
 
 
-async def answer(admin: Admin, query: bytes) -> Response:
+async def answer(admin: Admin, turns: Turns, query: bytes) -> Response:
     """The requested page. Raises InvalidRequest."""
     asked = parameters_of(query)
     names = admin.names(asked.search)
     start = bisect_right(names, asked.after)
     page = names[start : start + (asked.limit or LARGEST_PAGE)]
     onward = page[-1] if start + len(page) < len(names) else None
-    listed = [_json(admin.described(part))[1:-1] async for part in in_slices(page)]
+    listed = [_json(admin.described(part))[1:-1] async for part in in_slices(page, pause=turns.wait_for_another)]
     rest = _json({"next": onward, "total": len(names)})
     body = f'{{"sequences":[{",".join(filter(None, listed))}],{rest[1:]}'
     headers = {} if onward is None else {"link": f'</sequence?{asked.onward(onward)}>; rel="next"'}

@@ -1,6 +1,5 @@
 """The status page. The server renders it; a short script fetches it again every few seconds."""
 
-import asyncio
 import datetime
 import math
 import os
@@ -13,6 +12,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
+from app.clients.turns import Turns
 from app.common.errors import TicketError
 from app.common.slices import in_slices
 from app.common.version import VERSION
@@ -37,10 +37,11 @@ _SCRIPT = asset("status.js")
 class StatusPage:
     """Renders what `Admin` and `Rates` know; asks no database."""
 
-    def __init__(self, admin: Admin, rates: Rates, metrics: Metrics, port: int) -> None:
+    def __init__(self, admin: Admin, rates: Rates, metrics: Metrics, turns: Turns, port: int) -> None:
         self._admin = admin
         self._rates = rates
         self._metrics = metrics
+        self._turns = turns
         self._server = f"{socket.gethostname()}:{port}"
         self._started = time.time()
 
@@ -52,7 +53,7 @@ class StatusPage:
         await self._admin.refresh_warnings()
         health = self._admin.health()
         names = self._in_order(search)
-        await asyncio.sleep(0)
+        await self._turns.wait_for_another()
         number = min(number, math.ceil(len(names) / SHOWN) or 1)
         total = self._rates.total()
         return page(
@@ -123,7 +124,7 @@ class StatusPage:
     async def _rows(self, names: Sequence[str], now: float) -> Markup:
         """The rows of the table, rendered some at a time."""
         rendered: list[Markup] = []
-        async for part in in_slices(names, ROWS_AT_ONCE):
+        async for part in in_slices(names, ROWS_AT_ONCE, self._turns.wait_for_another):
             described = self._admin.described(part)
             rows = [_Row.of(each, self._rates.of(each["sequence"]), now) for each in described]
             rendered.append(render("status_rows.html", rows=rows))

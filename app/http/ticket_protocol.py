@@ -11,6 +11,7 @@ from collections import deque
 import httptools
 
 from app.clients.connections import IDLE_SECONDS
+from app.clients.gone import sends_no_more
 from app.common.errors import TooManyConnections
 from app.http.connection_roles import Inner, Surroundings
 from app.http.problems import Code, Problem, method_not_allowed, problem_of
@@ -21,13 +22,13 @@ log = logging.getLogger(__name__)
 
 HEAD_BYTES = 16_384
 """A request line with its headers that is larger is refused."""
+MOST_FIELDS = 256
+"""So many headers, or lines behind the last chunk, are refused: each takes ten times its bytes of memory."""
 AHEAD_BYTES = 65_536
 """How many bytes that were sent ahead are kept."""
 PIECE = 1_024
 """How many bytes the parser gets at a time: it cannot be stopped at the end of a request, and what it reads behind one
 has to be kept as requests, which are larger than their bytes."""
-REQUESTS_AT_ONCE = 64
-"""How many pieces and requests, together, are worked off before others get a turn of the event loop."""
 
 
 class TicketProtocol(asyncio.Protocol):
@@ -42,6 +43,7 @@ class TicketProtocol(asyncio.Protocol):
         self._surroundings = surroundings
         self._endpoint = surroundings.endpoint
         self._known_heads = surroundings.known_heads
+        self.turns = surroundings.turns
         self._loop = loop
         self._parser = httptools.HttpRequestParser(self)
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # what follows the last one is not read
@@ -52,13 +54,14 @@ class TicketProtocol(asyncio.Protocol):
         # what comes in
         self._unread = b""
         self._offset = 0
-        self._reading = False
+        self._is_working = False
         self._is_paused = False
         self._inner_is_full = False
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._in_fields = False
         self._field_bytes = 0
+        self._body: list[bytes] = []
         self._is_between_requests = True
         self._incoming: ClientRequest | None = None
         self._refusal: Problem | None = None
@@ -69,7 +72,6 @@ class TicketProtocol(asyncio.Protocol):
         self._inner: Inner | None = None
         self._inner_has_responded = False
         self._leaving = False
-        self._is_scheduled = False
         # what goes out
         self._parts: list[bytes] = []
         self._write_paused = False
@@ -94,7 +96,7 @@ class TicketProtocol(asyncio.Protocol):
         if current is None or not current.is_complete:
             self._go_on()
         else:
-            self._pause_or_resume_reading()
+            self._see_to_reading()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -116,15 +118,22 @@ class TicketProtocol(asyncio.Protocol):
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Serve the next request, while none is under way: of those that were parsed, then of the bytes."""
-        if self._reading:
-            return
-        self._reading = True
+        """Serve the next request when it is this connection's turn: now, or later."""
+        if not self._is_working and not self.turns.take(self):
+            self._see_to_reading()
+
+    def work(self, until: float) -> bool:
+        """Serve the next request, while none is under way: of those that were parsed, then of the bytes. See
+        turns.Worker."""
+        if self._is_paused and sends_no_more(self.transport):
+            self.transport.abort()  # as where it is read: whoever closes a connection wants no answer on it
+            return False
+        self._is_working = True
+        has_more = False
         is_closing = self.transport.is_closing
+        clock = self.turns.clock
         try:
-            for _ in range(REQUESTS_AT_ONCE):
-                if self._write_paused or self._inner_is_full or is_closing():
-                    break
+            while not (self._write_paused or self._inner_is_full or has_more or is_closing()):
                 current = self._current
                 if self._unread and (not self._ahead if current is None else not current.is_complete):
                     self._feed_next_piece()
@@ -132,25 +141,15 @@ class TicketProtocol(asyncio.Protocol):
                     break
                 if self._current is None and self._ahead and not is_closing():
                     self._begin_next()
-            else:
-                self._go_on_soon()
+                has_more = bool(self._unread or self._ahead) and clock() >= until
             if self._refusal is not None and self._current is None and not self._ahead:
                 self._turn_away(self._refusal)
         except Exception:
             self.fail()
         finally:
-            self._reading = False
-        if self._unread or self._is_paused or self._inner_is_full:
-            self._pause_or_resume_reading()
-
-    def _go_on_soon(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._go_on_now)
-
-    def _go_on_now(self) -> None:
-        self._is_scheduled = False
-        self._go_on()
+            self._is_working = False
+        self._see_to_reading()
+        return has_more
 
     def fail(self) -> None:
         """An exception that nobody knows is being handled: say so in the log, and cut the connection."""
@@ -160,7 +159,10 @@ class TicketProtocol(asyncio.Protocol):
             self._endpoint.failed(current)
         self.transport.abort()
 
-    def _pause_or_resume_reading(self) -> None:
+    def _see_to_reading(self) -> None:
+        """Read no further while more lies unread than is kept."""
+        if not (self._unread or self._is_paused or self._inner_is_full):
+            return
         too_much = self._inner_is_full or len(self._unread) - self._offset > AHEAD_BYTES
         if too_much is not self._is_paused and not self.transport.is_closing():
             self._is_paused = too_much
@@ -192,6 +194,8 @@ class TicketProtocol(asyncio.Protocol):
         else:
             if is_first and self._is_between_requests and self._refusal is None and len(self._ahead) == 1:
                 self._known_heads.keep_of(piece, self._ahead[0])
+        if self._body and self._incoming is not None:
+            self._hand_on_body(self._incoming)
         if self._in_fields:
             self._field_bytes += len(piece)
             if self._field_bytes > HEAD_BYTES:
@@ -201,6 +205,7 @@ class TicketProtocol(asyncio.Protocol):
     def _refuse(self, problem: Problem) -> None:
         """Nothing that follows can be understood: answer what has been, then say so and close."""
         broken, self._incoming = self._incoming, None
+        self._body = []
         self._unread, self._offset, self._in_fields = b"", 0, False
         if self._refusal is not None or (broken is None and self._last_has_come):
             return
@@ -230,6 +235,8 @@ class TicketProtocol(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields.append((name, value))
+        if len(self._fields) == MOST_FIELDS:
+            self._refuse(Problem(Code.BAD_REQUEST, f"there are {MOST_FIELDS} headers, or more", status=431))
 
     def on_headers_complete(self) -> None:
         self._in_fields = False
@@ -261,7 +268,13 @@ class TicketProtocol(asyncio.Protocol):
             request.keep_content(body)
             if request.body_bytes > LARGEST_BODY and request is self._current:
                 self._endpoint.body_has_come(self, request)
-        elif not request.has_begun:
+        else:
+            self._body.append(body)
+
+    def _hand_on_body(self, request: ClientRequest) -> None:
+        """Hand on what has come of a body, in one go: there may be a chunk for each byte of it."""
+        body, self._body = b"".join(self._body), []
+        if not request.has_begun:
             request.body = [*request.body, body]
         elif self._inner is not None:
             self._inner.body(body)
@@ -281,6 +294,8 @@ class TicketProtocol(asyncio.Protocol):
         self._is_between_requests = True
         request, self._incoming = self._incoming, None
         if request is not None:
+            if self._body:
+                self._hand_on_body(request)
             request.is_complete = True
             if request.has_begun:
                 self._body_has_ended(request)
@@ -300,6 +315,8 @@ class TicketProtocol(asyncio.Protocol):
             self._refuse_beyond_limit(request)
         elif place.for_tickets:
             self._endpoint.begin(self, request)
+        elif not place.for_health and sends_no_more(self.transport):
+            self.transport.abort()  # the event loop would notice too late: when the answer has been made
         else:
             self._hand_on(request)
 
@@ -391,7 +408,7 @@ class TicketProtocol(asyncio.Protocol):
             self.transport.write(data)
 
     def write_soon(self, data: bytes) -> None:
-        """Send with what else is written in this turn of the event loop.
+        """Send with what else is written until the answer is complete, or in this turn of the event loop.
 
         uvicorn writes the head of an answer and its body by themselves: two system calls, and a killed server may have
         sent the head alone, which a load balancer has passed on by then and cannot take back.
@@ -417,9 +434,9 @@ class TicketProtocol(asyncio.Protocol):
         """Whether the inner protocol can take no more of a body for now."""
         self._inner_is_full = full
         if full:
-            self._pause_or_resume_reading()
+            self._see_to_reading()
         else:
-            self._go_on_soon()
+            self.turns.take_later(self)
 
     def inner_responds(self) -> None:
         """The inner protocol's response has begun."""
@@ -429,6 +446,7 @@ class TicketProtocol(asyncio.Protocol):
         """The inner protocol's response is complete."""
         if self._inner_is_serving:
             self._inner_has_responded = False
+            self.flush()
             self.answered()
 
     def inner_closes(self) -> None:

@@ -17,6 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.clients.connections import ClientConnection
+from app.clients.turns import ClientGone
 from app.common.errors import SettingsError
 from app.common.listening import BACKLOG, port_of
 from app.common.log import event
@@ -131,6 +132,8 @@ class InnerProtocol:
 
         self._outer = outer
         self.is_lost = False
+        self.task: asyncio.Task[Any] | None = None
+        """Of the request that the application is answering."""
         state = {_CONNECTION: self}
         self._protocol: Any = HttpToolsProtocol(config=config, server_state=server_state, app_state=state)
         self._protocol.connection_made(_InnerTransport(self, outer))
@@ -155,6 +158,8 @@ class InnerProtocol:
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_lost = True
+        if self.task is not None:
+            self._outer.turns.give_up(self.task)
         self._protocol.connection_lost(None)  # with an error it would leave its timer running
 
     def responds(self) -> None:
@@ -211,6 +216,9 @@ class _Answering:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         inner: InnerProtocol = scope["state"].pop(_CONNECTION)
+        if inner.is_lost:
+            return  # the client has gone before its request began
+        inner.task = asyncio.current_task()
 
         async def tell(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -219,7 +227,12 @@ class _Answering:
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 inner.has_answered()
 
-        await self._app(scope, receive, tell)
+        try:
+            await self._app(scope, receive, tell)
+        except ClientGone:
+            pass
+        finally:
+            inner.task = None
 
 
 def access_logger() -> logging.Logger:

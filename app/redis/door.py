@@ -4,14 +4,12 @@ import asyncio
 import itertools
 import logging
 import socket
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from app.clients.connections import Connections
 from app.clients.denials import Denials
 from app.clients.known_reads import KnownReads
 from app.clients.tokens import Tokens
-from app.clients.turns import Turns
 from app.common.errors import TooManyConnections
 from app.common.listening import BACKLOG, port_of
 from app.common.log import event
@@ -30,7 +28,7 @@ log = logging.getLogger(__name__)
 
 class RedisDoor:
     """See connection.Shared. `connections`: all of the server's, whatever they speak; `timeout`: seconds for looking a
-    sequence up; `watcher`: who is told of each request for tickets; `clock`: see Turns."""
+    sequence up; `watcher`: who is told of each request for tickets."""
 
     def __init__(
         self,
@@ -42,9 +40,8 @@ class RedisDoor:
         *,
         timeout: float,
         watcher: Watcher | None = None,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.turns = Turns(asyncio.get_running_loop().call_soon, clock)
+        self.turns = connections.turns
         self.debts = Debts()
         self._tokens = tokens
         self._tickets = TicketCommands(desk, catalog, timeout, watcher, self.turns)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tests.long.plan import REPOSITORY, carry_out, clocks, many_sequences, model, soak, torture, variants
+from tests.long.plan import REPOSITORY, carry_out, clocks, costly, many_sequences, model, soak, torture, variants
 
 
 def main() -> int:
@@ -17,7 +17,8 @@ def main() -> int:
         "--seconds",
         type=float,
         default=600,
-        help="of each torture and of the soak (%(default)g); half of it with three databases",
+        help="of each torture, of the search for costly inputs and of the soak (%(default)g); half of it with three "
+        "databases",
     )
     parser.add_argument("--sequences", type=int, default=10_000, help="in use when it is started (%(default)s)")
     parser.add_argument(
@@ -35,6 +36,7 @@ def main() -> int:
         torture(options.seconds / 2, options.mysqld[0], databases=3),
         clocks(30, options.mysqld[0]),
         many_sequences(options.sequences),
+        costly(options.seconds),
         soak(options.seconds),
     ]
     outcomes = []

@@ -92,6 +92,12 @@ def clocks(seconds: float, program: str | None) -> Part:
     return Part("kinds under wrong clocks", [sys.executable, "-m", "tests.long.clocks", f"{seconds:g}"], chosen)
 
 
+def costly(seconds: float) -> Part:
+    """The search for the most expensive byte, for so long."""
+    command = [sys.executable, "-m", "tests.long.costly", "--seconds", f"{seconds:g}"]
+    return Part(f"the most expensive byte, for {seconds:g} s", command)
+
+
 def soak(seconds: float) -> Part:
     """Steady load for so long."""
     return Part(f"soak for {seconds:g} s", [sys.executable, "-m", "tests.long.soak", f"{seconds:g}"])

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pydantic import SecretStr
 
 from app.clients.denials import Denials
+from app.clients.turns import Turns
 from app.http.access import Access
 from app.http.routes import make_api
 from app.http.status_page import StatusPage
@@ -27,9 +28,9 @@ class Front:
     def __init__(self, server: FakeTicketServer, tokens: tuple[str, ...] = ()) -> None:
         self.server = server
         rates = Rates(server.admin.progress, asyncio.get_running_loop().time)
-        page = StatusPage(server.admin, rates, server.metrics, 8000)
+        page = StatusPage(server.admin, rates, server.metrics, Turns(), 8000)
         access, denials = Access([SecretStr(token) for token in tokens], ()), Denials(server.metrics)
-        self.api = make_api(server.admin, access, denials, page, server.desk, listens_locally=True)
+        self.api = make_api(server.admin, access, denials, page, server.desk, turns=Turns(), listens_locally=True)
 
     async def get(self, target: str, status: int = 200, method: str = "GET", **headers: str) -> Answer:
         answer = await ask(self.api, target, method=method, headers=dict(headers))

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.clients.connections import IDLE_SECONDS, Connections
 from app.clients.denials import Denials
+from app.clients.turns import Turns
 from app.common.errors import TicketError
 from app.http.access import Access
 from app.http.connections import HTTPConnections
@@ -242,8 +243,21 @@ class Client:
         return written
 
 
+class WorkingTime:
+    """The clock of a server whose connections look at it after each small piece of work. `piece`: how many seconds each
+    piece takes."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.piece = 0.0
+
+    def __call__(self) -> float:
+        self.now += self.piece
+        return self.now
+
+
 class Bench:
-    """A server's connections over an endpoint."""
+    """A server's connections over an endpoint. `working_time`: by which their turns are measured."""
 
     def __init__(
         self, *tokens: str, watcher: Watcher | None = None, access_log: bool = False, most: int = 1_000
@@ -260,7 +274,8 @@ class Bench:
             access_log=access_log,
         )
         endpoint = TicketEndpoint(self.desk, access, Denials(self.metrics), watcher)
-        self.shared = Connections(self.server, self.metrics, most)
+        self.working_time = WorkingTime()
+        self.shared = Connections(self.server, self.metrics, most, Turns(self.working_time))
         self.connections = HTTPConnections(endpoint, self.server, self.shared)
 
     def connect(self) -> Client:

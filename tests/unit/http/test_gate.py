@@ -7,6 +7,7 @@ from pydantic import SecretStr
 from starlette.types import Receive, Scope, Send
 
 from app.clients.denials import FREE_GUESSES, PAUSE_SECONDS, Denials
+from app.clients.turns import Turns
 from app.http.access import Access
 from app.http.routes import Gate
 from app.operations.metrics import Metrics
@@ -26,7 +27,7 @@ async def let_through(scope: Scope, receive: Receive, send: Send) -> None:
 
 def gate(*, tokens: bool = False, listens_locally: bool = True) -> Gate:
     access = Access((), [SecretStr(TOKEN)] if tokens else ())
-    return Gate(let_through, access, Denials(Metrics()), listens_locally=listens_locally)
+    return Gate(let_through, access, Denials(Metrics()), Turns(), listens_locally=listens_locally)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from app.clients.connections import IDLE_SECONDS, Connections
 from app.clients.denials import Denials
+from app.clients.turns import Turns
 from app.common.errors import UnknownError
 from app.http.access import Access
 from app.http.connections import HTTPConnections
@@ -63,11 +64,12 @@ class Whole:
         self.server = server = await self.site.ticket_server(wall=wall, **options)
         access = Access([SecretStr(TOKEN)] * tokens, [SecretStr(ADMIN_TOKEN)] * tokens)
         denials = Denials(server.metrics)
-        page = StatusPage(server.admin, Rates(server.admin.progress, now), server.metrics, 8000)
-        api = make_api(server.admin, access, denials, page, server.desk, listens_locally=True)
+        turns = Turns()
+        page = StatusPage(server.admin, Rates(server.admin.progress, now), server.metrics, turns, 8000)
+        api = make_api(server.admin, access, denials, page, server.desk, turns=turns, listens_locally=True)
         http = HTTPServer(api, grace=1.0, idle=IDLE_SECONDS, access_log=False)
         endpoint = TicketEndpoint(server.desk, access, denials)
-        self.connections = HTTPConnections(endpoint, http, Connections(http, server.metrics, self.most))
+        self.connections = HTTPConnections(endpoint, http, Connections(http, server.metrics, self.most, turns))
 
     def connect(self) -> Client:
         return Client(self.connections.make_protocol())

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from app.clients.connections import ClientConnection, Connections
 from app.clients.denials import Denials
 from app.clients.tokens import Tokens
+from app.clients.turns import Turns
 from app.operations.metrics import Metrics
 from app.redis.connection import RedisConnection
 from app.redis.door import RedisDoor
@@ -157,7 +158,7 @@ class Bench:
         self.desk = FrontDesk(cast(TicketIssuer, self.issuer), self.metrics)
         self.tokens = Tokens([SecretStr(token) for token in tokens], [])
         self.ending = Ending()
-        self.connections = Connections(self.ending, self.metrics, most)
+        self.connections = Connections(self.ending, self.metrics, most, Turns(clock or WorkClock()))
         self.door = RedisDoor(
             self.desk,
             cast(Catalog, catalog),
@@ -166,7 +167,6 @@ class Bench:
             self.connections,
             timeout=TIMEOUT,
             watcher=watcher,
-            clock=clock or WorkClock(),
         )
 
     def connect(self) -> Client:

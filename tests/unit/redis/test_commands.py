@@ -8,6 +8,7 @@ from pydantic import SecretStr
 from app.clients.connections import Connections
 from app.clients.denials import FREE_GUESSES, PAUSE_SECONDS, Denials
 from app.clients.tokens import Tokens
+from app.clients.turns import Turns
 from app.common.errors import (
     InvalidRequest,
     NotForThisKind,
@@ -32,7 +33,7 @@ WRONG = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 
 def door_of(server: FakeTicketServer) -> RedisDoor:
     """A Redis port of this server's."""
-    connections = Connections(Ending(), server.metrics, 10)
+    connections = Connections(Ending(), server.metrics, 10, Turns())
     tokens, denials = Tokens([], []), Denials(server.metrics)
     return RedisDoor(server.desk, server.catalog, tokens, denials, connections, timeout=TIMEOUT)
 

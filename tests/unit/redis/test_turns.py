@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from app.clients.turns import SLICE_SECONDS, TURN_SECONDS, Turns
+from app.clients.turns import TURN_SECONDS, Turns
 from app.redis.connection import AHEAD_BYTES
 from app.redis.reply_queue import OWED_BYTES, OWED_IN_ALL
 from tests.fakes.virtual_time import settled, virtual_time
@@ -49,7 +49,7 @@ async def turn() -> None:
 @virtual_time
 async def test_all_workers_together_take_the_time_of_one_turn_and_each_gets_its_share() -> None:
     clock = WorkClock(STEP)
-    turns = Turns(asyncio.get_running_loop().call_soon, clock)
+    turns = Turns(clock)
     workers = [Step(clock, 1_000) for _ in range(40)]
     taken = [turns.take(worker) for worker in workers]
     assert taken == [True] + [False] * 39
@@ -57,8 +57,8 @@ async def test_all_workers_together_take_the_time_of_one_turn_and_each_gets_its_
         before = sum(worker.left for worker in workers)
         await turn()
         assert 0 < before - sum(worker.left for worker in workers) <= TURN_SECONDS / STEP
-    left = [worker.left for worker in workers]
-    assert max(left) - min(left) <= 3 * SLICE_SECONDS / STEP
+    left = [worker.left for worker in workers[1:]]  # the first worked while nobody waited
+    assert max(left) - min(left) <= 3 * (TURN_SECONDS / STEP / 40 + 1)
     while any(worker.left for worker in workers):
         await turn()
 
@@ -66,7 +66,7 @@ async def test_all_workers_together_take_the_time_of_one_turn_and_each_gets_its_
 @virtual_time
 async def test_a_turn_that_is_used_up_ends_with_the_turn_of_the_loop() -> None:
     clock = WorkClock(STEP)
-    turns = Turns(asyncio.get_running_loop().call_soon, clock)
+    turns = Turns(clock)
     long, short = Step(clock, 15), Step(clock, 1)
     assert turns.take(long)
     clock.now += TURN_SECONDS
@@ -101,7 +101,7 @@ async def test_a_turn_of_the_loop_has_so_many_steps_whatever_comes(name: str, co
 
 
 @virtual_time
-async def test_nobody_waits_longer_than_one_slice_of_each_of_the_others() -> None:
+async def test_a_client_with_little_to_do_does_not_wait_for_those_with_much() -> None:
     clock = WorkClock(STEP)
     bench = Bench(clock=clock)
     greedy = [bench.connect() for _ in range(40)]
@@ -113,7 +113,7 @@ async def test_nobody_waits_longer_than_one_slice_of_each_of_the_others() -> Non
     while not honest.transport.written:
         await turn()
         turns += 1
-    assert turns <= 41 * SLICE_SECONDS / TURN_SECONDS + 2
+    assert turns <= 5
 
 
 @virtual_time
@@ -162,7 +162,7 @@ async def test_requests_that_are_served_from_memory_are_asked_for_as_there_is_ti
         asked = len(bench.issuer.asked)
         await turn()
         issued = bench.issuer.asked
-        assert len(issued) - asked <= TURN_SECONDS / STEP
+        assert len(issued) - asked <= TURN_SECONDS / STEP + 1  # the last step may exceed it
 
 
 @virtual_time

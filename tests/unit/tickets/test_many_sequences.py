@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 from app.clients.denials import Denials
+from app.clients.turns import Turns
 from app.common.errors import ColumnExhausted
 from app.http.access import Access
 from app.http.routes import make_api
@@ -36,9 +37,9 @@ class Views:
         self.admin = server.admin
         self.entries = server.catalog.entries
         self.rates = Rates(self.admin.progress, asyncio.get_running_loop().time)
-        page = StatusPage(self.admin, self.rates, server.metrics, 8000)
+        page = StatusPage(self.admin, self.rates, server.metrics, Turns(), 8000)
         self.api = make_api(
-            self.admin, Access((), ()), Denials(server.metrics), page, server.desk, listens_locally=True
+            self.admin, Access((), ()), Denials(server.metrics), page, server.desk, turns=Turns(), listens_locally=True
         )
 
     async def get(self, target: str, status: int = 200, method: str = "GET") -> Answer:
