@@ -1,8 +1,22 @@
 """Which process this is, for what must not be used in the child of a fork.
 
+A *life* is the memory of one process: `life[0]` is 1 in the process that made it and 0 in every child of that process.
+Whatever must not be shared with a child (a shelf of tickets, a connection) keeps the life in which it was made.
+
 Python tells of its own forks, but other hooks may run before ours; and programs that fork without Python, as uWSGI does
-for its workers, tell of none. So `take` looks at a page of memory that Linux empties in every child, which costs a
-tenth of asking for the process's id; what does not come from memory asks for that.
+for its workers, tell of none. So a life is a page of memory that Linux empties in every child. Reading it costs a tenth
+of asking for the process's id.
+
+A fork may also come in the middle of a call, from a signal handler or while a greenlet waits. Then the parent and the
+child both go on with the call, and hold the same tickets in it. So a call hands out a ticket with these two lines, in
+the public function itself, after everything else:
+
+    if life[0]:
+        return ticket
+
+`life` was read before the ticket was taken. From Python 3.10 on, signal handlers run where a function begins, a call
+returns or a loop goes back, and nowhere in these two lines. So the process that handed the ticket out is the one that
+took it, and the child, where `life[0]` is 0, takes another ticket.
 """
 
 from __future__ import annotations
@@ -12,12 +26,16 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import Union
+
+Life = Union[mmap.mmap, bytearray]
 
 WIPE_ON_FORK = 18
 """Linux's MADV_WIPEONFORK, which `mmap` has no name for."""
 
 
-def _page() -> mmap.mmap | bytearray:
+def _page() -> Life:
+    """A page of zeros. Where the system cannot empty it in a child, only forks that Python tells of empty it."""
     if sys.platform == "linux":
         page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         try:
@@ -29,13 +47,10 @@ def _page() -> mmap.mmap | bytearray:
     return bytearray(1)
 
 
-at_home = _page()
-"""`at_home[0]` is 1 in the process that memory is of; in a child of it 0 until that has begun anew. Where the system
-cannot do that it is always 1, and of forks that Python does not tell of only `look` knows."""
-at_home[0] = 1
-
+_life = _page()
+_life[0] = 1
 _pid = os.getpid()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may interrupt the thread that holds it
 _begin_anew: list[Callable[[], None]] = []
 
 
@@ -46,29 +61,33 @@ def tell(begin_anew: Callable[[], None]) -> None:
 
 def in_a_child() -> bool:
     """Whether this is the child of a fork that nobody has told of."""
-    return _pid != os.getpid()
+    return not _life[0] or _pid != os.getpid()
 
 
-def look() -> None:
-    """Begin anew if this is the child of a fork that nobody has told of."""
+def look() -> Life:
+    """The life of this process. If this is the child of a fork that nobody has told of, it begins anew first."""
     if in_a_child():
         with _lock:
             if in_a_child():
                 _now()
+    return _life
 
 
 def _in_the_child() -> None:
     global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _now()
 
 
 def _now() -> None:
-    global _pid  # noqa: PLW0603
+    global _life, _pid  # noqa: PLW0603
+    _life[0] = 0
     for each in _begin_anew:
         each()
     _pid = os.getpid()
-    at_home[0] = 1
+    page = _page()
+    _life = page
+    page[0] = 1  # last: until then nothing can be kept under this life, should this process be forked here
 
 
 if hasattr(os, "register_at_fork"):

@@ -20,6 +20,7 @@ from ticketd_client.answers import LARGEST_BLOCK, LARGEST_INCREMENT, Block, Tick
 from ticketd_client.clock import passed
 from ticketd_client.errors import InvalidRequest, SequenceConflict, TicketsUnavailable
 from ticketd_client.failover import Failover
+from ticketd_client.forks import Life
 from ticketd_client.given import Given
 from ticketd_client.servers import Server
 
@@ -33,8 +34,8 @@ HORIZON = 1.0
 """Seconds that a shelf lasts at the present rate, if `prefetch` and `max_age` allow it."""
 SHORTEST_USE = 0.001
 """Seconds; no rate is computed from less."""
-Front = tuple[Callable[[], Ticket], float]
-"""How `take` gets a ticket from the front shelf, and until when it may, on the clock `passed`."""
+Front = tuple[Callable[[], Ticket], float, Life]
+"""How `take` gets a ticket from the front shelf, until when it may (on the clock `passed`), and in which process."""
 
 
 @dataclass
@@ -64,7 +65,11 @@ class _Waiter:
 
 
 class Supply:
-    """One sequence. `fronts`: where `take` looks for its front shelf; `run`: has a thread do something."""
+    """One sequence. `fronts`: where `take` looks for its front shelf; `run`: has a thread do something.
+
+    `life` is that of the process whose tickets these are. In a child of it a call that the fork interrupted may still
+    go on in here. Nothing of that is handed out: whoever takes a ticket looks at `life` last.
+    """
 
     def __init__(
         self,
@@ -73,8 +78,11 @@ class Supply:
         limits: Limits,
         fronts: dict[str, Front],
         run: Callable[[Callable[[], None]], None],
+        *,
+        life: Life,
     ) -> None:
         self.sequence = sequence
+        self.life = life
         self.has_blocks = True
         self._failover = failover
         self._limits = limits
@@ -211,7 +219,8 @@ class Supply:
     def _to_front(self, shelf: _Shelf, now: float) -> None:
         shelf.since = now
         self._front = shelf
-        self._fronts[self.sequence] = (shelf.tickets.popleft, shelf.expires)
+        if self.life[0]:  # else the child has a supply of its own, and this one does not stand in its way
+            self._fronts[self.sequence] = (shelf.tickets.popleft, shelf.expires, self.life)
 
     def _stock(self) -> int:
         return sum(len(shelf.tickets) for shelf in self._shelves) + (len(self._front.tickets) if self._front else 0)

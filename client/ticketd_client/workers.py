@@ -20,6 +20,12 @@ class Workers:
         self._most = most
         self._crew = _Crew()
 
+    def begin_anew(self) -> None:
+        """In the child of a fork: the threads are the parent's, and one of them may have held the lock."""
+        closed = self._crew.closed
+        self._crew = _Crew()
+        self._crew.closed = closed
+
     def run(self, job: Job) -> None:
         """Have a thread do it; in the caller's own where none can be had, as while the interpreter ends."""
         crew = self._crew
