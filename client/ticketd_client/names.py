@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from ticketd_client import forks
+from ticketd_client.workers import start
 
 Addresses = list[tuple[Any, ...]]
 """As `socket.getaddrinfo` returns them."""
@@ -85,6 +86,6 @@ def addresses(host: str, port: int, deadline: float) -> Addresses:
 
 def _start(lookup: _Lookup) -> None:
     try:
-        threading.Thread(target=lookup.run, name="ticketd-client-resolver", daemon=True).start()
+        start(lookup.run)
     except RuntimeError:  # no thread can be had, as while the interpreter ends
         lookup.run()

@@ -56,12 +56,36 @@ class _Shelf:
         self.since = 0.0
 
 
+class Pending(Future[T]):
+    """A future whose waiter shares no lock with the thread that brings the result.
+
+    A child of a fork that interrupts the waiter would wait for such a lock for ever, if that thread held it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._came = threading.Lock()
+        self._came.acquire()
+
+    def comes(self, within: float) -> bool:
+        """Wait so many seconds for the result; whether it is there. For one waiter."""
+        return self._came.acquire(timeout=max(0.0, within))
+
+    def set_result(self, result: T) -> None:
+        super().set_result(result)
+        self._came.release()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        super().set_exception(exception)
+        self._came.release()
+
+
 class _Waiter:
     def __init__(self, got: list[Ticket], need: int, deadline: float) -> None:
         self.got = got
         self.need = need
         self.deadline = deadline
-        self.future: Future[list[Ticket]] = Future()
+        self.future: Pending[list[Ticket]] = Pending()
 
 
 class Supply:
@@ -103,7 +127,7 @@ class Supply:
         self._target = min(FIRST_TARGET, self._half)
         self._largest_block = LARGEST_BLOCK
 
-    def take(self, got: list[Ticket], n: int, deadline: float, here: bool) -> list[Ticket] | Future[list[Ticket]]:
+    def take(self, got: list[Ticket], n: int, deadline: float, here: bool) -> list[Ticket] | Pending[list[Ticket]]:
         """`got` and so many tickets more that they are `n`; a future of them where none is left in memory.
 
         `here`: whether the caller's thread may wait, so that it can fetch them itself if nobody does yet. The future

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import ssl
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -17,7 +16,7 @@ from ticketd_client.clock import passed
 from ticketd_client.engine import Engine
 from ticketd_client.errors import InvalidRequest, SequenceConflict, TicketError
 from ticketd_client.forks import Life, look
-from ticketd_client.supply import Limits
+from ticketd_client.supply import Limits, Pending
 
 T = TypeVar("T")
 
@@ -194,17 +193,12 @@ class Tickets(_Client):
     def _wait(self, result: T | Future[T], sequence: str, deadline: float, life: Life) -> T:
         if not isinstance(result, Future):
             return result
-        while True:
-            left = deadline - monotonic()
-            try:
-                return result.result(min(left, LONGEST_WAIT))
-            except concurrent.futures.TimeoutError:
+        if isinstance(result, Pending):
+            while not result.comes(min(max(deadline - monotonic(), 0.001), LONGEST_WAIT)):
                 # in a child of a fork that interrupted this, no thread is left that could bring the result
-                if left > LONGEST_WAIT and life[0]:
-                    continue
-                if result.cancel():
-                    raise self._engine.out_of_time(sequence) from None
-                return result.result()  # it has just come
+                if not life[0] or (monotonic() >= deadline and result.cancel()):  # not cancelled: it comes just now
+                    raise self._engine.out_of_time(sequence)
+        return result.result()
 
 
 class AsyncTickets(_Client):

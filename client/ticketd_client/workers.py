@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -11,6 +12,14 @@ Job = Callable[[], None]
 
 IDLE = 30.0
 """Seconds after which a thread that has had nothing to do ends."""
+
+
+def start(work: Job) -> None:
+    """Start a daemon thread. Raises RuntimeError where none can be had.
+
+    `threading.Thread` waits for the thread to have begun. The child of a fork that interrupts that would wait for ever.
+    """
+    _thread.start_new_thread(work, ())
 
 
 class Workers:
@@ -42,7 +51,7 @@ class Workers:
             job()
         elif more:
             try:
-                threading.Thread(target=crew.work, name="ticketd-client", daemon=True).start()
+                start(crew.work)
             except RuntimeError:
                 crew.short_of_one()
 
