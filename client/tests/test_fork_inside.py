@@ -163,20 +163,36 @@ def test_a_greenlet_inside_take_many(serve: Serve) -> None:
     pytest.importorskip("greenlet")
     program = """
 import greenlet
-from ticketd_client.supply import Supply
+from ticketd_client.connections import Connection
+tickets = Tickets(sys.argv[1], prefetch=0, timeout=5)
 take(10)
 main = greenlet.getcurrent()
-fetch = Supply._fetch_one
+receive = Connection.receive
 def elsewhere(*args):
-    Supply._fetch_one = fetch
-    main.switch()  # as gevent does where a greenlet waits for a socket
-    return fetch(*args)
-Supply._fetch_one = elsewhere
-green = greenlet.greenlet(lambda: tickets.take_many("photos", 5000))
-green.switch()
-child = forked(lambda: green.switch() + take(100))
-every = green.switch() + take(100)
-every += child()
+    if greenlet.getcurrent() is green:
+        main.switch()  # as gevent does where a greenlet waits for a socket
+    return receive(*args)
+Connection.receive = elsewhere
+green = None
+def finish():
+    while not isinstance(got := green.switch(), list):
+        pass
+    return got
+some = Tickets(sys.argv[1], prefetch=100, timeout=5)
+every = [some.take("photos")]
+for call in (
+    lambda: [tickets.take("photos")],
+    lambda: tickets.take_many("photos", 500),
+    lambda: tickets.take_many("photos", 9000),
+    lambda: some.take_many("photos", 1000),  # has some from memory when it waits
+):
+    time.sleep(0.2)  # nothing is fetched in the background
+    green = greenlet.greenlet(call)
+    assert green.switch() == (), "it waits"
+    child = forked(lambda: finish() + take(10))
+    every += finish() + take(10)
+    every += child()
+some.close()
 print(len(every), len(set(every)))
 """
-    assert run(program, serve(Honest()).url) == "10200 10200\n"
+    assert run(program, serve(Honest()).url) == "21083 21083\n"

@@ -122,6 +122,10 @@ class Engine:
         self._workers.begin_anew()
         self._failover.begin_anew()
 
+    def locks(self) -> list[forks.Lock]:
+        """All that a call may wait for."""
+        return [self._lock, self._workers.lock, *(supply.lock for supply in list(self._supplies.values()))]
+
     def _supply(self, sequence: str) -> Supply:
         life = forks.look()
         if sys.is_finalizing():  # threads that held a lock have stopped where they were
@@ -186,5 +190,9 @@ def _in_the_child() -> None:
         engine.begin_anew()
 
 
+def _locks() -> list[forks.Lock]:
+    return [lock for engine in list(_engines) for lock in engine.locks()]
+
+
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
-forks.tell(_in_the_child)
+forks.tell(_in_the_child, _locks)

@@ -25,11 +25,24 @@ import mmap
 import os
 import sys
 import threading
-from collections.abc import Callable
-from typing import Union
+from collections.abc import Callable, Iterable
+from typing import Protocol, Union
 
 Life = Union[mmap.mmap, bytearray]
 
+
+class Lock(Protocol):
+    """A lock that the thread which holds it may take again: a fork may come from a handler that interrupts it."""
+
+    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool:
+        """See threading.RLock."""
+
+    def release(self) -> None:
+        """See threading.RLock."""
+
+
+LONGEST_HOLD = 1.0
+"""Seconds for which a fork waits for a lock. They are held for microseconds."""
 WIPE_ON_FORK = 18
 """Linux's MADV_WIPEONFORK, which `mmap` has no name for."""
 
@@ -52,11 +65,19 @@ _life[0] = 1
 _pid = os.getpid()
 _lock = threading.RLock()  # a signal handler may interrupt the thread that holds it
 _begin_anew: list[Callable[[], None]] = []
+_locks: list[Callable[[], Iterable[Lock]]] = []
+_held: dict[int, list[Lock]] = {}
+"""The locks that a thread holds while it forks, by its number."""
 
 
-def tell(begin_anew: Callable[[], None]) -> None:
-    """Have this called in each child, before anything of its parent's is used there."""
+def tell(begin_anew: Callable[[], None], locks: Callable[[], Iterable[Lock]] = tuple) -> None:
+    """Have `begin_anew` called in each child, before anything of its parent's is used there.
+
+    `locks`: those that a call which a fork interrupts may be waiting for. The thread that forks takes them first. Else
+    another thread of the parent could hold one, and would not be there in the child to release it.
+    """
     _begin_anew.append(begin_anew)
+    _locks.append(locks)
 
 
 def in_a_child() -> bool:
@@ -73,9 +94,24 @@ def look() -> Life:
     return _life
 
 
+def _before() -> None:
+    held = _held.setdefault(threading.get_ident(), [])
+    for locks in _locks:
+        for lock in locks():
+            if lock.acquire(timeout=LONGEST_HOLD):
+                held.append(lock)
+
+
+def _after() -> None:
+    for lock in reversed(_held.pop(threading.get_ident(), [])):
+        lock.release()
+
+
 def _in_the_child() -> None:
     global _lock  # noqa: PLW0603 - another thread of the parent may have held it
     _lock = threading.RLock()
+    _after()
+    _held.clear()  # of the parent's other threads
     _now()
 
 
@@ -91,4 +127,4 @@ def _now() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_the_child)
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_the_child)

@@ -6,6 +6,7 @@ to wait for: not the caller after its deadline, and not the interpreter at its e
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import threading
 import time
@@ -24,7 +25,8 @@ class _Lookup:
     def __init__(self, host: str, port: int) -> None:
         self.host = host
         self.port = port
-        self.done = threading.Event()
+        self._asking = threading.Lock()
+        self._asking.acquire()
         self.found: Addresses = []
         self.error: Exception | None = None
 
@@ -37,7 +39,14 @@ class _Lookup:
             self.error = error
         finally:
             self.forget()
-            self.done.set()
+            self._asking.release()
+
+    def ends(self, within: float) -> bool:
+        """Wait so many seconds for its end; whether it has come. A turnstile: each waiter lets the next one through."""
+        if not self._asking.acquire(timeout=within):
+            return False
+        self._asking.release()
+        return True
 
     def forget(self) -> None:
         """Let the next question be asked."""
@@ -61,6 +70,9 @@ def addresses(host: str, port: int, deadline: float) -> Addresses:
     Raises OSError where the resolver fails, socket.timeout (a kind of OSError) where it does not answer in time.
     """
     place = host, port
+    known = _known.get(place)
+    if known is not None and _is_address(host):
+        return known
     mine = _Lookup(host, port)
     lookup = mine
     try:
@@ -70,11 +82,10 @@ def addresses(host: str, port: int, deadline: float) -> Addresses:
     except BaseException:  # an interrupt: the next caller asks
         mine.forget()
         raise
-    known = _known.get(place)
     left = max(0.0, deadline - time.monotonic())
     if known is not None:
         left = left / 2 if lookup is mine else 0.0
-    if lookup.done.wait(left):
+    if lookup.ends(left):
         if lookup.error is None:
             return lookup.found
         if known is None:
@@ -82,6 +93,15 @@ def addresses(host: str, port: int, deadline: float) -> Addresses:
     if known is None:
         raise socket.timeout("timed out")
     return known
+
+
+def _is_address(host: str) -> bool:
+    """Whether it is an address itself, which leads nowhere else tomorrow."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _start(lookup: _Lookup) -> None:

@@ -112,7 +112,7 @@ class Supply:
         self._limits = limits
         self._fronts = fronts
         self._run = run
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._busy = False
         self._to_be_emptied = False
         self._given = Given()
@@ -160,7 +160,7 @@ class Supply:
 
     def drop(self) -> None:
         """Throw away what is in memory, and what was asked for before now."""
-        with self._lock:
+        with self.lock:
             self._asked_before = passed()
             self._to_be_emptied = True
             if not self._busy:
@@ -177,7 +177,7 @@ class Supply:
         A finalizer or a signal handler may interrupt that, in the same thread, and ask for a ticket: that is refused,
         for what it would find is half done. What it drops is dropped afterwards.
         """
-        with self._lock:
+        with self.lock:
             if self._busy:
                 raise self._interrupting()
             try:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
+from ticketd_client.forks import Lock
+
 Job = Callable[[], None]
 """Catches its own errors."""
 
@@ -28,6 +30,11 @@ class Workers:
     def __init__(self, most: int) -> None:
         self._most = most
         self._crew = _Crew()
+
+    @property
+    def lock(self) -> Lock:
+        """What `run` and `close` wait for."""
+        return self._crew.lock
 
     def begin_anew(self) -> None:
         """In the child of a fork: the threads are the parent's, and one of them may have held the lock."""
