@@ -77,7 +77,7 @@ class RemoteServer:
             self._tickets = Tickets(
                 place.url, token=place.token, prefetch=0, timeout=TIMEOUT_SECONDS, patience=PATIENCE_SECONDS
             )
-            servers = servers_of(place.url, place.token, None, TIMEOUT_SECONDS)
+            servers = servers_of(place.url, place.token, None)
         except ticketd_client.InvalidRequest as error:
             source = place.token_from if str(error).startswith("the token") else place.url_from
             raise SettingsError(f"{source}: {error}") from error

@@ -57,13 +57,12 @@ class _Connection(socketserver.StreamRequestHandler):
             for _ in range(int(line[1:])):
                 length = int(self.rfile.readline()[1:])
                 words.append(self.rfile.read(length + 2)[:-2].decode())
-            if words[0] != "CLIENT":  # how redis-py introduces itself
-                self.server.commands.append(words)
+            self.server.commands.append(words)
             reply = self.server.says.get(words[0], self.reply(words))
             if reply is None:
                 return
             time.sleep(self.server.after)
-            if self.server.drips and words[0] not in ("CLIENT", "AUTH"):
+            if self.server.drips and words[0] != "AUTH":
                 for place in range(len(reply)):
                     time.sleep(self.server.drips)
                     self.wfile.write(reply[place : place + 1])
@@ -71,8 +70,6 @@ class _Connection(socketserver.StreamRequestHandler):
                 self.wfile.write(reply)
 
     def reply(self, words: list[str]) -> bytes:
-        if words[0] == "CLIENT":
-            return b"+OK\r\n"
         if words[0] == "AUTH":
             self.known = words[-1] == self.server.token
             return b"+OK\r\n" if self.known else b"-WRONGPASS this token is not known\r\n"

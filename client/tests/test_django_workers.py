@@ -59,9 +59,16 @@ class Application:
 @pytest.fixture
 def application(tmp_path: Path) -> Iterator[Application]:
     with ticket_server(tmp_path) as server:
+        before = written()
         application = Application(tmp_path, server.url)
         application.manage("migrate", "--verbosity", "0")
         yield application
+        assert written() == before, "the example wrote into its own folder"
+
+
+def written() -> set[Path]:
+    """What lies in the example's folder, without what Python compiles."""
+    return {path for path in EXAMPLE.rglob("*") if "__pycache__" not in path.parts}
 
 
 def test_example(application: Application) -> None:

@@ -288,34 +288,6 @@ tickets.close()
         door.shutdown()
 
 
-def test_a_fork_while_a_thread_of_the_parents_holds_the_lock_of_redis_py() -> None:
-    program = """
-held, go_on = threading.Event(), threading.Event()
-def stop(frame, what, called):
-    if what == "c_call" and frame.f_code.co_name == "get_connection" and called.__name__ == "add":
-        held.set()
-        go_on.wait()
-threading.setprofile(stop)  # for the thread in the background
-tickets = Tickets(sys.argv[1], prefetch=0, timeout=5)
-thread = threading.Thread(target=take, args=(1,))
-thread.start()
-assert held.wait(5)
-threading.setprofile(None)
-def child():
-    # or the thread that asks may have the number of the one that holds the lock
-    for _ in range(8): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-    return len(take(5))
-print(forked(child)())
-go_on.set()
-thread.join()
-tickets.close()
-"""
-    with RedisDoor() as door:
-        threading.Thread(target=door.serve_forever, args=(0.02,), daemon=True).start()
-        assert run(program, door.url) == "5\n"
-        door.shutdown()
-
-
 def test_a_hook_in_the_child_that_runs_before_the_clients(serve: Serve) -> None:
     program = """
 first = take(10)

@@ -22,7 +22,7 @@ Serve = Callable[[Answer], LyingServer]
 
 
 def server_at(url: str) -> Server:
-    return servers_of(url, None, None, 2.0)[0]
+    return servers_of(url, None, None)[0]
 
 
 def refusal(url: str, timeout: float = 5.0) -> AttemptFailed:

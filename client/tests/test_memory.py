@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import gc
 import sys
@@ -10,7 +11,6 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -290,13 +290,13 @@ def test_without_threads(serve: Serve, monkeypatch: pytest.MonkeyPatch, prefetch
     server = serve(Honest())
     hangs = serve(lambda _: Says({}, after=60))
 
-    def refuse(**_: object) -> None:
+    def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     with Tickets([hangs.url, server.url], prefetch=prefetch, timeout=1) as tickets:
         assert tickets.take("photos") == 1
         with monkeypatch.context() as patched:
-            patched.setattr("ticketd_client.workers.threading", SimpleNamespace(Thread=refuse))
+            patched.setattr("_thread.start_new_thread", refuse)
             began = time.monotonic()
             while time.monotonic() - began < 1.2:  # a rest is over: the first one is tried
                 before = time.monotonic()
@@ -306,14 +306,14 @@ def test_without_threads(serve: Serve, monkeypatch: pytest.MonkeyPatch, prefetch
 
 
 def test_all_threads_end_with_the_client(serve: Serve) -> None:
-    before = threading.active_count()
+    before = _thread._count()
     server = serve(Honest(after=0.1))
     tickets = Tickets(server.url)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: tickets.take_many(f"s{number}", 10_500), range(8)))
     tickets.close()
     until(lambda: server.connections == 0)
-    until(lambda: threading.active_count() <= before + 1)  # the server's own
+    until(lambda: _thread._count() <= before + 1)  # the server's own
 
 
 def test_a_bump_empties_the_memory(serve: Serve) -> None:
@@ -361,7 +361,7 @@ def test_what_comes_after_the_end_is_not_handed_out(serve: Serve) -> None:
 
 def test_one_that_nobody_holds_is_collected_with_its_threads_and_connections(serve: Serve) -> None:
     server = serve(Honest())
-    before = threading.active_count()
+    before = _thread._count()
     tickets = Tickets(server.url)
     for _ in range(100):
         tickets.take("photos")
@@ -370,7 +370,7 @@ def test_one_that_nobody_holds_is_collected_with_its_threads_and_connections(ser
     gc.collect()
     assert gone() is None
     until(lambda: server.connections == 0)
-    until(lambda: threading.active_count() <= before + 1)  # the server's own
+    until(lambda: _thread._count() <= before + 1)  # the server's own
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""redis:// URLs, through redis-py, on a small server that speaks RESP."""
+"""redis:// URLs, on a small server that speaks RESP."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from ticketd_client import (
 )
 from ticketd_client.answers import AttemptFailed
 from ticketd_client.urls import servers_of
-
-pytest.importorskip("redis")
 
 
 @pytest.fixture
@@ -123,7 +121,6 @@ def test_it_fails_over_to_http_and_a_bump_goes_there(door: RedisDoor) -> None:
 @pytest.mark.parametrize("prefetch", [10, 0])
 @pytest.mark.parametrize(("after", "drips"), [(60.0, 0.0), (0.0, 0.1)], ids=["is silent", "drips"])
 def test_a_server_that_never_comes_to_an_end(door: RedisDoor, prefetch: int, after: float, drips: float) -> None:
-    """redis-py's timeout begins anew with every byte; the caller's does not."""
     door.after, door.drips = after, drips
     door.says["INCR"] = door.says["TICKET.BLOCK"] = b":%d\r\n" % 10**40
     with Tickets(door.url, prefetch=prefetch, timeout=0.5) as tickets:
@@ -142,16 +139,6 @@ def test_a_server_that_never_comes_to_an_end(door: RedisDoor, prefetch: int, aft
     asyncio.run(run())
 
 
-def test_a_thread_in_the_background_gives_a_silent_server_up(door: RedisDoor) -> None:
-    door.after = 1.0
-    server = servers_of(door.url, None, None, 0.3)[0]
-    began = time.monotonic()
-    with pytest.raises(AttemptFailed, match=r"no answer in 0\."):
-        server.take_block("photos", 5, began + 5)
-    assert time.monotonic() - began < 0.9
-    server.close()
-
-
 def test_a_connection_that_nobody_accepts_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         waiting = []
@@ -161,10 +148,10 @@ def test_a_connection_that_nobody_accepts_is_given_up() -> None:
                 each.setblocking(False)
                 each.connect_ex(listener.getsockname())
                 waiting.append(each)
-            server = servers_of(f"redis://127.0.0.1:{listener.getsockname()[1]}", None, None, 0.3)[0]
+            server = servers_of(f"redis://127.0.0.1:{listener.getsockname()[1]}", None, None)[0]
             began = time.monotonic()
             with pytest.raises(AttemptFailed, match="no answer"):
-                server.take("photos", None, None, began + 5)
+                server.take("photos", None, None, began + 0.3)
             assert time.monotonic() - began < 2
         finally:
             for each in waiting:
@@ -173,7 +160,7 @@ def test_a_connection_that_nobody_accepts_is_given_up() -> None:
 
 def test_an_attempt_is_one_and_none_after_its_deadline(door: RedisDoor) -> None:
     door.says["INCR"] = None
-    server = servers_of(door.url, None, None, 2.0)[0]
+    server = servers_of(door.url, None, None)[0]
     with pytest.raises(AttemptFailed):
         server.take("photos", None, None, time.monotonic() + 5)
     assert len(door.commands) == 1

@@ -14,6 +14,7 @@
     given       what it has been given; nothing is taken twice
     failover    which URL is asked, and which next
     servers     one server; over_http and over_redis speak to it, `answers` reads what it says with suspicion
+    connections the connections to one server; `names` finds its addresses
     urls        which servers the URLs name
     workers     the threads in the background
     forks       which process this is

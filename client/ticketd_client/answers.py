@@ -117,6 +117,14 @@ def read_tickets(answer: dict[str, Any], sequence: str, count: int) -> list[Tick
     return tickets_of(ids, strings, count)
 
 
+def read_sequence(answer: dict[str, Any], sequence: str) -> dict[str, Any]:
+    """The description of a sequence. Its server may have folded the name to lower case. Raises AttemptFailed."""
+    name = answer.get("sequence")
+    if not isinstance(name, str) or name.lower() != sequence.lower():
+        raise AttemptFailed(f"answered for the sequence {quoted(name)}")
+    return answer
+
+
 def tickets_of(ids: Sequence[object], strings: Sequence[object], count: int) -> list[Ticket]:
     """These as tickets, if they can be. Raises AttemptFailed."""
     if len(ids) != count or len(strings) != count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import sys
 import threading
@@ -42,9 +43,8 @@ class Engine:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST:
                 raise InvalidRequest(f"{name}={value!r}: seconds, more than 0, are wanted")
         self.limits = limits
-        servers = servers_of(urls, token, tls, limits.timeout)
+        servers = servers_of(urls, token, tls)
         self.urls = [server.url for server in servers]
-        self._keep_deadlines = all(server.keeps_deadlines for server in servers)
         self.fronts: dict[str, Front] = {}
         self._lock = threading.RLock()
         self._supplies: dict[str, Supply] = {}
@@ -63,7 +63,7 @@ class Engine:
         """
         supply = self._supply(sequence)
         if key is None and supply.has_blocks and (self.limits.prefetch or n > LARGEST_COUNT):
-            return supply.take(got, n, deadline, here and self._keep_deadlines)
+            return supply.take(got, n, deadline, here)
         if key is not None and (type(key) is not int or not 0 <= key <= LARGEST_ID):
             raise InvalidRequest(f"key={key!r}: a whole number from 0 to 2^63 - 1 is wanted")
         return self._do(lambda: self._singles(supply, n, key, deadline), here)
@@ -81,7 +81,20 @@ class Engine:
             supply.drop()
             return answer
 
-        return self._do(lambda: self._failover.ask(question, deadline, f"{sequence} is not advanced"), here)
+        return self._change(question, f"{sequence} is not advanced", deadline, here)
+
+    def ensure(
+        self, sequence: str, parameters: dict[str, Any], *, deadline: float, here: bool
+    ) -> dict[str, Any] | Future[dict[str, Any]]:
+        """Make the sequence if it is not there; the server's answer, or a future of it."""
+        name = self._supply(sequence).sequence
+        try:
+            json.dumps(parameters, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"the parameters of {sequence} cannot be sent: {error}") from None
+        return self._change(
+            lambda server, attempt: server.ensure(name, parameters, attempt), f"{sequence} is not made", deadline, here
+        )
 
     def out_of_time(self, sequence: str) -> TicketError:
         """For who has waited for others to fetch."""
@@ -99,29 +112,36 @@ class Engine:
 
     def begin_anew(self) -> None:
         """In the child of a fork: what is in memory is the parent's, so are the connections, and its threads are not
-        here. Locks are made anew, for one of those threads may have held them."""
+        here. Locks are made anew, for one of those threads may have held them.
+
+        A call that the fork interrupted goes on with the parent's supply: see forks, and Supply.life.
+        """
         self.fronts.clear()
         self._lock = threading.RLock()
         self._supplies = {}
-        self._workers = Workers(THREADS)
-        self._failover.begin_anew(self._workers)
-        self._end.detach()
-        self._end = weakref.finalize(self, _end, self._workers, self._failover)
+        self._workers.begin_anew()
+        self._failover.begin_anew()
+
+    def locks(self) -> list[forks.Lock]:
+        """All that a call may wait for."""
+        return [self._lock, self._workers.lock, *(supply.lock for supply in list(self._supplies.values()))]
 
     def _supply(self, sequence: str) -> Supply:
-        forks.look()
+        life = forks.look()
         if sys.is_finalizing():  # threads that held a lock have stopped where they were
             raise TicketError("the interpreter is ending")
         supply = self._supplies.get(sequence) if isinstance(sequence, str) else None
-        if supply is not None and not self._closed:
+        if supply is not None and supply.life[0] and not self._closed:
             return supply
         if not isinstance(sequence, str) or not sequence or len(sequence) > 1_000:
             raise InvalidRequest("a sequence's name is wanted")
         with self._lock:
             if self._closed:
                 raise TicketError("this client is closed")
-            supply = Supply(sequence, self._failover, self.limits, self.fronts, self._workers.run)
-            supply = self._supplies.setdefault(sequence, supply)
+            supply = self._supplies.get(sequence)
+            if supply is None or not supply.life[0]:  # the latter where a fork interrupted these lines
+                supply = Supply(sequence, self._failover, self.limits, self.fronts, self._workers.run, life=life)
+                self._supplies[sequence] = supply
             if self._closed:  # by a finalizer or a signal handler, in this thread
                 supply.close()
             return supply
@@ -132,8 +152,14 @@ class Engine:
             got += supply.take_singles(min(n - len(got), LARGEST_COUNT), key, deadline)
         return got
 
+    def _change(
+        self, question: Callable[[Server, float], dict[str, Any]], trouble: str, deadline: float, here: bool
+    ) -> dict[str, Any] | Future[dict[str, Any]]:
+        """Ask a server over whose protocol sequences are made and advanced."""
+        return self._do(lambda: self._failover.ask(question, deadline, trouble, changes=True), here)
+
     def _do(self, job: Callable[[], T], here: bool) -> T | Future[T]:
-        if here and self._keep_deadlines:
+        if here:
             return job()
         future: Future[T] = Future()
 
@@ -164,5 +190,9 @@ def _in_the_child() -> None:
         engine.begin_anew()
 
 
+def _locks() -> list[forks.Lock]:
+    return [lock for engine in list(_engines) for lock in engine.locks()]
+
+
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
-forks.tell(_in_the_child)
+forks.tell(_in_the_child, _locks)

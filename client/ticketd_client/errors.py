@@ -47,7 +47,8 @@ class TicketsUnavailable(TicketError):
 
 
 class SequenceConflict(TicketError):
-    """The sequence does not have what was asked of it: a block of a kind without blocks, a bump above its end."""
+    """The sequence is not what was asked for: it is there with other parameters, its kind has no blocks, it ends below
+    what a bump names."""
 
 
 class InvalidRequest(TicketError, ValueError):

@@ -75,9 +75,8 @@ class Failover:
         self._places = [_Place(server) for server in servers]
         self._turn = 0
 
-    def begin_anew(self, workers: Workers) -> None:
+    def begin_anew(self) -> None:
         """In the child of a fork, where no other thread is left."""
-        self.workers = workers
         for place in self._places:
             place.looked_at = False
             place.server.forget_connections()
@@ -87,16 +86,25 @@ class Failover:
         for place in self._places:
             place.server.close()
 
-    def ask(self, question: Callable[[Server, float], T], deadline: float, what: str) -> T:
+    def ask(self, question: Callable[[Server, float], T], deadline: float, what: str, changes: bool = False) -> T:
         """The first answer. `question` is asked of a server, with the deadline of this attempt.
 
-        Every URL gets its share of the time that is left. Raises TicketsUnavailable, and what else `question` raises.
+        An attempt may take the time that is left, divided by the number of URLs that can still be asked in it. So a
+        server that is slow leaves the others their share, and the last one has all that is left. `changes`: only the
+        servers over whose protocol sequences are made and advanced are asked.
+
+        Raises TicketsUnavailable, and what else `question` raises.
         """
-        said: dict[str, Answer] = {}
+        able = [place for place in self._places if place.server.administers or not changes]
+        said = {
+            place.server.url: Answer(place.server.url, "cannot make or advance a sequence: that takes an http:// URL")
+            for place in self._places
+            if place not in able
+        }
         pause = PAUSE
         asked_until = deadline
-        while True:
-            order = self._order()
+        while able:
+            order = [place for place in self._order() if place in able]
             for number, place in enumerate(order):
                 now = time.monotonic()
                 if now >= deadline:
@@ -105,7 +113,8 @@ class Failover:
                     if place.says is not None:
                         said.setdefault(place.server.url, place.says)
                     continue
-                share = now + (deadline - now) / (len(order) - number)
+                others = sum(other.wants_rest_until <= now for other in order[number + 1 :])
+                share = now + (deadline - now) / (1 + others)
                 try:
                     answer = question(place.server, share)
                 except AttemptFailed as failure:

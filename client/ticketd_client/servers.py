@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from ticketd_client.answers import Block, Ticket
 
 
 class Server(ABC):
-    """One URL. Every method may be called by several threads at once; `deadline` is `time.monotonic()`'s.
+    """One URL. Several threads may call every method at once. A call ends with its deadline, whatever the server does.
 
-    They raise AttemptFailed where another server may do better, and a TicketError where none would.
+    `deadline` is `time.monotonic()`'s. The methods raise AttemptFailed where another server may do better, and a
+    TicketError where none would.
     """
 
     url: str
     """Without a token."""
     token: str | None = None
-    keeps_deadlines = True
-    """Whether a call ends with its deadline, whatever the server does. Else nobody's own thread should make it."""
+    administers = True
+    """Whether sequences can be made and advanced over this protocol."""
 
     def hide(self, text: str) -> str:
         """The text without the token, which a server may have sent back; nor with the rest of one where it was cut."""
@@ -36,9 +38,14 @@ class Server(ABC):
     def take_block(self, sequence: str, size: int, deadline: float) -> Block:
         """A block. SequenceConflict for a kind without blocks."""
 
-    @abstractmethod
     def bump(self, sequence: str, above: int, force: bool, deadline: float) -> dict[str, object]:
-        """Advance the sequence; the server's answer."""
+        """Advance the sequence; the server's answer. Only where it `administers`."""
+        raise NotImplementedError
+
+    def ensure(self, sequence: str, parameters: Mapping[str, object], deadline: float) -> dict[str, object]:
+        """Make the sequence if it is not there; the server's answer. SequenceConflict where it is there and differs.
+        Only where it `administers`."""
+        raise NotImplementedError
 
     @abstractmethod
     def look(self, deadline: float) -> None:

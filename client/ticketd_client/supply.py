@@ -20,6 +20,7 @@ from ticketd_client.answers import LARGEST_BLOCK, LARGEST_INCREMENT, Block, Tick
 from ticketd_client.clock import passed
 from ticketd_client.errors import InvalidRequest, SequenceConflict, TicketsUnavailable
 from ticketd_client.failover import Failover
+from ticketd_client.forks import Life
 from ticketd_client.given import Given
 from ticketd_client.servers import Server
 
@@ -33,8 +34,8 @@ HORIZON = 1.0
 """Seconds that a shelf lasts at the present rate, if `prefetch` and `max_age` allow it."""
 SHORTEST_USE = 0.001
 """Seconds; no rate is computed from less."""
-Front = tuple[Callable[[], Ticket], float]
-"""How `take` gets a ticket from the front shelf, and until when it may, on the clock `passed`."""
+Front = tuple[Callable[[], Ticket], float, Life]
+"""How `take` gets a ticket from the front shelf, until when it may (on the clock `passed`), and in which process."""
 
 
 @dataclass
@@ -55,16 +56,44 @@ class _Shelf:
         self.since = 0.0
 
 
+class Pending(Future[T]):
+    """A future whose waiter shares no lock with the thread that brings the result.
+
+    A child of a fork that interrupts the waiter would wait for such a lock for ever, if that thread held it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._came = threading.Lock()
+        self._came.acquire()
+
+    def comes(self, within: float) -> bool:
+        """Wait so many seconds for the result; whether it is there. For one waiter."""
+        return self._came.acquire(timeout=max(0.0, within))
+
+    def set_result(self, result: T) -> None:
+        super().set_result(result)
+        self._came.release()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        super().set_exception(exception)
+        self._came.release()
+
+
 class _Waiter:
     def __init__(self, got: list[Ticket], need: int, deadline: float) -> None:
         self.got = got
         self.need = need
         self.deadline = deadline
-        self.future: Future[list[Ticket]] = Future()
+        self.future: Pending[list[Ticket]] = Pending()
 
 
 class Supply:
-    """One sequence. `fronts`: where `take` looks for its front shelf; `run`: has a thread do something."""
+    """One sequence. `fronts`: where `take` looks for its front shelf; `run`: has a thread do something.
+
+    `life` is that of the process whose tickets these are. In a child of it a call that the fork interrupted may still
+    go on in here. Nothing of that is handed out: whoever takes a ticket looks at `life` last.
+    """
 
     def __init__(
         self,
@@ -73,14 +102,17 @@ class Supply:
         limits: Limits,
         fronts: dict[str, Front],
         run: Callable[[Callable[[], None]], None],
+        *,
+        life: Life,
     ) -> None:
         self.sequence = sequence
+        self.life = life
         self.has_blocks = True
         self._failover = failover
         self._limits = limits
         self._fronts = fronts
         self._run = run
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._busy = False
         self._to_be_emptied = False
         self._given = Given()
@@ -95,7 +127,7 @@ class Supply:
         self._target = min(FIRST_TARGET, self._half)
         self._largest_block = LARGEST_BLOCK
 
-    def take(self, got: list[Ticket], n: int, deadline: float, here: bool) -> list[Ticket] | Future[list[Ticket]]:
+    def take(self, got: list[Ticket], n: int, deadline: float, here: bool) -> list[Ticket] | Pending[list[Ticket]]:
         """`got` and so many tickets more that they are `n`; a future of them where none is left in memory.
 
         `here`: whether the caller's thread may wait, so that it can fetch them itself if nobody does yet. The future
@@ -128,7 +160,7 @@ class Supply:
 
     def drop(self) -> None:
         """Throw away what is in memory, and what was asked for before now."""
-        with self._lock:
+        with self.lock:
             self._asked_before = passed()
             self._to_be_emptied = True
             if not self._busy:
@@ -145,7 +177,7 @@ class Supply:
         A finalizer or a signal handler may interrupt that, in the same thread, and ask for a ticket: that is refused,
         for what it would find is half done. What it drops is dropped afterwards.
         """
-        with self._lock:
+        with self.lock:
             if self._busy:
                 raise self._interrupting()
             try:
@@ -211,7 +243,8 @@ class Supply:
     def _to_front(self, shelf: _Shelf, now: float) -> None:
         shelf.since = now
         self._front = shelf
-        self._fronts[self.sequence] = (shelf.tickets.popleft, shelf.expires)
+        if self.life[0]:  # else the child has a supply of its own, and this one does not stand in its way
+            self._fronts[self.sequence] = (shelf.tickets.popleft, shelf.expires, self.life)
 
     def _stock(self) -> int:
         return sum(len(shelf.tickets) for shelf in self._shelves) + (len(self._front.tickets) if self._front else 0)

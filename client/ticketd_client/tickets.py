@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import ssl
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -15,11 +14,14 @@ from typing import Any, TypeVar
 from ticketd_client.answers import Ticket
 from ticketd_client.clock import passed
 from ticketd_client.engine import Engine
-from ticketd_client.errors import InvalidRequest, SequenceConflict
-from ticketd_client.forks import at_home
-from ticketd_client.supply import Limits
+from ticketd_client.errors import InvalidRequest, SequenceConflict, TicketError
+from ticketd_client.forks import Life, look
+from ticketd_client.supply import Limits, Pending
 
 T = TypeVar("T")
+
+LONGEST_WAIT = 0.05
+"""Seconds between two looks at whether this is still the process that asked."""
 
 
 class _Client:
@@ -47,8 +49,9 @@ class _Client:
         `max_age`: seconds after which a ticket from memory is thrown away instead of handed out. Somebody who bumps a
         sequence can count on it.
 
-        `timeout`: seconds that a call takes at most, for all URLs together; each has its share of what is left. The
-        resolution of a host's name is the operating system's and not bounded by it.
+        `timeout`: seconds that a call takes at most, for all URLs together, the resolution of their hosts' names
+        included. Each URL that is asked has an equal share of the time that is left, so that a slow one leaves the
+        others theirs; the last one has all of it.
 
         `tls`: for https://, what the servers' certificates are verified with, if not with the system's authorities.
 
@@ -68,16 +71,18 @@ class _Client:
             f"max_age={limits.max_age:g} timeout={limits.timeout:g}>"
         )
 
-    def _from_memory(self, sequence: str, n: int) -> list[Ticket]:
-        """Up to n tickets from the front shelf, without a lock."""
+    def _from_memory(self, sequence: str, n: int) -> tuple[list[Ticket], Life]:
+        """Up to n tickets from the front shelf, without a lock, and the life of the process whose tickets they are."""
         got: list[Ticket] = []
-        expires = 0.0
+        expires, life = 0.0, None
         try:
-            pop, expires = self._fronts[sequence]
+            pop, expires, life = self._fronts[sequence]
             got.extend(starmap(pop, repeat((), n)))
         except (LookupError, TypeError):  # none there, no more there, or no name
             pass
-        return got if expires > passed() and at_home[0] else []
+        if life is not None and expires > passed() and life[0]:
+            return got, life
+        return [], look()
 
 
 class Tickets(_Client):
@@ -100,21 +105,51 @@ class Tickets(_Client):
         """
         if key is None:
             try:
-                pop, expires = self._fronts[sequence]
+                pop, expires, life = self._fronts[sequence]
                 ticket = pop()
-                if expires > passed() and at_home[0]:
+                if expires > passed() and life[0]:
                     return ticket
             except (LookupError, TypeError):
                 pass
-        return self._take(sequence, [], 1, key)[0]
+        while True:
+            life = look()
+            (ticket,) = self.take_many(sequence, 1, key)
+            if life[0]:  # see forks: nothing may stand between this and the return
+                return ticket
 
     def take_many(self, sequence: str, n: int, key: int | None = None) -> list[Any]:
         """`n` tickets, in no order. Those that memory lacks come in blocks of up to 10,000, or 1,000 a request for
         kinds without blocks. All or none: where it raises, those that had come are lost. As `take` otherwise."""
         if type(n) is not int or n < 0:
             raise InvalidRequest(f"n={n!r}: a whole number, 0 or more, is wanted")
-        got = self._from_memory(sequence, n) if key is None else []
-        return got if len(got) == n else self._take(sequence, got, n, key)
+        while True:
+            got, life = self._from_memory(sequence, n) if key is None else ([], look())
+            if len(got) < n:
+                try:
+                    got = self._take(sequence, got, n, key, life)
+                except TicketError:
+                    if life[0]:
+                        raise
+                    continue  # what failed here was the parent's
+            if life[0]:  # see forks: nothing may stand between this and the return
+                return got
+
+    def ensure(self, sequence: str, **parameters: Any) -> dict[str, Any]:
+        """Make the sequence if it is not there, and return the server's answer. Takes an admin token and HTTP.
+
+            tickets.ensure("photos", bits=53, start=1_000)
+            tickets.ensure("likes", kind="instagram", epoch=1_314_220_021_721, shards=2_000)
+
+        The parameters are those of the server's `PUT /sequence/{sequence}`, and its defaults hold for those that are
+        left out. A sequence that is there with these parameters stays as it is; `start` is not compared.
+
+        Raises SequenceConflict if it is there with others, NotAllowed without an admin token, InvalidRequest for
+        parameters that cannot be, TicketsUnavailable if no server could do it, and where all URLs are redis://.
+        """
+        deadline = monotonic() + self._timeout
+        life = look()
+        begun = self._engine.ensure(sequence, parameters, deadline=deadline, here=True)
+        return self._wait(begun, sequence, deadline, life)
 
     def bump(self, sequence: str, above: int, force: bool = False) -> dict[str, Any]:
         """Have every later ticket be larger than `above`; the server's answer. Takes an admin token and HTTP.
@@ -123,7 +158,9 @@ class Tickets(_Client):
         if it uses up more than 90 % of the sequence. TicketsUnavailable may mean that it is under way: repeat it.
         """
         deadline = monotonic() + self._timeout
-        return self._wait(self._engine.bump(sequence, above, force, deadline=deadline, here=True), sequence, deadline)
+        life = look()
+        begun = self._engine.bump(sequence, above, force, deadline=deadline, here=True)
+        return self._wait(begun, sequence, deadline, life)
 
     def close(self) -> None:
         """Throw away what is in memory and close the connections. Waits for nothing."""
@@ -140,26 +177,28 @@ class Tickets(_Client):
     ) -> None:
         self.close()
 
-    def _take(self, sequence: str, got: list[Ticket], n: int, key: int | None) -> list[Ticket]:
+    def _take(self, sequence: str, got: list[Ticket], n: int, key: int | None, life: Life) -> list[Ticket]:
         deadline = monotonic() + self._timeout
         engine = self._engine
         try:
-            return self._wait(engine.begin(sequence, got, n, key, deadline=deadline, here=True), sequence, deadline)
+            begun = engine.begin(sequence, got, n, key, deadline=deadline, here=True)
+            return self._wait(begun, sequence, deadline, life)
         except SequenceConflict:
             if key is not None:
                 raise
         # the sequence is of a kind without blocks, which is known now
-        return self._wait(engine.begin(sequence, got, n, key, deadline=deadline, here=True), sequence, deadline)
+        begun = engine.begin(sequence, got, n, key, deadline=deadline, here=True)
+        return self._wait(begun, sequence, deadline, life)
 
-    def _wait(self, result: T | Future[T], sequence: str, deadline: float) -> T:
+    def _wait(self, result: T | Future[T], sequence: str, deadline: float, life: Life) -> T:
         if not isinstance(result, Future):
             return result
-        try:
-            return result.result(deadline - monotonic())
-        except concurrent.futures.TimeoutError:
-            if result.cancel():
-                raise self._engine.out_of_time(sequence) from None
-            return result.result()  # it has just come
+        if isinstance(result, Pending):
+            while not result.comes(min(max(deadline - monotonic(), 0.001), LONGEST_WAIT)):
+                # in a child of a fork that interrupted this, no thread is left that could bring the result
+                if not life[0] or (monotonic() >= deadline and result.cancel()):  # not cancelled: it comes just now
+                    raise self._engine.out_of_time(sequence)
+        return result.result()
 
 
 class AsyncTickets(_Client):
@@ -176,20 +215,39 @@ class AsyncTickets(_Client):
         """See Tickets.take."""
         if key is None:
             try:
-                pop, expires = self._fronts[sequence]
+                pop, expires, life = self._fronts[sequence]
                 ticket = pop()
-                if expires > passed() and at_home[0]:
+                if expires > passed() and life[0]:
                     return ticket
             except (LookupError, TypeError):
                 pass
-        return (await self._take(sequence, [], 1, key))[0]
+        while True:
+            life = look()
+            (ticket,) = await self.take_many(sequence, 1, key)
+            if life[0]:  # see forks: nothing may stand between this and the return
+                return ticket
 
     async def take_many(self, sequence: str, n: int, key: int | None = None) -> list[Any]:
         """See Tickets.take_many."""
         if type(n) is not int or n < 0:
             raise InvalidRequest(f"n={n!r}: a whole number, 0 or more, is wanted")
-        got = self._from_memory(sequence, n) if key is None else []
-        return got if len(got) == n else await self._take(sequence, got, n, key)
+        while True:
+            got, life = self._from_memory(sequence, n) if key is None else ([], look())
+            if len(got) < n:
+                try:
+                    got = await self._take(sequence, got, n, key)
+                except TicketError:
+                    if life[0]:
+                        raise
+                    continue  # what failed here was the parent's
+            if life[0]:  # see forks: nothing may stand between this and the return
+                return got
+
+    async def ensure(self, sequence: str, **parameters: Any) -> dict[str, Any]:
+        """See Tickets.ensure."""
+        deadline = monotonic() + self._timeout
+        begun = self._engine.ensure(sequence, parameters, deadline=deadline, here=False)
+        return await self._wait(begun, sequence, deadline)
 
     async def bump(self, sequence: str, above: int, force: bool = False) -> dict[str, Any]:
         """See Tickets.bump."""

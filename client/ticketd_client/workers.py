@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+
+from ticketd_client.forks import Lock
 
 Job = Callable[[], None]
 """Catches its own errors."""
@@ -13,12 +16,31 @@ IDLE = 30.0
 """Seconds after which a thread that has had nothing to do ends."""
 
 
+def start(work: Job) -> None:
+    """Start a daemon thread. Raises RuntimeError where none can be had.
+
+    `threading.Thread` waits for the thread to have begun. The child of a fork that interrupts that would wait for ever.
+    """
+    _thread.start_new_thread(work, ())
+
+
 class Workers:
     """At most `most` threads. They hold no reference to this object or its owner, so that both can be collected."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._crew = _Crew()
+
+    @property
+    def lock(self) -> Lock:
+        """What `run` and `close` wait for."""
+        return self._crew.lock
+
+    def begin_anew(self) -> None:
+        """In the child of a fork: the threads are the parent's, and one of them may have held the lock."""
+        closed = self._crew.closed
+        self._crew = _Crew()
+        self._crew.closed = closed
 
     def run(self, job: Job) -> None:
         """Have a thread do it; in the caller's own where none can be had, as while the interpreter ends."""
@@ -36,7 +58,7 @@ class Workers:
             job()
         elif more:
             try:
-                threading.Thread(target=crew.work, name="ticketd-client", daemon=True).start()
+                start(crew.work)
             except RuntimeError:
                 crew.short_of_one()
 
