@@ -66,10 +66,10 @@ AT_RANDOM = """
 begun, busy = 0, False
 def handler(number, frame):
     global busy
-    if busy or in_child:
+    if busy:
         return
     busy = True
-    if len(children) == begun and in_the_client(frame):
+    if not in_child and len(children) == begun and in_the_client(frame):
         fork()
     busy = False
 signal.signal(signal.SIGALRM, handler)
