@@ -1,3 +1,3 @@
 """The version of the ticket server."""
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"

@@ -73,7 +73,7 @@ def test_what_is_recorded_and_who_serves_is_said(fresh_schema: Schema) -> None:
         assert wrong(ran) == []
         assert ran.lines[0].endswith(", 9 sequences")
         assert f"{odd}, {even}: {RECORDED}" in notes(ran)
-        assert f"{odd}, {even}: is served by a ticket server of release 0.2.0" in notes(ran)
+        assert f"{odd}, {even}: is served by a ticket server of release 0.3.0" in notes(ran)
         server.terminate()
         ran = doctor(fresh_schema.urls)
         assert wrong(ran) == []
@@ -89,7 +89,7 @@ def test_the_embedded_pair_says_it_too(tmp_path: Path) -> None:
         assert wrong(ran) == []
         assert notes(ran)[1:] == [
             f"odd.sqlite3, even.sqlite3: {RECORDED}",
-            "odd.sqlite3, even.sqlite3: is served by a ticket server of release 0.2.0",
+            "odd.sqlite3, even.sqlite3: is served by a ticket server of release 0.3.0",
         ]
         server.terminate()
         with contextlib.closing(sqlite3.connect(tmp_path / "even.sqlite3")) as connection:
