@@ -8,11 +8,12 @@ import hashlib
 import math
 import re
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn, TypeVar
 
-from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseUnavailable
+from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseSetWrong, TicketDatabaseUnavailable
 from app.common.patience import patience
 from app.databases.mysql import session_sql
 from app.databases.mysql.bounds import SMALL, Bound
@@ -24,6 +25,8 @@ from app.databases.protocol import check_settings
 
 OLDEST_MYSQL = (8, 0)
 OLDEST_MARIADB = (10, 6)
+READ_BACK_SECONDS = 1.0
+"""A draw on a session that was not looked at for so long looks at it first, in its own packet."""
 
 T = TypeVar("T")
 
@@ -54,6 +57,17 @@ class ServerFacts:
     tls: bool
 
 
+class SessionMoved(TicketDatabaseSetWrong):
+    """The connection leads to another session than the one that was prepared."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "answered in another session than the one that was prepared: a proxy between that multiplexes sessions "
+            "(ProxySQL, MaxScale)",
+            "name the database itself in TICKETS_DATABASES, or have the proxy keep one session for each connection",
+        )
+
+
 class MySQLConnection:
     """A prepared connection: it sends one statement or several, and then holds what the last received one reported.
 
@@ -68,6 +82,10 @@ class MySQLConnection:
         self._driver = Driver(url, context)
         self._open = False
         self._wire: Wire | None = None
+        self._session = 0
+        self._guard = ""
+        self._guard_at = 0.0
+        self._is_guarded = False
         self.mariadb = False
         self.facts: ServerFacts | None = None
         self.last_used = 0.0
@@ -99,13 +117,20 @@ class MySQLConnection:
         await self.log_in(addresses)
         try:
             _check_version(self._driver.version, mariadb=self.mariadb)
-            prepare = session_sql.prepare(self._increment, self._offset, mariadb=self.mariadb)
-            await self._driver.query(f"SET SESSION autocommit = 1; {session_sql.ISOLATION}; {prepare}")
-            await self._driver.next()
-            await self._driver.next()
+            await self._prepare()
             return await self._read_facts()
         except BaseException as error:
             self._lose(error)
+
+    async def _prepare(self) -> None:
+        """Set what the session's statements depend on; `_read_facts` reads it back, in a packet of its own."""
+        place = self._increment, self._offset
+        statements = session_sql.prepare(*place, mariadb=self.mariadb)
+        await self._driver.query("; ".join(statements))
+        for _ in statements[1:]:
+            await self._driver.next()
+        self._session = int(self.rows[0][0])
+        self._guard = session_sql.guard(self._session, *place, mariadb=self.mariadb)
 
     async def log_in(self, addresses: Sequence[str] = ()) -> None:
         """Connect and log in, and no more: any server will do, of whatever version."""
@@ -153,17 +178,31 @@ class MySQLConnection:
         """Send statements that draw or answer with no more than OK. `done` gets the id of each, 0 where it drew none.
 
         Or None, and at the latest after so many seconds: what became of them, `receive` and `next` tell.
+
+        Now and then the packet begins with a look at the session: where a proxy has led it elsewhere, nothing is drawn.
         """
         wire = self._wire
         assert wire is not None
-        wire.draw(known_query(statements) if answers == 1 else query(statements), answers, seconds, done)
+        now = time.monotonic()
+        self._is_guarded = now >= self._guard_at
+        if self._is_guarded:
+            self._guard_at = now + READ_BACK_SECONDS
+            packet = query(f"{self._guard};{statements}")
+            wire.draw(packet, answers + 1, seconds, lambda ids: done(ids if ids is None else ids[1:]))
+        else:
+            wire.draw(known_query(statements) if answers == 1 else query(statements), answers, seconds, done)
 
     async def receive(self) -> None:
-        """Receive the first result of what `draw` has sent."""
+        """Receive the first result of what `draw` has sent. Raises SessionMoved where it was not executed."""
         try:
             await self._driver.receive()
         except BaseException as error:
+            if self._is_guarded and server_code(error) == session_sql.WRONG_VALUE:
+                self.drop()
+                raise SessionMoved from error
             self._fail(error)
+        if self._is_guarded:
+            await self.next()
 
     async def next(self, bound: Bound = SMALL) -> None:
         """Receive the next statement's result, of this size at most."""
@@ -236,7 +275,8 @@ class MySQLConnection:
 
     async def _read_facts(self) -> ServerFacts:
         clock = session_sql.clock(mariadb=self.mariadb)
-        questions = session_sql.SHOW_VARIABLES, session_sql.SHOW_CIPHER, clock, session_sql.STEPS
+        read_back = session_sql.read_back(self._increment, self._offset, mariadb=self.mariadb)
+        questions = session_sql.SHOW_VARIABLES, session_sql.SHOW_CIPHER, clock, session_sql.STEPS, read_back
         await self._driver.query("; ".join(questions))
         variables = {str(name).lower(): str(value) for name, value in self.rows}
         await self._driver.next()
@@ -247,6 +287,8 @@ class MySQLConnection:
             raise ValueError(now)
         await self._driver.next()
         takes_steps = tuple(self.rows) == (session_sql.SOME_STEPS,)
+        await self._driver.next()
+        self._check_session(*self.rows[0])
         identity = "|".join(variables.get(k, "") for k in ("server_uuid", "server_id", "hostname", "port", "datadir"))
         server_start = f"{identity}|{int(started)}"
         return ServerFacts(
@@ -262,6 +304,17 @@ class MySQLConnection:
             now=float(now),
             tls=tls,
         )
+
+    def _check_session(self, session: int, differing: str) -> None:
+        """Raise TicketDatabaseSetWrong unless this is the session that was prepared, and is still so."""
+        if session != self._session:
+            raise SessionMoved
+        if differing:
+            raise TicketDatabaseSetWrong(
+                f"has {differing} in a session that was prepared otherwise",
+                "take that out of its init_connect; where it stands in none, something between resets sessions",
+            )
+        self._guard_at = time.monotonic() + READ_BACK_SECONDS
 
     def check_facts(self, facts: ServerFacts) -> None:
         """Raise TicketDatabaseMisconfigured unless TLS, increment and offset are as expected."""

@@ -10,6 +10,7 @@ from app.common.errors import (
     SequenceMissing,
     TicketDatabaseError,
     TicketDatabaseMisconfigured,
+    TicketDatabaseSetWrong,
     TicketDatabaseUnavailable,
 )
 from app.common.sequences import Width
@@ -19,7 +20,7 @@ from app.databases.mysql import own_sql, sequence_sql, session_sql
 from app.databases.mysql.bounds import MOST_KEYS, MOST_MARKS, MOST_SERVERS, MOST_TABLES, listing
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
 from app.databases.mysql.definitions import definitions_of
-from app.databases.mysql.driver import NoAgreement, NoTLS, PasswordKept, Rows, code_of
+from app.databases.mysql.driver import NoAgreement, NoTLS, Rows, code_of
 from app.databases.mysql.errors import MISSING_TABLE
 from app.databases.mysql.marks import marks_of
 from app.databases.mysql.ring_record import record_of
@@ -109,7 +110,7 @@ class MySQLInspector:
             )
         except NoAgreement as error:
             found.trouble, found.advice = str(error), _TRUST
-        except PasswordKept as error:
+        except TicketDatabaseSetWrong as error:
             found.trouble, found.advice = error.wrong, error.fix
         except TicketDatabaseMisconfigured as error:
             found.trouble, found.advice = str(error), "upgrade it"
