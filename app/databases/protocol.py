@@ -71,7 +71,8 @@ class Table:
 class Position:
     """Where a table's counter stands: `next_id` is the live counter, `largest` the largest id in a row or 0.
 
-    The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back, or that stands at the
+    The next ticket is at least `next_id`, which is at most TICKET_LIMIT + 1, whatever the column can hold, and `largest`
+    at most TICKET_LIMIT: both are told to databases that keep marks. `next_id <= largest` is a counter that has gone back, or that stands at the
     end of its column. An engine that has a counter and no rows says that all below `next_id` is in one. `created`
     changes when the table is made anew.
     """
@@ -315,7 +316,7 @@ class TicketDatabase(Protocol):
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """The live counters of these sequences' tables, and when each was made; one that is missing is left out.
-        Expensive where there are many."""
+        A counter is at most TICKET_LIMIT + 1. Expensive where there are many."""
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """The tables of these sequences as they stand; one that is missing or no sequence's is left out."""

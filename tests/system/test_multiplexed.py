@@ -1,4 +1,4 @@
-"""A proxy that multiplexes sessions before a ticket database: what was set in one session does not hold in the other."""
+"""A proxy that multiplexes sessions before a ticket database: what one session was set to, the other was not."""
 
 import time
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.common.errors import SequenceMissing, TicketDatabaseError
-from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_table_name
+from app.common.sequences import Width, ceiling_of, is_table_name
 from app.common.slices import sliced
 from app.databases.mysql import sequence_sql
 from app.databases.mysql.bounds import MOST_TABLES, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
-from app.databases.mysql.rows import LARGEST_ID, moment, table_name, whole
+from app.databases.mysql.rows import largest_id, moment, next_id, table_name
 from app.databases.protocol import Position, Table
 
 CRASH_SAFE_ENGINES = frozenset({"InnoDB"})
@@ -113,7 +113,7 @@ def moments_of(rows: Rows) -> dict[str, str]:
 
 def counters_of(rows: Rows) -> dict[str, tuple[int, str]]:
     """See TicketDatabase.counters; from the rows of `sequence_sql.counters`."""
-    return {table_name(name): (whole(counter, 0, LARGEST_ID), moment(created)) for name, counter, created in rows}
+    return {table_name(name): (next_id(counter), moment(created)) for name, counter, created in rows}
 
 
 def tables_of(rows: Rows) -> dict[str, Table]:
@@ -125,13 +125,8 @@ def position_of(largest: Rows, counter: Rows) -> Position:
     """A `Position` from the rows of the two statements of `sequence_sql.position`."""
     if not counter:
         raise SequenceMissing("has no table for it")
-    next_id, created = counter[0]
-    return Position(
-        next_id=whole(next_id, 0, LARGEST_ID),
-        # somebody's row with a negative id is no damage
-        largest=max(0, whole(largest[0][0], -TICKET_LIMIT - 1, LARGEST_ID)),
-        created=moment(created),
-    )
+    following, created = counter[0]
+    return Position(next_id=next_id(following), largest=largest_id(largest[0][0]), created=moment(created))
 
 
 def largest_of(rows: Rows) -> dict[str, Any]:
@@ -142,7 +137,8 @@ def largest_of(rows: Rows) -> dict[str, Any]:
 def positions_of(largest: Mapping[str, Any], counters: Rows) -> dict[str, Position]:
     """Positions by sequence, from what the two statements of `sequence_sql.positions` give."""
     return {
-        table_name(name): position_of(((largest[name],),), ((next_id, created),)) for name, next_id, created in counters
+        table_name(name): position_of(((largest[name],),), ((following, created),))
+        for name, following, created in counters
     }
 
 
