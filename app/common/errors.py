@@ -105,7 +105,7 @@ class TicketDatabaseMisconfigured(TicketDatabaseError):
 class TicketDatabaseSetWrong(TicketDatabaseMisconfigured):
     """The ticket database, or what stands before it, is set wrong. `wrong`: what is; `fix`: what to do about it."""
 
-    def __init__(self, wrong: str, fix: str) -> None:
+    def __init__(self, wrong: str = "is set wrong", fix: str = "run ticketd doctor") -> None:
         super().__init__(f"{wrong}. To fix it: {fix}")
         self.wrong, self.fix = wrong, fix
 

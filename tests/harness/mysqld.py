@@ -11,7 +11,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from tests.harness.engine import Engine, template
+from tests.harness.engine import FOLDS_NAMES, Engine, template
 from tests.harness.processes import ChildProcess, free_port, new_directory, remove_directory, wait_until
 from tests.harness.schema import (
     LEAST_PRIVILEGES,
@@ -46,15 +46,18 @@ class TicketMySQL:
         binary_log: bool = False,
         tables: bool = True,
         directory: Path | None = None,
+        folds_names: bool = False,
     ) -> None:
         """`directory`: where the data directory is made, for instance a small tmpfs; otherwise a temporary one.
 
-        `offset` and `increment` of None: the server runs without these flags.
+        `offset` and `increment` of None: the server runs without these flags. `folds_names`: with
+        `lower_case_table_names=1`.
         """
         self.engine = engine
         self.offset = offset
         self.increment = increment
         self.flags = tuple(flags)
+        self.folds_names = folds_names
         self.binary_log = binary_log
         self.port = free_port()
         self._base = new_directory("tickets-mysql-")
@@ -65,7 +68,7 @@ class TicketMySQL:
         self._process: ChildProcess | None = None
         self._with_tables = tables
         self._fresh = True
-        shutil.copytree(template(engine), self.data)
+        shutil.copytree(template(engine, folds_names=folds_names), self.data)
 
     def __repr__(self) -> str:
         state = "running" if self.running else "not running"
@@ -134,6 +137,8 @@ class TicketMySQL:
             options.append(f"--auto-increment-increment={self.increment}")
         if offset_flags and self.offset is not None:
             options.append(f"--auto-increment-offset={self.offset}")
+        if self.folds_names:
+            options.append(FOLDS_NAMES)
         if self.binary_log:
             options += ["--log-bin=binlog", "--server-id=1", "--sync-binlog=1"]
         else:
@@ -229,7 +234,7 @@ class TicketMySQL:
     def wipe(self, *, tables: bool = False) -> None:
         """Kill it where it runs, and put an empty server in its place: another identity, the user and the schema."""
         self.kill()
-        self.restore_data_directory(template(self.engine))
+        self.restore_data_directory(template(self.engine, folds_names=self.folds_names))
         self._fresh = True
         self._with_tables = tables
 

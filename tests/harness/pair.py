@@ -22,6 +22,7 @@ class MySQLPair:
         flags: Sequence[str] = (),
         binary_log: bool = False,
         tables: bool = True,
+        folds_names: bool = False,
     ) -> None:
         """`engine`: one for all, or one for each, to mix MySQL and MariaDB."""
         engines = [engine] * n if isinstance(engine, Engine) else list(engine)
@@ -36,6 +37,7 @@ class MySQLPair:
                     flags=flags,
                     binary_log=binary_log,
                     tables=tables,
+                    folds_names=folds_names,
                 )
                 self.databases.append(database)
         except BaseException:

@@ -40,6 +40,8 @@ class ServerFacts:
     the session's. `autoinc_lock_mode`: its `innodb_autoinc_lock_mode`. `takes_steps`: whether a
     statement can have an increment and an offset of its own. `durability`: the settings that could lose a
     committed ticket, in words. `now`: its clock, in seconds since 1970. `tls`: whether this connection uses it.
+    `folds_names`: whether its `lower_case_table_names` is not 0.
+    `numbered_by_group`: its cluster, and no operator, sets increment and offset; None where that is not so.
     """
 
     setting_names: ClassVar[tuple[str, str]] = ("auto_increment_increment", "auto_increment_offset")
@@ -55,6 +57,8 @@ class ServerFacts:
     durability: tuple[str, ...]
     now: float
     tls: bool
+    folds_names: bool = False
+    numbered_by_group: TicketDatabaseSetWrong | None = None
 
 
 class SessionMoved(TicketDatabaseSetWrong):
@@ -303,6 +307,8 @@ class MySQLConnection:
             durability=tuple(_durability(variables)),
             now=float(now),
             tls=tls,
+            folds_names=variables.get("lower_case_table_names", "0") != "0",
+            numbered_by_group=_numbered_by_group(variables, self._increment, self._offset),
         )
 
     def _check_session(self, session: int, differing: str) -> None:
@@ -319,11 +325,37 @@ class MySQLConnection:
     def check_facts(self, facts: ServerFacts) -> None:
         """Raise TicketDatabaseMisconfigured unless TLS, increment and offset are as expected."""
         self._check_tls(facts)
+        if facts.numbered_by_group is not None:
+            raise facts.numbered_by_group
         check_settings(facts, self._increment, self._offset)
 
     def _check_tls(self, facts: ServerFacts) -> None:
         if self._url.wants_tls and not facts.tls:
             raise NoTLS(self._url)
+
+
+def _numbered_by_group(variables: dict[str, str], increment: int, offset: int) -> TicketDatabaseSetWrong | None:
+    """The setting that makes increment and offset the cluster's own, where one does.
+
+    Under Galera's control they follow the number of nodes: with as many nodes as the increment they look right until
+    a node comes or goes, and what a statement asks for is ignored even then.
+    """
+    right = f"auto_increment_increment = {increment} and auto_increment_offset = {offset} on every node of it"
+    if variables.get("wsrep_on") == "ON" and variables.get("wsrep_auto_increment_control") == "ON":
+        return TicketDatabaseSetWrong(
+            "has wsrep_auto_increment_control=ON: its Galera cluster sets increment and offset by itself",
+            f"set wsrep_auto_increment_control = OFF, {right}, and restart them one after the other",
+        )
+    by_group = variables.get("group_replication_auto_increment_increment")
+    found = variables.get("auto_increment_increment")
+    if by_group == found != str(increment) and variables.get("group_replication_group_name"):
+        return TicketDatabaseSetWrong(
+            f"has group_replication_auto_increment_increment={by_group}: Group Replication sets increment and offset "
+            "by itself where they were 1 when it started",
+            f"set group_replication_auto_increment_increment = {increment}, {right}, and restart them one after the "
+            "other",
+        )
+    return None
 
 
 def _durability(variables: dict[str, str]) -> list[str]:

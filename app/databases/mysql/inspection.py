@@ -133,8 +133,11 @@ class MySQLInspector:
         found.product = f"{'MariaDB' if facts.mariadb else 'MySQL'} {facts.version.split('-')[0]}"
         found.identity = facts.identity
         found.set_increment, found.set_offset = facts.increment, facts.offset
+        if facts.numbered_by_group is not None:
+            found.numbered_by_group = facts.numbered_by_group.wrong, facts.numbered_by_group.fix
         found.durability = facts.durability
         found.tls = facts.tls
+        found.folds_names = facts.folds_names
         found.unverified = unverified(self._url, tls=facts.tls)
 
     async def _look_at_clock(self) -> None:

@@ -7,15 +7,20 @@ VARIABLES = (
     "auto_increment_increment",
     "auto_increment_offset",
     "datadir",
+    "group_replication_auto_increment_increment",
+    "group_replication_group_name",
     "hostname",
     "innodb_autoinc_lock_mode",
     "innodb_flush_log_at_trx_commit",
     "log_bin",
+    "lower_case_table_names",
     "port",
     "server_id",
     "server_uuid",
     "sync_binlog",
     "version",
+    "wsrep_auto_increment_control",
+    "wsrep_on",
 )
 _SHOWN = ", ".join(f"'{name}'" for name in VARIABLES)
 SHOW_VARIABLES = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_SHOWN})"
