@@ -4,7 +4,7 @@ import contextlib
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.harness.schema import (
     flickrs_table,
     run,
 )
+from tests.harness.variables import AS_EVER
 
 _START_TIMEOUT = 60.0
 _CROWD = 15
@@ -47,17 +48,19 @@ class TicketMySQL:
         tables: bool = True,
         directory: Path | None = None,
         folds_names: bool = False,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         """`directory`: where the data directory is made, for instance a small tmpfs; otherwise a temporary one.
 
         `offset` and `increment` of None: the server runs without these flags. `folds_names`: with
-        `lower_case_table_names=1`.
+        `lower_case_table_names=1`. `variables`: global ones, with their values in SQL, that are set after each start.
         """
         self.engine = engine
         self.offset = offset
         self.increment = increment
         self.flags = tuple(flags)
         self.folds_names = folds_names
+        self.variables = dict(variables or {})
         self.binary_log = binary_log
         self.port = free_port()
         self._base = new_directory("tickets-mysql-")
@@ -167,6 +170,8 @@ class TicketMySQL:
             self._fresh = False
             if self._with_tables:
                 self.make_tables()
+        for name, value in self.variables.items():
+            self.execute(f"SET GLOBAL {name} = {value}", database=None)
 
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
@@ -243,6 +248,8 @@ class TicketMySQL:
     def connect(self, database: str | None = SCHEMA, **options: Any) -> Any:
         """A pymysql connection as root, over the socket: it passes by proxies, and in autocommit."""
         options |= {"unix_socket": str(self.socket), "user": "root", "database": database, "autocommit": True}
+        if self.variables:
+            options |= {"init_command": AS_EVER}
         return pymysql.connect(**options, ssl_disabled=True)
 
     def connect_as_server(self, database: str = SCHEMA, *, timeout: float = 5) -> Any:

@@ -1,6 +1,6 @@
 """The worst of the variables that an operator can set for every session of a ticket database."""
 
-from tests.harness.mysqld import TicketMySQL
+from tests.harness.engine import Engine
 
 COMMON = {
     "autocommit": "0",
@@ -57,7 +57,14 @@ MARIADB = {
 }
 
 
-def set_worst(database: TicketMySQL) -> None:
-    """Set them for every session that begins from now on, until the next start."""
-    for name, value in (COMMON | (MARIADB if database.engine.is_mariadb else MYSQL)).items():
-        database.execute(f"SET GLOBAL {name} = {value}", database=None)
+AS_EVER = (
+    "SET SESSION completion_type = 0, sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_mode = '', "
+    "sql_big_selects = 1, max_sort_length = 1024, unique_checks = 1, foreign_key_checks = 1, wait_timeout = 28800 "
+    "/*!50708 , max_execution_time = 0, information_schema_stats_expiry = 0 */ /*M!100101 , max_statement_time = 0 */"
+)
+"""Sets a session right in which a test looks at such a database, or changes something there."""
+
+
+def worst(engine: Engine) -> dict[str, str]:
+    """The worst values, in SQL, by the variables' names; for `TicketMySQL(variables=…)`."""
+    return COMMON | (MARIADB if engine.is_mariadb else MYSQL)

@@ -9,7 +9,7 @@ from tests.harness.engine import Engine
 from tests.harness.notebook import Notebook
 from tests.harness.pair import MySQLPair, Schema
 from tests.harness.ticketd import PATIENT, TicketServer
-from tests.harness.variables import set_worst
+from tests.harness.variables import worst
 
 NAMES = ("photos", "accounts", "groups", "offline_tasks", "Tickets32", "Tickets64")
 SETTINGS = PATIENT | {"TICKETS_PROBE_INTERVAL": 0.2}
@@ -20,9 +20,7 @@ AFTER_A_BLOCK = 40
 @pytest.fixture(scope="module")
 def worst_pair(engine: Engine) -> Iterator[MySQLPair]:
     """Two databases with the worst of the variables that an operator can set for every session."""
-    with MySQLPair(engine) as pair:
-        for database in pair:
-            set_worst(database)
+    with MySQLPair(engine, variables=worst(engine)) as pair:
         yield pair
 
 
