@@ -60,9 +60,10 @@ MARIADB = {
 AS_EVER = (
     "SET SESSION completion_type = 0, sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_mode = '', "
     "sql_big_selects = 1, max_sort_length = 1024, unique_checks = 1, foreign_key_checks = 1, wait_timeout = 28800 "
-    "/*!50708 , max_execution_time = 0, information_schema_stats_expiry = 0 */ /*M!100101 , max_statement_time = 0 */"
+    "/*!50708 , max_execution_time = 0, information_schema_stats_expiry = 0 */ /*M!100101 , max_statement_time = 0, sql_if_exists = 0 */"
 )
-"""Sets a session right in which a test looks at such a database, or changes something there."""
+"""Sets a session right in which a test looks at such a database, or changes something there. With `sql_if_exists`,
+MariaDB 10.11 takes no CREATE TABLE … LIKE."""
 
 
 def worst(engine: Engine) -> dict[str, str]:
