@@ -63,23 +63,23 @@ class Multiplexer:
 
     def _serve(self, client: socket.socket) -> None:
         """Until either side hangs up. The client logs in to the first session; the second is logged in to here."""
+        database = "127.0.0.1", self._target.port
         with (
             contextlib.suppress(OSError, pymysql.MySQLError),
             client,
-            socket.create_connection(("127.0.0.1", self._target.port)) as first,
-            contextlib.closing(
-                pymysql.connect(
-                    host="127.0.0.1",
-                    port=self._target.port,
-                    user=USER,
-                    password=PASSWORD,
-                    database=self._schema,
-                    client_flag=CLIENT.MULTI_STATEMENTS,
-                    ssl_disabled=True,
-                )
-            ) as other,
+            socket.create_connection(database) as first,
+            socket.create_connection(database) as second,
         ):
-            sessions: list[socket.socket] = [first, other._sock]
+            login = pymysql.connect(  # whose end would close the socket
+                user=USER,
+                password=PASSWORD,
+                database=self._schema,
+                client_flag=CLIENT.MULTI_STATEMENTS,
+                ssl_disabled=True,
+                defer_connect=True,
+            )
+            login.connect(second)
+            sessions = [first, second]
             while not self._over.is_set():
                 for source in select.select([client, *sessions], [], [], 0.2)[0]:
                     data = source.recv(1 << 20)

@@ -1,6 +1,11 @@
 """The worst of the variables that an operator can set for every session of a ticket database."""
 
+import re
+from pathlib import Path
+
 from tests.harness.engine import Engine
+
+PAGE = Path(__file__).parents[2] / "docs" / "mysql-variables.md"
 
 COMMON = {
     "autocommit": "0",
@@ -60,7 +65,8 @@ MARIADB = {
 AS_EVER = (
     "SET SESSION completion_type = 0, sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_mode = '', "
     "sql_big_selects = 1, max_sort_length = 1024, unique_checks = 1, foreign_key_checks = 1, wait_timeout = 28800 "
-    "/*!50708 , max_execution_time = 0, information_schema_stats_expiry = 0 */ /*M!100101 , max_statement_time = 0, sql_if_exists = 0 */"
+    "/*!50708 , max_execution_time = 0, information_schema_stats_expiry = 0 */ "
+    "/*M!100101 , max_statement_time = 0, sql_if_exists = 0 */"
 )
 """Sets a session right in which a test looks at such a database, or changes something there. With `sql_if_exists`,
 MariaDB 10.11 takes no CREATE TABLE … LIKE."""
@@ -69,3 +75,11 @@ MariaDB 10.11 takes no CREATE TABLE … LIKE."""
 def worst(engine: Engine) -> dict[str, str]:
     """The worst values, in SQL, by the variables' names; for `TicketMySQL(variables=…)`."""
     return COMMON | (MARIADB if engine.is_mariadb else MYSQL)
+
+
+def rows_of_page(heading: str = "") -> list[str]:
+    """The names and patterns in the first columns of the page's tables, of those under this heading or of all."""
+    text = PAGE.read_text(encoding="utf-8")
+    part = text.partition(f"\n## {heading}")[2].partition("\n## ")[0] if heading else text
+    cells: list[str] = re.findall(r"^\| (`[^|]*) \|", part, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
