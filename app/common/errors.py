@@ -126,6 +126,14 @@ class TicketDatabaseMisconfigured(TicketDatabaseError):
     """The ticket database is not what it should be; it is quarantined until that is put right."""
 
 
+class TicketDatabaseSetWrong(TicketDatabaseMisconfigured):
+    """The ticket database, or what stands before it, is set wrong. `wrong`: what is; `fix`: what to do about it."""
+
+    def __init__(self, wrong: str = "is set wrong", fix: str = "run ticketd doctor") -> None:
+        super().__init__(f"{wrong}. To fix it: {fix}")
+        self.wrong, self.fix = wrong, fix
+
+
 class TicketDatabaseBusy(TicketDatabaseError):
     """The ticket database is well but did not serve this attempt (deadlocks, a lost place in the queue)."""
 

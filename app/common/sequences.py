@@ -45,6 +45,11 @@ def validated(name: str) -> str:
     return name
 
 
+def folded(name: str) -> str:
+    """The name as a database has it that folds names to lower case; one with other letters is left for `validated`."""
+    return name.lower() if name.isascii() else name
+
+
 def is_inner_name(text: str) -> bool:
     """Whether `text` can name an inner sequence."""
     return _INNER_NAME.fullmatch(text) is not None

@@ -64,6 +64,8 @@ class Inspection:
     stands, or why it could not be read; tables of inner sequences are among them. `record`: the ring that it records,
     None where it records none. `marks`: what it keeps for the other databases. `definitions`: what it records of
     sequences of other kinds than `ticket`. `servers`: which ticket servers have probed it in the last SERVERS_SECONDS.
+    `folds_names`: it takes table names that differ by case alone for one. `numbered_by_group`: the
+    setting that leaves increment and offset to its cluster, and what to set, in words; None where there is none.
     `own_unread`: for each of the server's own tables that could not be read, why.
     """
 
@@ -100,6 +102,8 @@ class Inspection:
     definitions: dict[str, Definition] = field(default_factory=dict)
     servers: tuple[ServerEntry, ...] = ()
     own_unread: dict[str, str] = field(default_factory=dict)
+    folds_names: bool = False
+    numbered_by_group: tuple[str, str] | None = None
 
     @property
     def seen(self) -> bool:

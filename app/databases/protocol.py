@@ -71,9 +71,10 @@ class Table:
 class Position:
     """Where a table's counter stands: `next_id` is the live counter, `largest` the largest id in a row or 0.
 
-    The next ticket is at least `next_id`. `next_id <= largest` is a counter that has gone back, or that stands at the
-    end of its column. An engine that has a counter and no rows says that all below `next_id` is in one. `created`
-    changes when the table is made anew.
+    The next ticket is at least `next_id`. `next_id` is at most TICKET_LIMIT + 1 and `largest` at most TICKET_LIMIT,
+    whatever the column can hold: the server tells both to databases that keep marks. `next_id <= largest` is a counter
+    that has gone back, or that stands at the end of its column. An engine that has a counter and no rows says that all
+    below `next_id` is in one. `created` changes when the table is made anew.
     """
 
     next_id: int
@@ -101,7 +102,7 @@ class ProbeResult:
     write took, in seconds. `increment` and `offset` are the ones that the server is configured with, None where the
     engine has no such setting; `setting_names`: what the server calls them. `record`: the ring that it records, None
     where it records none. `clock`: what its clock said. `warnings`: what is served but should be repaired (durability
-    settings that are off).
+    settings that are off). `folds_names`: whether table names that differ by case alone name one table there.
     """
 
     incarnation: str
@@ -113,6 +114,7 @@ class ProbeResult:
     clock: ClockReading
     warnings: tuple[str, ...] = ()
     setting_names: tuple[str, str] = ("increment", "offset")
+    folds_names: bool = False
 
 
 def check_settings(found: "Settings", increment: int, offset: int) -> None:
@@ -315,7 +317,7 @@ class TicketDatabase(Protocol):
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """The live counters of these sequences' tables, and when each was made; one that is missing is left out.
-        Expensive where there are many."""
+        A counter is at most TICKET_LIMIT + 1. Expensive where there are many."""
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """The tables of these sequences as they stand; one that is missing or no sequence's is left out."""

@@ -42,8 +42,16 @@ def one_server_twice(case: Case) -> Iterator[Finding]:
             )
 
 
+def numbered_by_its_group(case: Case) -> Iterator[Finding]:
+    """In place of `wrong_increment` and `wrong_offset`, whose advice would not help."""
+    if case.database.numbered_by_group is not None:
+        yield Finding(*case.database.numbered_by_group)
+
+
 def wrong_increment(case: Case) -> Iterator[Finding]:
     found = case.database
+    if found.numbered_by_group is not None:
+        return
     if found.set_increment == found.increment:
         return
     if found.made_for:
@@ -62,7 +70,7 @@ def wrong_increment(case: Case) -> Iterator[Finding]:
 
 def wrong_offset(case: Case) -> Iterator[Finding]:
     found = case.database
-    if found.set_offset == found.offset:
+    if found.set_offset == found.offset or found.numbered_by_group is not None:
         return
     shared = [each.name for each in case.others if each.seen and each.set_offset == found.set_offset]
     beside = f", which {shared[0]} has too: both would issue the same ids" if shared else ""
@@ -77,6 +85,16 @@ def wrong_offset(case: Case) -> Iterator[Finding]:
         f"set auto_increment_offset = {found.offset} in its configuration and restart it, "
         "or put the URLs into offset order",
     )
+
+
+def folds_names_alone(case: Case) -> Iterator[Finding]:
+    plain = [each.name for each in case.others if each.seen and not each.folds_names]
+    if case.database.folds_names and plain:
+        yield Finding(
+            f"folds table names to lower case (lower_case_table_names is not 0), and {plain[0]} does not: "
+            "ticket servers do not draw from it",
+            "replace it by a server that was initialized with the other's lower_case_table_names",
+        )
 
 
 def contradicts_ring(case: Case) -> Iterator[Finding]:
@@ -254,8 +272,10 @@ FINDINGS_ABOUT_ALL: tuple[Callable[[Case], Iterator[Finding]], ...] = (unreachab
 FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     slow_to_connect,
     one_server_twice,
+    numbered_by_its_group,
     wrong_increment,
     wrong_offset,
+    folds_names_alone,
     contradicts_ring,
     flaws,
     replicates,

@@ -16,6 +16,10 @@ from app.doctor.findings import findings
 from app.settings import Settings
 from app.tickets.definitions import in_words, of_release
 
+FOLDS = (
+    "folds table names to lower case (lower_case_table_names is not 0): every sequence's name is given and answered in "
+    "lower case"
+)
 LISTED = 20
 """How many sequences of other kinds are named."""
 
@@ -70,6 +74,7 @@ def notes(inspections: Sequence[Inspection]) -> Iterator[str]:
     for found in inspections:
         for remark in found.remarks:
             yield f"{found.name}: {remark}"
+    yield from _alike({found.name: FOLDS if found.folds_names else "" for found in inspections})
     yield from _alike({found.name: _sequences_of_kinds(found) for found in inspections})
     yield from _alike({found.name: _served_by(found) for found in inspections})
     unanswered: dict[NotLookedAt, list[str]] = {}

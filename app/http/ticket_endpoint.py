@@ -87,19 +87,20 @@ class HTTPTicketRequest(TicketRequest):
     def give(self, tickets: Ids) -> None:
         """See TicketRequest.give."""
         protocol, order = self.protocol, self.order
+        name = order.encoded if self.sequence is order.sequence else self.sequence.encode()
         try:
             if order.form is TICKET:
                 ticket = tickets[0]
                 if type(ticket) is int:
                     digits = b"%d" % ticket
-                    body = b'{"sequence":"%b","id":%b,"id_str":"%b"}' % (order.encoded, digits, digits)
+                    body = b'{"sequence":"%b","id":%b,"id_str":"%b"}' % (name, digits, digits)
                 else:
                     text = str(ticket).encode()
-                    body = b'{"sequence":"%b","id":"%b","id_str":"%b"}' % (order.encoded, text, text)
+                    body = b'{"sequence":"%b","id":"%b","id_str":"%b"}' % (name, text, text)
             elif order.form is TEXT:
                 body = "".join([f"{ticket}\n" for ticket in tickets]).encode()
             elif order.form is BLOCK:
-                body = self._block(tickets)
+                body = self._block(tickets, name)
             else:
                 body = self._list(tickets)
             response = ok(body, as_text=order.form is TEXT, keep_alive=protocol.keeps_alive)
@@ -119,9 +120,8 @@ class HTTPTicketRequest(TicketRequest):
         answer = {"sequence": self.sequence, "count": self.count, "ids": ids, "ids_str": strings}
         return json.dumps(answer, separators=(",", ":")).encode()
 
-    def _block(self, tickets: Ids) -> bytes:
+    def _block(self, tickets: Ids, name: bytes) -> bytes:
         first, step = int(tickets[0]), tickets.step if isinstance(tickets, range) else self.desk.increment
-        name = self.order.encoded
         size = self.count
         return b'{"sequence":"%b","first":%d,"first_str":"%d","step":%d,"size":%d}' % (name, first, first, step, size)
 

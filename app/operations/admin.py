@@ -282,6 +282,7 @@ class Admin:
         """
         named = None if kind_name is None else kind_named(kind_name)
         known = await self._catalog.known(name)
+        name = self._catalog.given(name)
         kind = named or (TICKET if known is None else known.kind)
         if kind is TICKET:
             kind.complete({name: value for name, value in given.items() if name != "start"}, 0)
@@ -300,6 +301,7 @@ class Admin:
         """
         began = self._bumps.now()
         entry = await self._catalog.find_on_all(name)
+        name = entry.name
         if entry.kind is not TICKET:
             raise NotForThisKind(f"{name} is of kind {entry.kind.name}, which cannot be advanced above a number")
         if above >= entry.ceiling:

@@ -28,6 +28,7 @@ class Decoding:
         """What an id of this sequence says. Raises InvalidRequest, UnknownSequence; NoTicketDatabase where no database
         could be asked for the sequence, or nobody can say what it is."""
         entry = await self._catalog.find(validated(name))
+        name = entry.name
         if isinstance(entry.source, RefusingSource):
             raise NoTicketDatabase(f"ids of {name} cannot be read: {entry.source.reason}")
         said = decoded(name, entry.kind, self._parameters(entry), id_text)

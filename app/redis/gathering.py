@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from app.clients.turns import Turns
 from app.common.errors import SequenceExhausted, TicketError, TooManyAtOnce
@@ -325,7 +326,7 @@ class Gatherer:
     def _requests(self, sequence: str, gathered: Gathered) -> Iterator[tuple[GatheredTickets, float]]:
         """What was gathered, as requests, each made when it is its turn: a client may have gone by then."""
         for part in _parts(gathered.slots):
-            request = GatheredTickets(sequence, part, self._has_ended)
+            request = GatheredTickets(sequence, part, partial(self._has_ended, sequence))
             self._under_way[sequence] = self._under_way.get(sequence, 0) + request.count
             yield request, gathered.since
 
@@ -354,17 +355,18 @@ class Gatherer:
         if request.settled:  # from memory: nothing is spared by waiting
             self._last.pop(request.sequence, None)
 
-    def _has_ended(self, request: GatheredTickets, answered: int) -> None:
+    def _has_ended(self, sequence: str, request: GatheredTickets, answered: int) -> None:
+        """`sequence`: as it was gathered; the request has its name as the databases fold it."""
         if answered > FEW_CLIENTS:
-            self._last[request.sequence] = answered
+            self._last[sequence] = answered
         else:
-            self._last.pop(request.sequence, None)
-        left = self._under_way[request.sequence] - request.count
+            self._last.pop(sequence, None)
+        left = self._under_way[sequence] - request.count
         if left:
-            self._under_way[request.sequence] = left
+            self._under_way[sequence] = left
         else:
-            del self._under_way[request.sequence]
-        if request.sequence in self._gathered and not self._is_scheduled:
+            del self._under_way[sequence]
+        if sequence in self._gathered and not self._is_scheduled:
             self._schedule()
 
 

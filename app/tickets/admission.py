@@ -67,6 +67,8 @@ class Admission:
                 twin = next((each for each, seen in found.items() if result and seen.identity == result.identity), None)
                 if twin is not None:
                     self._ring.quarantine(other, f"is the same server as {twin.name}")
+                elif reason := self._ring.folds_alone(other):  # the other one may have been looked at after it
+                    self._ring.quarantine(other, reason)
                 elif result is not None and not other.up:
                     found[other] = result
             await self._admit(found)

@@ -21,7 +21,7 @@ from app.common.errors import (
     UnknownSequence,
 )
 from app.common.log import event
-from app.common.sequences import Width, ceiling_of, counter_table, is_inner_name, is_name, validated
+from app.common.sequences import Width, ceiling_of, counter_table, folded, is_inner_name, is_name, validated
 from app.databases.protocol import Table
 from app.kinds.definition import Definition
 from app.kinds.kind import Kind, TimedKind
@@ -108,6 +108,14 @@ class Catalog:
 
     # --- finding ---------------------------------------------------------------------------------------------------
 
+    def given(self, name: str) -> str:
+        """The name of the sequence that a client means by `name`, known or not: folded where the databases fold names.
+
+        A sequence of another kind than `ticket` that an earlier release has recorded under a name with capitals keeps
+        that name.
+        """
+        return folded(name) if name not in self.entries and self._ring.folds_names else name
+
     async def find(self, name: str, seconds: float = FIRST_LOOK_SECONDS) -> Entry:
         """The sequence of that name, looked up in the databases if it is not known yet.
 
@@ -127,7 +135,7 @@ class Catalog:
         listed yet. Raises as `find` does."""
         entry = await self.find(name)
         if any(member.up and member not in entry.tables for member in self._ring.members):
-            await self._look_up({name})
+            await self._look_up({entry.name})
             entry = await self.find(name)
         return entry
 
@@ -137,10 +145,11 @@ class Catalog:
 
     async def _search(self, name: str, seconds: float) -> tuple[Entry | None, bool]:
         """The same, and whether it is known or a database has said that it has none."""
-        validated(name)
+        name = self.given(validated(name))
         is_answered = name in self.entries
         if not is_answered:
             await self._ring.wait_for_first_look(seconds)
+            name = self.given(name)  # that they fold names may be known only now
             is_answered = await self._look_up({name})
         return self.entries.get(name), is_answered
 
@@ -150,12 +159,12 @@ class Catalog:
         `seconds`: see `find`. Raises NoTicketDatabase where no database could be asked for those.
         """
         wanted = set(filter(is_name, names))
-        unknown = wanted - self.entries.keys()
-        if unknown:
+        if any(self.given(name) not in self.entries for name in wanted):
             await self._ring.wait_for_first_look(seconds)
-            if not await self._look_up(unknown):
+            unknown = set(map(self.given, wanted)) - self.entries.keys()
+            if unknown and not await self._look_up(unknown):
                 raise NoTicketDatabase("no ticket database can be asked for the sequences now")
-        return wanted & self.entries.keys()
+        return {name for name in wanted if self.given(name) in self.entries}
 
     async def _look_up(self, names: set[str]) -> bool:
         """Ask all databases for the names, together with those that others ask for meanwhile. Returns whether any

@@ -90,6 +90,9 @@ class TicketIssuer:
         request.deadline = now + self._timeout
         entry = self._catalog.entries.get(request.sequence)
         if entry is None:
+            request.sequence = self._catalog.given(request.sequence)
+            entry = self._catalog.entries.get(request.sequence)
+        if entry is None:
             self._wait_for(request)
         elif (entry.source is None and request.address is None) or self._is_for_lanes(entry, request):
             if entry.reserve is None or request.whole:
@@ -180,6 +183,7 @@ class TicketIssuer:
             # looked up each time: a change of the ring gives every sequence another entry
             name = request.sequence
             entry = self._catalog.entries.get(name) or await self._catalog.find(name, request.deadline - now())
+            request.sequence = entry.name  # as the databases fold it
             if request.turn is not None:
                 if self._from_reserve(entry, request):
                     del self._waiting[request]

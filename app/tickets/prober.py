@@ -144,6 +144,7 @@ class Prober:
             if member.residue_of is not None:
                 result = await self._check_residue(member, member.residue_of)
             self._check_identity(member, result)
+            self._check_folding(member, result)
         except TicketDatabaseMisconfigured as error:
             member.database.forget_connections()
             self._reserves.looked(member, began, reached=True)
@@ -163,6 +164,18 @@ class Prober:
                 return
             if other.probe_result is not None and other.probe_result.identity == result.identity:
                 raise TicketDatabaseMisconfigured(f"is the same server as {other.name}")
+
+    def _check_folding(self, member: Member, result: ProbeResult) -> None:
+        """Quarantine what folds names beside a database that does not: it cannot have the same sequences."""
+        folded_before = self._ring.folds_names
+        member.folds_names = result.folds_names
+        for other in self._ring.members:
+            if other is not member and other.up and (reason := self._ring.folds_alone(other)):
+                self._ring.quarantine(other, reason)
+        if folded_before and not self._ring.folds_names:
+            self._catalog.forget()  # it has folded names
+        if reason := self._ring.folds_alone(member):
+            raise TicketDatabaseMisconfigured(reason)
 
     async def _check_residue(self, member: Member, sequence: str) -> ProbeResult:
         """Draw once where the last id had a wrong residue, on a new connection, and drop it.

@@ -38,7 +38,8 @@ class Member:
     `since`: seconds since the epoch of the last change of status. `last_error`: in this server's words. `incarnation`:
     of the last admission. `settled`: false from the moment it goes down until the first probe after that has
     concluded; requests that find no database wait for that. `residue_of`: the sequence whose id had a wrong residue.
-    `marks_trouble`: why it cannot keep marks for the others, though it draws.
+    `marks_trouble`: why it cannot keep marks for the others, though it draws. `folds_names`: whether it folds table
+    names to lower case, None before the first probe that said so.
     """
 
     database: TicketDatabase
@@ -50,6 +51,7 @@ class Member:
     settled: bool = False
     residue_of: str | None = None
     marks_trouble: str | None = None
+    folds_names: bool | None = None
     failovers: int = 0
     quarantines: int = 0
     wake: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
@@ -154,6 +156,22 @@ class Ring:
     def number(self) -> int:
         """The number of the ring that this server draws in; 0 before it knows it."""
         return 0 if self.record is None else self.record.number
+
+    @property
+    def folds_names(self) -> bool:
+        """Whether the databases fold sequences' names to lower case: all of which it is known."""
+        known = {member.folds_names for member in self.members} - {None}
+        return known == {True}
+
+    def folds_alone(self, member: Member) -> str:
+        """Why a database that folds names may not be in this ring, in words; empty where it may."""
+        plain = next((each.name for each in self.members if each.folds_names is False), "")
+        if not (member.folds_names and plain):
+            return ""
+        return (
+            f"folds table names to lower case (lower_case_table_names is not 0), and {plain} does not; "
+            "all ticket databases have to do the same"
+        )
 
     @property
     def any_up(self) -> bool:

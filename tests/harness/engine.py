@@ -73,9 +73,15 @@ def _examine(path: Path) -> Engine:
     return Engine(path, "mariadb" if "mariadb" in answer.lower() else "mysql", version[1])
 
 
+FOLDS_NAMES = "--lower-case-table-names=1"
+
+
 @functools.cache
-def template(engine: Engine) -> Path:
-    """A data directory just initialised, root without a password and nobody else. Made once, to be copied."""
+def template(engine: Engine, *, folds_names: bool = False) -> Path:
+    """A data directory just initialised, root without a password and nobody else. Made once, to be copied.
+
+    `folds_names`: for a server with `lower_case_table_names=1`, which MySQL has to be told here.
+    """
     base = new_directory("tickets-template-")
     data = base / "data"
     if engine.is_mariadb:
@@ -85,6 +91,8 @@ def template(engine: Engine) -> Path:
             command.append("--user=root")
     else:
         command = engine.command("--initialize-insecure", f"--datadir={data}")
+        if folds_names:
+            command.append(FOLDS_NAMES)
     began = time.monotonic()
     done = subprocess.run(
         command,

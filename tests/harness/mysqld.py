@@ -4,14 +4,14 @@ import contextlib
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pymysql
 from pymysql.constants import ER
 
-from tests.harness.engine import Engine, template
+from tests.harness.engine import FOLDS_NAMES, Engine, template
 from tests.harness.processes import ChildProcess, free_port, new_directory, remove_directory, wait_until
 from tests.harness.schema import (
     LEAST_PRIVILEGES,
@@ -23,6 +23,7 @@ from tests.harness.schema import (
     flickrs_table,
     run,
 )
+from tests.harness.variables import AS_EVER
 
 _START_TIMEOUT = 60.0
 _CROWD = 15
@@ -46,15 +47,20 @@ class TicketMySQL:
         binary_log: bool = False,
         tables: bool = True,
         directory: Path | None = None,
+        folds_names: bool = False,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         """`directory`: where the data directory is made, for instance a small tmpfs; otherwise a temporary one.
 
-        `offset` and `increment` of None: the server runs without these flags.
+        `offset` and `increment` of None: the server runs without these flags. `folds_names`: with
+        `lower_case_table_names=1`. `variables`: global ones, with their values in SQL, that are set after each start.
         """
         self.engine = engine
         self.offset = offset
         self.increment = increment
         self.flags = tuple(flags)
+        self.folds_names = folds_names
+        self.variables = dict(variables or {})
         self.binary_log = binary_log
         self.port = free_port()
         self._base = new_directory("tickets-mysql-")
@@ -65,7 +71,7 @@ class TicketMySQL:
         self._process: ChildProcess | None = None
         self._with_tables = tables
         self._fresh = True
-        shutil.copytree(template(engine), self.data)
+        shutil.copytree(template(engine, folds_names=folds_names), self.data)
 
     def __repr__(self) -> str:
         state = "running" if self.running else "not running"
@@ -134,6 +140,8 @@ class TicketMySQL:
             options.append(f"--auto-increment-increment={self.increment}")
         if offset_flags and self.offset is not None:
             options.append(f"--auto-increment-offset={self.offset}")
+        if self.folds_names:
+            options.append(FOLDS_NAMES)
         if self.binary_log:
             options += ["--log-bin=binlog", "--server-id=1", "--sync-binlog=1"]
         else:
@@ -162,6 +170,8 @@ class TicketMySQL:
             self._fresh = False
             if self._with_tables:
                 self.make_tables()
+        for name, value in self.variables.items():
+            self.execute(f"SET GLOBAL {name} = {value}", database=None)
 
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
@@ -229,7 +239,7 @@ class TicketMySQL:
     def wipe(self, *, tables: bool = False) -> None:
         """Kill it where it runs, and put an empty server in its place: another identity, the user and the schema."""
         self.kill()
-        self.restore_data_directory(template(self.engine))
+        self.restore_data_directory(template(self.engine, folds_names=self.folds_names))
         self._fresh = True
         self._with_tables = tables
 
@@ -238,6 +248,8 @@ class TicketMySQL:
     def connect(self, database: str | None = SCHEMA, **options: Any) -> Any:
         """A pymysql connection as root, over the socket: it passes by proxies, and in autocommit."""
         options |= {"unix_socket": str(self.socket), "user": "root", "database": database, "autocommit": True}
+        if self.variables:
+            options |= {"init_command": AS_EVER}
         return pymysql.connect(**options, ssl_disabled=True)
 
     def connect_as_server(self, database: str = SCHEMA, *, timeout: float = 5) -> Any:

@@ -1,7 +1,7 @@
 """Two ticket databases, odd and even; or as many as are asked for, each with its own offset."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -22,6 +22,8 @@ class MySQLPair:
         flags: Sequence[str] = (),
         binary_log: bool = False,
         tables: bool = True,
+        folds_names: bool = False,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         """`engine`: one for all, or one for each, to mix MySQL and MariaDB."""
         engines = [engine] * n if isinstance(engine, Engine) else list(engine)
@@ -36,6 +38,8 @@ class MySQLPair:
                     flags=flags,
                     binary_log=binary_log,
                     tables=tables,
+                    folds_names=folds_names,
+                    variables=variables,
                 )
                 self.databases.append(database)
         except BaseException:

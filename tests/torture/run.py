@@ -28,7 +28,17 @@ RESERVES = (0.0, 0.0, 2.0, 10.0)
 class Torture:
     """One run."""
 
-    def __init__(self, seconds: float, seed: int, databases: int = 2, only: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        seed: int,
+        databases: int = 2,
+        only: Sequence[str] | None = None,
+        *,
+        worst_variables: bool = False,
+    ) -> None:
+        """`worst_variables`: the databases have the worst of the variables that an operator can set."""
+        self._worst_variables = worst_variables
         self.seconds = seconds
         self.seed = seed
         self.databases = databases
@@ -54,7 +64,13 @@ class Torture:
         progress = threading.Thread(target=self._show_progress, daemon=True)
         progress.start()
         try:
-            with Stage(self._chance, self.tally, self.databases, reserve_seconds=self._reserve) as stage:
+            with Stage(
+                self._chance,
+                self.tally,
+                self.databases,
+                reserve_seconds=self._reserve,
+                worst_variables=self._worst_variables,
+            ) as stage:
                 print(f"on {stage.engine.kind} {stage.engine.version}: {stage.engine.path}", flush=True)
                 self._began = time.monotonic()
                 with Load(

@@ -16,6 +16,7 @@ from tests.harness.proxy import FaultyProxy
 from tests.harness.schema import SCHEMA
 from tests.harness.tally import Tally
 from tests.harness.ticketd import TicketServer
+from tests.harness.variables import worst
 
 SERVERS = 3
 SETTINGS: dict[str, float] = {
@@ -54,7 +55,13 @@ class Stage:
     """
 
     def __init__(
-        self, chance: random.Random, tally: Tally, databases: int = 2, *, reserve_seconds: float = 0.0
+        self,
+        chance: random.Random,
+        tally: Tally,
+        databases: int = 2,
+        *,
+        reserve_seconds: float = 0.0,
+        worst_variables: bool = False,
     ) -> None:
         self.chance = chance
         self.tally = tally
@@ -63,6 +70,7 @@ class Stage:
         self.died: list[str] = []
         """The last words of databases that ended by themselves."""
         self.engine = find_engine()
+        self._variables = worst(self.engine) if worst_variables else {}
         self.fewest = databases
         self.increment = databases
         self._stack = contextlib.ExitStack()
@@ -75,9 +83,9 @@ class Stage:
     def __enter__(self) -> "Stage":
         with contextlib.ExitStack() as stack:
             self._stack = stack
-            self.pair = stack.enter_context(MySQLPair(self.engine, n=self.fewest))
+            self.pair = stack.enter_context(MySQLPair(self.engine, n=self.fewest, variables=self._variables))
             self.pair.make_flickrs_table(FLICKRS)
-            self.spare = spare = TicketMySQL(self.engine, tables=False)
+            self.spare = spare = TicketMySQL(self.engine, tables=False, variables=self._variables)
             stack.callback(spare.close)
             for _ in range(SERVERS):
                 self.names.append(stack.enter_context(NameService()))

@@ -8,11 +8,12 @@ import hashlib
 import math
 import re
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn, TypeVar
 
-from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseUnavailable
+from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseSetWrong, TicketDatabaseUnavailable
 from app.common.patience import patience
 from app.databases.inspection import Flaw
 from app.databases.mysql import session_sql
@@ -26,6 +27,8 @@ from app.databases.protocol import check_settings
 
 OLDEST_MYSQL = (8, 0)
 OLDEST_MARIADB = (10, 6)
+READ_BACK_SECONDS = 1.0
+"""A draw on a session that was not looked at for so long looks at it first, in its own packet."""
 
 T = TypeVar("T")
 
@@ -39,6 +42,8 @@ class ServerFacts:
     the session's. `autoinc_lock_mode`: its `innodb_autoinc_lock_mode`. `takes_steps`: whether a
     statement can have an increment and an offset of its own. `flaws`: what is wrong with its
     settings. `now`: its clock, in seconds since 1970. `tls`: whether this connection uses it.
+    `folds_names`: whether its `lower_case_table_names` is not 0.
+    `numbered_by_group`: its cluster, and no operator, sets increment and offset; None where that is not so.
     """
 
     setting_names: ClassVar[tuple[str, str]] = ("auto_increment_increment", "auto_increment_offset")
@@ -54,6 +59,19 @@ class ServerFacts:
     flaws: tuple[Flaw, ...]
     now: float
     tls: bool
+    folds_names: bool = False
+    numbered_by_group: TicketDatabaseSetWrong | None = None
+
+
+class SessionMoved(TicketDatabaseSetWrong):
+    """The connection leads to another session than the one that was prepared."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "answered in another session than the one that was prepared: a proxy between that multiplexes sessions "
+            "(ProxySQL, MaxScale)",
+            "name the database itself in TICKETS_DATABASES, or have the proxy keep one session for each connection",
+        )
 
 
 class MySQLConnection:
@@ -70,6 +88,10 @@ class MySQLConnection:
         self._driver = Driver(url, context)
         self._open = False
         self._wire: Wire | None = None
+        self._session = 0
+        self._guard = ""
+        self._guard_at = 0.0
+        self._is_guarded = False
         self.mariadb = False
         self.facts: ServerFacts | None = None
         self.last_used = 0.0
@@ -101,13 +123,20 @@ class MySQLConnection:
         await self.log_in(addresses)
         try:
             _check_version(self._driver.version, mariadb=self.mariadb)
-            prepare = session_sql.prepare(self._increment, self._offset, mariadb=self.mariadb)
-            await self._driver.query(f"SET SESSION autocommit = 1; {session_sql.ISOLATION}; {prepare}")
-            await self._driver.next()
-            await self._driver.next()
+            await self._prepare()
             return await self._read_facts()
         except BaseException as error:
             self._lose(error)
+
+    async def _prepare(self) -> None:
+        """Set what the session's statements depend on; `_read_facts` reads it back, in a packet of its own."""
+        place = self._increment, self._offset
+        statements = session_sql.prepare(*place, mariadb=self.mariadb)
+        await self._driver.query("; ".join(statements))
+        for _ in statements[1:]:
+            await self._driver.next()
+        self._session = int(self.rows[0][0])
+        self._guard = session_sql.guard(self._session, *place, mariadb=self.mariadb)
 
     async def log_in(self, addresses: Sequence[str] = ()) -> None:
         """Connect and log in, and no more: any server will do, of whatever version."""
@@ -155,17 +184,31 @@ class MySQLConnection:
         """Send statements that draw or answer with no more than OK. `done` gets the id of each, 0 where it drew none.
 
         Or None, and at the latest after so many seconds: what became of them, `receive` and `next` tell.
+
+        Now and then the packet begins with a look at the session: where a proxy has led it elsewhere, nothing is drawn.
         """
         wire = self._wire
         assert wire is not None
-        wire.draw(known_query(statements) if answers == 1 else query(statements), answers, seconds, done)
+        now = time.monotonic()
+        self._is_guarded = now >= self._guard_at
+        if self._is_guarded:
+            self._guard_at = now + READ_BACK_SECONDS
+            packet = query(f"{self._guard};{statements}")
+            wire.draw(packet, answers + 1, seconds, lambda ids: done(ids if ids is None else ids[1:]))
+        else:
+            wire.draw(known_query(statements) if answers == 1 else query(statements), answers, seconds, done)
 
     async def receive(self) -> None:
-        """Receive the first result of what `draw` has sent."""
+        """Receive the first result of what `draw` has sent. Raises SessionMoved where it was not executed."""
         try:
             await self._driver.receive()
         except BaseException as error:
+            if self._is_guarded and server_code(error) == session_sql.WRONG_VALUE:
+                self.drop()
+                raise SessionMoved from error
             self._fail(error)
+        if self._is_guarded:
+            await self.next()
 
     async def next(self, bound: Bound = SMALL) -> None:
         """Receive the next statement's result, of this size at most."""
@@ -238,7 +281,8 @@ class MySQLConnection:
 
     async def _read_facts(self) -> ServerFacts:
         clock = session_sql.clock(mariadb=self.mariadb)
-        questions = session_sql.SHOW_VARIABLES, session_sql.SHOW_CIPHER, clock, session_sql.STEPS
+        read_back = session_sql.read_back(self._increment, self._offset, mariadb=self.mariadb)
+        questions = session_sql.SHOW_VARIABLES, session_sql.SHOW_CIPHER, clock, session_sql.STEPS, read_back
         await self._driver.query("; ".join(questions))
         variables = {str(name).lower(): str(value) for name, value in self.rows}
         await self._driver.next()
@@ -249,6 +293,8 @@ class MySQLConnection:
             raise ValueError(now)
         await self._driver.next()
         takes_steps = tuple(self.rows) == (session_sql.SOME_STEPS,)
+        await self._driver.next()
+        self._check_session(*self.rows[0])
         identity = "|".join(variables.get(k, "") for k in ("server_uuid", "server_id", "hostname", "port", "datadir"))
         server_start = f"{identity}|{int(started)}"
         return ServerFacts(
@@ -263,16 +309,55 @@ class MySQLConnection:
             flaws=flaws_of(variables),
             now=float(now),
             tls=tls,
+            folds_names=variables.get("lower_case_table_names", "0") != "0",
+            numbered_by_group=_numbered_by_group(variables, self._increment, self._offset),
         )
+
+    def _check_session(self, session: int, differing: str) -> None:
+        """Raise TicketDatabaseSetWrong unless this is the session that was prepared, and is still so."""
+        if session != self._session:
+            raise SessionMoved
+        if differing:
+            raise TicketDatabaseSetWrong(
+                f"has {differing} in a session that was prepared otherwise",
+                "take that out of its init_connect; where it stands in none, something between resets sessions",
+            )
+        self._guard_at = time.monotonic() + READ_BACK_SECONDS
 
     def check_facts(self, facts: ServerFacts) -> None:
         """Raise TicketDatabaseMisconfigured unless TLS, increment and offset are as expected."""
         self._check_tls(facts)
+        if facts.numbered_by_group is not None:
+            raise facts.numbered_by_group
         check_settings(facts, self._increment, self._offset)
 
     def _check_tls(self, facts: ServerFacts) -> None:
         if self._url.wants_tls and not facts.tls:
             raise NoTLS(self._url)
+
+
+def _numbered_by_group(variables: dict[str, str], increment: int, offset: int) -> TicketDatabaseSetWrong | None:
+    """The setting that makes increment and offset the cluster's own, where one does.
+
+    Under Galera's control they follow the number of nodes: with as many nodes as the increment they look right until
+    a node comes or goes, and what a statement asks for is ignored even then.
+    """
+    right = f"auto_increment_increment = {increment} and auto_increment_offset = {offset} on every node of it"
+    if variables.get("wsrep_on") == "ON" and variables.get("wsrep_auto_increment_control") == "ON":
+        return TicketDatabaseSetWrong(
+            "has wsrep_auto_increment_control=ON: its Galera cluster sets increment and offset by itself",
+            f"set wsrep_auto_increment_control = OFF, {right}, and restart them one after the other",
+        )
+    by_group = variables.get("group_replication_auto_increment_increment")
+    found = variables.get("auto_increment_increment")
+    if by_group == found != str(increment) and variables.get("group_replication_group_name"):
+        return TicketDatabaseSetWrong(
+            f"has group_replication_auto_increment_increment={by_group}: Group Replication sets increment and offset "
+            "by itself where they were 1 when it started",
+            f"set group_replication_auto_increment_increment = {increment}, {right}, and restart them one after the "
+            "other",
+        )
+    return None
 
 
 def _check_version(version: str, *, mariadb: bool) -> None:

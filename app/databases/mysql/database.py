@@ -153,6 +153,8 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
 
     async def _look(self) -> ProbeResult:
         probe, facts = await self._probe_connection()
+        if facts.numbered_by_group is not None:
+            raise facts.numbered_by_group
         began = time.monotonic()
         await probe.execute(own_sql.PROBE if self._entry is None else announcement_of(self._entry))
         self._pool.last_answer = time.monotonic()
@@ -163,6 +165,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         record = probe.understand(record_of)
         self._draws.forms.ends_only = facts.autoinc_lock_mode == 0
         self._draws.forms.takes_steps = facts.takes_steps
+        self._folds_names = facts.folds_names
         await self._pool.close_unused()
         if self._pool.incarnation != facts.incarnation:  # at the very end: nobody draws before the caller knows it
             self._pool.incarnation = facts.incarnation
@@ -180,6 +183,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
             clock=clock,
             warnings=tuple(flaw.wrong for flaw in facts.flaws) + self._layout_warnings + self._pool.warnings,
             setting_names=facts.setting_names,
+            folds_names=facts.folds_names,
         )
 
     async def _prepare_own_tables(self, probe: MySQLConnection) -> None:

@@ -25,6 +25,7 @@ from app.common.errors import (
     SettingsError,
     TicketDatabaseError,
     TicketDatabaseMisconfigured,
+    TicketDatabaseSetWrong,
     TicketDatabaseUnavailable,
 )
 from app.databases.mysql.bounds import HEAD, READ_COST, SMALL, Bound
@@ -119,13 +120,8 @@ class NoAgreement(TicketDatabaseUnavailable):
     """could not agree on TLS: the certificate or protocol does not fit"""
 
 
-class PasswordKept(TicketDatabaseMisconfigured):
-    """The server asks for the password in a way in which it is not given. `wrong`: what it asks for; `fix`: what would
-    help."""
-
-    def __init__(self, wrong: str, fix: str) -> None:
-        super().__init__(f"{wrong}. To fix it: {fix}")
-        self.wrong, self.fix = wrong, fix
+class PasswordKept(TicketDatabaseSetWrong):
+    """The server asks for the password in a way in which it is not given."""
 
 
 def _without_a_verified_certificate() -> PasswordKept:

@@ -10,6 +10,7 @@ from app.common.errors import (
     SequenceMissing,
     TicketDatabaseError,
     TicketDatabaseMisconfigured,
+    TicketDatabaseSetWrong,
     TicketDatabaseUnavailable,
 )
 from app.common.sequences import Width
@@ -19,7 +20,7 @@ from app.databases.mysql import account, own_sql, sequence_sql, session_sql
 from app.databases.mysql.bounds import MOST_KEYS, MOST_MARKS, MOST_SERVERS, MOST_TABLES, listing
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
 from app.databases.mysql.definitions import definitions_of
-from app.databases.mysql.driver import NoAgreement, NoTLS, PasswordKept, Rows, code_of
+from app.databases.mysql.driver import NoAgreement, NoTLS, Rows, code_of
 from app.databases.mysql.errors import MISSING_TABLE
 from app.databases.mysql.marks import marks_of
 from app.databases.mysql.ring_record import record_of
@@ -111,7 +112,7 @@ class MySQLInspector:
             )
         except NoAgreement as error:
             found.trouble, found.advice = str(error), _TRUST
-        except PasswordKept as error:
+        except TicketDatabaseSetWrong as error:
             found.trouble, found.advice = error.wrong, error.fix
         except TicketDatabaseMisconfigured as error:
             found.trouble, found.advice = str(error), "upgrade it"
@@ -135,7 +136,10 @@ class MySQLInspector:
         found.identity = facts.identity
         found.set_increment, found.set_offset = facts.increment, facts.offset
         found.flaws += facts.flaws
+        if facts.numbered_by_group is not None:
+            found.numbered_by_group = facts.numbered_by_group.wrong, facts.numbered_by_group.fix
         found.tls = facts.tls
+        found.folds_names = facts.folds_names
         found.unverified = unverified(self._url, tls=facts.tls)
 
     async def _look_at_clock(self) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from app.common.errors import SettingsError, TicketDatabaseError
-from app.databases.mysql import sequence_sql
+from app.databases.mysql import sequence_sql, session_sql
 from app.databases.mysql.bounds import DEFINITION
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.driver import code_of
@@ -77,6 +77,7 @@ async def used_by(column: Column) -> Used:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await connection.log_in()
             try:
+                await connection.execute(session_sql.FOREIGN)
                 largest = await connection.ask(
                     sequence_sql.largest(column.table, column.column), lambda rows: rows[0][0]
                 )

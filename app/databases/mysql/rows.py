@@ -27,6 +27,17 @@ def whole(value: Any, least: int = 0, most: int = TICKET_LIMIT) -> int:
     return number
 
 
+def next_id(value: Any) -> int:
+    """A live counter. An unsigned BIGINT's goes on above the largest ticket, and what is said of the sequence must
+    not: one past that ticket says that there is none left."""
+    return min(whole(value, 0, LARGEST_ID), TICKET_LIMIT + 1)
+
+
+def largest_id(value: Any) -> int:
+    """The largest id in a row, as far as it can be a ticket; 0 where there is none, or somebody's negative one."""
+    return min(max(0, whole(value, -TICKET_LIMIT - 1, LARGEST_ID)), TICKET_LIMIT)
+
+
 def sequence_name(value: Any) -> str:
     """The name of somebody's sequence."""
     if not isinstance(value, str) or not is_name(value):

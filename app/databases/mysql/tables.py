@@ -2,22 +2,24 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from app.common.errors import SequenceMissing, TicketDatabaseError
-from app.common.sequences import TICKET_LIMIT, Width, ceiling_of, is_table_name
+from app.common.sequences import Width, ceiling_of, folded, is_table_name
 from app.common.slices import sliced
 from app.databases.inspection import Flaw
 from app.databases.mysql import sequence_sql
 from app.databases.mysql.bounds import MOST_TABLES, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
-from app.databases.mysql.rows import LARGEST_ID, moment, table_name, whole
+from app.databases.mysql.rows import largest_id, moment, next_id, table_name
 from app.databases.protocol import Position, Table
 
 CRASH_SAFE_ENGINES = frozenset({"InnoDB"})
 MAKING = 4.0
 """A table is made in several synchronised writes: how many times longer than anything else it may take."""
+T = TypeVar("T")
 _WIDTHS = {"int": Width.INT, "bigint": Width.BIGINT}
 
 
@@ -25,6 +27,12 @@ class MySQLTables:
     """The third of a MySQL ticket database that knows tables."""
 
     _pool: MySQLPool
+    _folds_names = False
+    """Whether the server takes names that differ by case alone for one. It may still list them as they were given
+    (`lower_case_table_names=2`): here they are in lower case."""
+
+    def _by_name(self, found: Mapping[str, T]) -> Mapping[str, T]:
+        return {folded(name): value for name, value in found.items()} if self._folds_names else found
 
     async def names(self) -> dict[str, str]:
         """See TicketDatabase.names."""
@@ -34,7 +42,7 @@ class MySQLTables:
         for part in _parts(names, 200):
             async with self._pool.question() as connection:
                 found.update(await connection.ask(sequence_sql.moments(part), moments_of, listing(len(part))))
-        return found
+        return dict(self._by_name(found))
 
     async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
         """See TicketDatabase.counters."""
@@ -42,7 +50,7 @@ class MySQLTables:
         for part in _parts(names, 50):
             async with self._pool.question() as connection:
                 found.update(await connection.ask(sequence_sql.counters(part), counters_of, listing(len(part))))
-        return found
+        return dict(self._by_name(found))
 
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
@@ -50,7 +58,7 @@ class MySQLTables:
         for part in _parts(names, 50):
             async with self._pool.question() as connection:
                 found.update(await connection.ask(sequence_sql.tables(part), tables_of, listing(len(part))))
-        return found
+        return {name: replace(table, sequence=name) for name, table in self._by_name(found).items()}
 
     async def position(self, table: Table) -> Position:
         """See TicketDatabase.position."""
@@ -75,7 +83,8 @@ class MySQLTables:
         largest_first, counters_then = sequence_sql.positions(names)
         async with self._pool.question(times=MAKING) as connection:
             largest = await connection.ask(largest_first, largest_of, listing(len(names)))
-            return await connection.ask(counters_then, lambda rows: positions_of(largest, rows), listing(len(names)))
+            await connection.start(counters_then, listing(len(names)))
+            return connection.understand(lambda rows: positions_of(largest, self._by_name(counters_by_name(rows))))
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
@@ -114,7 +123,7 @@ def moments_of(rows: Rows) -> dict[str, str]:
 
 def counters_of(rows: Rows) -> dict[str, tuple[int, str]]:
     """See TicketDatabase.counters; from the rows of `sequence_sql.counters`."""
-    return {table_name(name): (whole(counter, 0, LARGEST_ID), moment(created)) for name, counter, created in rows}
+    return {table_name(name): (next_id(counter), moment(created)) for name, counter, created in rows}
 
 
 def tables_of(rows: Rows) -> dict[str, Table]:
@@ -126,13 +135,8 @@ def position_of(largest: Rows, counter: Rows) -> Position:
     """A `Position` from the rows of the two statements of `sequence_sql.position`."""
     if not counter:
         raise SequenceMissing("has no table for it")
-    next_id, created = counter[0]
-    return Position(
-        next_id=whole(next_id, 0, LARGEST_ID),
-        # somebody's row with a negative id is no damage
-        largest=max(0, whole(largest[0][0], -TICKET_LIMIT - 1, LARGEST_ID)),
-        created=moment(created),
-    )
+    following, created = counter[0]
+    return Position(next_id=next_id(following), largest=largest_id(largest[0][0]), created=moment(created))
 
 
 def largest_of(rows: Rows) -> dict[str, Any]:
@@ -140,11 +144,14 @@ def largest_of(rows: Rows) -> dict[str, Any]:
     return {table_name(name): largest for name, largest in rows}
 
 
-def positions_of(largest: Mapping[str, Any], counters: Rows) -> dict[str, Position]:
+def counters_by_name(rows: Rows) -> dict[str, tuple[Any, Any]]:
+    """The counter and the moment of each table, from the rows of the second statement of `sequence_sql.positions`."""
+    return {table_name(name): (following, created) for name, following, created in rows}
+
+
+def positions_of(largest: Mapping[str, Any], counters: Mapping[str, tuple[Any, Any]]) -> dict[str, Position]:
     """Positions by sequence, from what the two statements of `sequence_sql.positions` give."""
-    return {
-        table_name(name): position_of(((largest[name],),), ((next_id, created),)) for name, next_id, created in counters
-    }
+    return {name: position_of(((largest[name],),), (counter,)) for name, counter in counters.items()}
 
 
 def not_crash_safe(rows: Rows) -> list[Flaw]:

@@ -45,6 +45,8 @@ RECORD = RingRecord(1, 2, 1, (1, 2), 1, RingState.DRAWN)
 SAYS = {
     session_sql.SHOW_VARIABLES: variables(),
     session_sql.SHOW_CIPHER: (("Ssl_cipher", ""),),
+    session_sql.CONNECTION_ID: ((1,),),
+    session_sql.read_back(2, 1, mariadb=False): ((1, ""),),
     session_sql.clock(mariadb=False): ((1.7e9, 1_600_000_000),),
     session_sql.CLOCK: ((1.7e9,),),
     session_sql.sources(mariadb=False)[0]: (),

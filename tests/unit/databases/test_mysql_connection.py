@@ -7,9 +7,12 @@ import pytest
 from app.common.errors import TicketDatabaseMisconfigured
 from app.databases.mysql import sequence_sql, session_sql
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.inspection import MySQLInspector
 from app.databases.mysql.other_tables import Column, used_by
 from app.databases.mysql.url import DatabaseURL
+from app.doctor.case import Case
+from app.doctor.findings import numbered_by_its_group, wrong_increment, wrong_offset
 from tests.unit.databases.mysql_driver import URL, Server, variables
 
 
@@ -104,6 +107,52 @@ async def test_a_server_that_is_not_what_it_should_be(query: str, changed: dict[
     connection = MySQLConnection(DatabaseURL.parse(f"mysql://u@h/d{query}"), 2, 1, None)
     with pytest.raises(TicketDatabaseMisconfigured, match=says):
         connection.check_facts(facts(**changed))
+
+
+GALERA = {"wsrep_on": "ON", "wsrep_auto_increment_control": "ON"}
+GROUP = {"group_replication_group_name": "x", "group_replication_auto_increment_increment": "7"}
+
+SEVEN = {"auto_increment_increment": "7"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        (GALERA, "has wsrep_auto_increment_control=ON: its Galera cluster sets"),
+        (
+            GALERA | {"auto_increment_increment": "3", "auto_increment_offset": "3"},
+            "has wsrep_auto_increment_control=ON",
+        ),
+        (GALERA | {"wsrep_on": "OFF"}, ""),
+        (GALERA | {"wsrep_auto_increment_control": "OFF"}, ""),
+        (GROUP | SEVEN, "has group_replication_auto_increment_increment=7: Group"),
+        (GROUP, ""),
+        (
+            GROUP | {"group_replication_group_name": "", "auto_increment_increment": "7"},
+            "has auto_increment_increment=7",
+        ),
+    ],
+)
+async def test_a_cluster_that_sets_increment_and_offset_is_named(
+    server: Server, changed: dict[str, str], wrong: str
+) -> None:
+    """It passes while the number of nodes happens to be the increment, and another advice cannot help."""
+    server.says[session_sql.SHOW_VARIABLES] = variables(**changed)
+    if not wrong:
+        await opened()
+        return
+    with pytest.raises(TicketDatabaseMisconfigured) as caught:
+        await opened()
+    assert str(caught.value).startswith(wrong)
+    if not wrong.startswith("has auto"):
+        assert "auto_increment_increment = 2 and auto_increment_offset = 1 on every node" in str(caught.value)
+        with pytest.raises(TicketDatabaseMisconfigured, match=wrong[:30]):
+            await MySQLDatabase(URL, 1, 2, 1.0).probe()
+        inspector = MySQLInspector(URL, 1, 2, 1.0)
+        await inspector.inspect()
+        case = Case(inspector.inspection, [inspector.inspection], 1.0)
+        found = [*numbered_by_its_group(case), *wrong_increment(case), *wrong_offset(case)]
+        assert [each.wrong[:20] for each in found] == [wrong[:20]]
 
 
 async def test_a_server_that_is_as_it_should_be() -> None:

@@ -238,7 +238,7 @@ def test_what_a_healthy_database_sends() -> None:
     assert inner is not None
     assert inner.sequence == "_1234"
     assert mark_of(changed(MARK, 0, "_worker_17")).sequence == "_worker_17"
-    assert position_of(((2**64 - 1,),), ((2**64 - 1, None),)) == Position(2**64 - 1, 2**64 - 1, "None")
+    assert position_of(((2**64 - 1,),), ((2**64 - 1, None),)) == Position(2**63, 2**63 - 1, "None")
     assert position_of(((-5,),), ((1, 7),)) == Position(1, 0, "7")
     with pytest.raises(SequenceMissing):
         position_of(((0,),), ())
