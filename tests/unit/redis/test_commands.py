@@ -25,15 +25,15 @@ from app.redis.reply_queue import OWED_BYTES
 from app.redis.session import MOST_QUEUED
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import settled, virtual_time
-from tests.unit.redis.redis_bench import INCR, PING, TIMEOUT, Bench, Client, Ending, command
+from tests.unit.redis.redis_bench import INCR, PING, TIMEOUT, Bench, Client, Ending, WorkClock, command
 
 NO_TOKEN = b"-NOAUTH Authentication required.\r\n"
 WRONG = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 
 
 def door_of(server: FakeTicketServer) -> RedisDoor:
-    """A Redis port of this server's."""
-    connections = Connections(Ending(), server.metrics, 10, Turns())
+    """A Redis port of this server's. Its turns of the event loop have time for everything."""
+    connections = Connections(Ending(), server.metrics, 10, Turns(WorkClock()))
     tokens, denials = Tokens([], []), Denials(server.metrics)
     return RedisDoor(server.desk, server.catalog, tokens, denials, connections, timeout=TIMEOUT)
 
