@@ -88,8 +88,8 @@ def test_none_left_is_a_problem_to_come_back_from() -> None:
     assert answer.headers["cache-control"] == "no-store"
     assert int(answer.headers["retry-after"]) >= 1
     problem = answer.json()
-    assert set(problem) == {"type", "title", "status", "detail"}
-    assert problem["status"] == 503
+    assert set(problem) == {"type", "title", "status", "detail", "code"}
+    assert (problem["status"], problem["code"]) == (503, "no-database")
 
 
 def test_servers_that_all_hang_are_none_left(servers: list[TicketServer], haproxy: HAProxy) -> None:

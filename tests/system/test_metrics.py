@@ -183,7 +183,7 @@ def test_kinds_of_sequences_are_counted_and_their_worker_and_end_are_shown(
 
 def test_what_does_not_exist_is_never_a_label(ticket_server: TicketServer) -> None:
     before = len(Scrape(ticket_server).samples)
-    paths = [f"/{('ticket', 'block')[i % 2]}/no_such_{i}?size=1" for i in range(200)]
+    paths = [f"/ticket/no_such_{i}" if i % 2 else f"/block/no_such_{i}?size=1" for i in range(200)]
     with ThreadPoolExecutor(20) as clients:  # one after the other waits for a look at the tables each
         assert {answer.status for answer in clients.map(ticket_server.get, paths)} == {404}
     ticket_server.get("/sequence/no_such_sequence")
