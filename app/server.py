@@ -72,7 +72,7 @@ class Drain:
 async def serve(
     settings: Settings, most_connections: int, load: Callable[[], Settings], token_files: WatchedFiles
 ) -> None:
-    """Run the ticket server until a signal ends it. Raises SystemExit where it cannot listen; SettingsError."""
+    """Run the ticket server until a signal ends it. Raises SettingsError, also where it cannot listen."""
     check_uvicorn()
     service = Service(settings, Tracing() if tracing.is_configured(os.environ) else None)
     server = HTTPServer(

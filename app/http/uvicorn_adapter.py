@@ -8,6 +8,7 @@ ours. Which names that takes beyond uvicorn's documentation is listed in `UNDOCU
 import asyncio
 import importlib
 import logging
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.clients.accepting import accepting
 from app.clients.connections import ClientConnection
 from app.clients.turns import ClientGone
 from app.common.errors import SettingsError
@@ -95,10 +97,16 @@ class HTTPServer:
         return InnerProtocol(protocol, self._config, self._server.server_state)
 
     async def serve(self, make_protocol: Callable[[], TicketProtocol]) -> None:
-        """Listen and serve until `stop`; `make_protocol`: for a new connection. Raises SystemExit where it cannot
-        listen; it has logged why."""
+        """Listen and serve until `stop`; `make_protocol`: for a new connection. Raises SettingsError where it cannot
+        listen."""
         self._make_protocol = make_protocol
-        await self._server.serve()
+        host, port = self._config.host, self._config.port
+        try:
+            listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise SettingsError(f"TICKETS_PORT: cannot listen on {host}:{port}: {reason}") from error
+        await self._server.serve(accepting([listening]))
 
     def stop(self) -> None:
         """Accept no further connection, finish what is under way, and return from `serve`."""
