@@ -35,7 +35,7 @@ def servers() -> Iterator[Servers]:
 
 
 SHORT = "empty lines", "unknown names", "tickets"
-"""Of the inputs in Redis' protocol. The others are for `make long`: tests/system/test_redis_attacks.py has their like."""
+"""Of the inputs in Redis' protocol. The others are for `make long`: test_redis_attacks.py has their like."""
 CASES = [
     pytest.param(case, id=name, marks=[] if case.port == "http" or name in SHORT else pytest.mark.long)
     for name, case in CORPUS.items()
