@@ -15,6 +15,9 @@ TURN_SECONDS = 0.005
 """What all workers together take of one turn of the event loop. The last step of one worker, and one coroutine, may
 exceed it."""
 
+SLICE_SECONDS = 0.001
+"""What one worker takes at the most before the next in line goes on."""
+
 
 class Worker(Protocol):
     """A connection, or anything else whose work clients decide about."""
@@ -127,11 +130,12 @@ class Turns:
                 break  # the coroutine goes on after this, so nobody knows yet how long it takes
 
     def _work(self, worker: Worker, now: float, end: float) -> None:
-        # where others wait, each gets a small share: a greedy worker would make the last in line wait for all
+        # where many wait, each gets a small share: greedy workers would make the last in line wait for all
         waiting = len(self._line) + len(self._newcomers)
+        share = SLICE_SECONDS if waiting * SLICE_SECONDS <= TURN_SECONDS else TURN_SECONDS / waiting
         self._is_working = True
         try:
-            if worker.work(min(end, now + TURN_SECONDS / waiting) if waiting else end):
+            if worker.work(min(end, now + share)):
                 self._line[worker] = None
         finally:
             self._is_working = False

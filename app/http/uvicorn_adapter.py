@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.clients.accepting import accepting
 from app.clients.connections import ClientConnection
 from app.clients.turns import ClientGone
 from app.common.errors import SettingsError
@@ -101,7 +102,7 @@ class HTTPServer:
         """Serve until `stop`. `make_protocol`: for a new connection; `sockets`: they listen on `host`."""
         self._make_protocol = make_protocol
         event(log, logging.INFO, "speaks HTTP", host=host, port=port_of(sockets))
-        await self._server.serve(list(sockets))
+        await self._server.serve(accepting(sockets))
 
     def stop(self) -> None:
         """Accept no further connection, finish what is under way, and return from `serve`."""

@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import Sequence
 
+from app.clients.accepting import accepting
 from app.clients.connections import Connections
 from app.clients.denials import Denials
 from app.clients.known_reads import KnownReads
@@ -68,7 +69,7 @@ class RedisDoor:
     async def accept_on(self, host: str, sockets: Sequence[socket.socket]) -> None:
         """Accept connections from now on. `sockets`: they listen on `host`."""
         loop = asyncio.get_running_loop()
-        for each in sockets:
+        for each in accepting(sockets):
             self._servers.append(await loop.create_server(self.make_connection, sock=each, backlog=BACKLOG))
         event(log, logging.INFO, "speaks the Redis protocol", host=host, port=port_of(sockets))
 

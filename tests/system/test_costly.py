@@ -34,7 +34,15 @@ def servers() -> Iterator[Servers]:
         yield Servers(stack)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CORPUS.items()])
+SHORT = "empty lines", "unknown names", "tickets"
+"""Of the inputs in Redis' protocol. The others are for `make long`: test_redis_attacks.py has their like."""
+CASES = [
+    pytest.param(case, id=name, marks=[] if case.port == "http" or name in SHORT else pytest.mark.long)
+    for name, case in CORPUS.items()
+]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_the_most_expensive_inputs_hold_up_nobody(servers: Servers, case: Case) -> None:
     reading = measure_twice(case, servers.target(case.setting), servers.idle, servers.attacker)
     if reading.breaks_a_bound:

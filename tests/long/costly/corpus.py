@@ -37,6 +37,7 @@ CORPUS = {
     "the status page": Case("http", "plain", 40, request("/?search=s"), waits=True),
     "lists that nobody waits for": Case("http", "plain", 40, request("/sequence"), units=1),
     "bytes that nobody waits for": Case("http", "plain", 40, b"PUT /x HTTP/1.1\r\nx: " + b"[" * 300_000, units=1),
+    "chunks that nobody waits for": Case("http", "plain", 40, _CHUNKED + b"1\r\nx\r\n" * 9_000, units=1),
     "empty lines": Case("redis", "plain", 1, b"\r\n" * 4_096),
     "empty arrays": Case("redis", "tokens", 40, b"*0\r\n" * 2_000),
     "inline escapes": Case("redis", "plain", 1, b"PING " + b'"\\x41" ' * 5_000 + b"\r\n"),
