@@ -100,8 +100,8 @@ class ProbeResult:
     itself, so that two URLs of one server are seen; it may be another one after a restart. `latency`: what the probe's
     write took, in seconds. `increment` and `offset` are the ones that the server is configured with, None where the
     engine has no such setting; `setting_names`: what the server calls them. `record`: the ring that it records, None
-    where it records none. `clock`: what its clock said. `warnings`: what is served but should be repaired (durability
-    settings that are off).
+    where it records none. `uses`: which bodies of data other servers say they use. `clock`: what its clock said.
+    `warnings`: what is served but should be repaired (durability settings that are off).
     """
 
     incarnation: str
@@ -113,6 +113,7 @@ class ProbeResult:
     clock: ClockReading
     warnings: tuple[str, ...] = ()
     setting_names: tuple[str, str] = ("increment", "offset")
+    uses: tuple["Use", ...] = ()
 
 
 def check_settings(found: "Settings", increment: int, offset: int) -> None:
@@ -148,6 +149,19 @@ class RingState(StrEnum):
     FORMING = "forming"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Body:
+    """A body of data in use at an offset: what a ticket database holds, wherever it runs.
+
+    `number`: of the ring record under which a server took it in. `word`: random, the body's own since then. `place`:
+    the host and port at which that server reached it. Of two bodies at one offset the greater one stays.
+    """
+
+    number: int
+    word: str
+    place: str
+
+
 @dataclass(frozen=True, slots=True)
 class RingRecord:
     """The ring that a ticket database has been drawn in, as the database records it.
@@ -155,6 +169,10 @@ class RingRecord:
     `number` rises with every change of the ring. `since` is the number with which this increment began. `offsets`
     holds every offset that has been used since then, `own` is the database's own. `state`: whether servers draw. No
     addresses: a dead database may be replaced at another host.
+
+    `bodies`: by its offset, each body of data that the database has heard to be in use. `body`: the word of the body
+    that the database itself holds, and `life` the incarnation under which a server took that body in; both empty where
+    no server has said.
     """
 
     number: int
@@ -163,6 +181,13 @@ class RingRecord:
     offsets: tuple[int, ...]
     own: int
     state: RingState = RingState.DRAWN
+    bodies: tuple[tuple[int, Body], ...] = ()
+    body: str = ""
+    life: str = ""
+
+    def body_at(self, offset: int) -> Body | None:
+        """The body in use at this offset; None where none has been heard of."""
+        return next((body for at, body in self.bodies if at == offset), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +210,22 @@ class Mark:
     token: str
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A ticket server's announcement that it uses this body of data at this offset. `server`: its host name and port.
+
+    It stands while the server renews it, and for USE_INTERVALS of the server's probe intervals after that, by the clock
+    of the database that keeps it.
+    """
+
+    offset: int
+    word: str
+    place: str
+    server: str
+
+
+USE_INTERVALS = 5
+"""For so many of its probe intervals a server's announcements stand after it has renewed them."""
 OLDER = "older"
 """The release of servers that do not announce themselves."""
 _INSTANCE = re.compile(r"[0-9a-f]{0,64}")
@@ -200,8 +241,8 @@ class ServerEntry:
     `instance`: hexadecimal digits that no other life of any server has; empty for one of an older release. `kinds`: of
     sequences, that it can serve. `probe_interval`: seconds between its probes. `reserve_window`: seconds for which it
     may hand out what it has drawn ahead after a sequence was bumped; 0 where it draws none ahead. `at`: when it was
-    seen last, in seconds since 1970 by the database's clock; 0 in what is announced. Raises ValueError where a value
-    cannot be kept.
+    seen last, in seconds since 1970 by the database's clock; 0 in what is announced. `uses`: the bodies of data that it
+    uses. Raises ValueError where a value cannot be kept.
     """
 
     instance: str
@@ -210,6 +251,7 @@ class ServerEntry:
     probe_interval: float
     reserve_window: float = 0.0
     at: float = 0.0
+    uses: tuple[Use, ...] = ()
 
     def __post_init__(self) -> None:
         kinds = ((_KIND, kind) for kind in self.kinds)
@@ -256,8 +298,9 @@ class TicketDatabase(Protocol):
         `in_use` or `servers`.
         """
 
-    def announce(self, entry: ServerEntry) -> None:
-        """Write this with every probe from now on: whoever does is a ticket server. `close` takes it away."""
+    def announce(self, describe: Callable[[], ServerEntry]) -> None:
+        """Write what this returns with every probe from now on: a program that does so is a ticket server. `close`
+        takes it away. `instance` and `probe_interval` never change."""
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """The ticket servers that have probed the database in the last so many seconds by its own clock, this one

@@ -128,6 +128,10 @@ class Admission:
                 record, refused = await self._records.agree(up | coming)
             except DatabaseFailed as failed:
                 member = next(each for each in self._ring.members if each.database is failed.database)
+                if isinstance(failed.error, RingChanged):  # another server was faster: all are looked at again
+                    for each in coming:
+                        each.wake.set()
+                    coming.clear()
                 coming.pop(member, None)
                 if self._goes_on_drawing(member, failed.error):
                     silent.add(member)
@@ -140,7 +144,11 @@ class Admission:
                 coming.clear()
                 return
             for member, result in (up | coming).items():
-                recorded = replace(result, record=replace(record, own=member.database.offset))
+                offset = member.database.offset
+                body = record.body_at(offset)
+                assert body is not None
+                own = replace(record, own=offset, body=body.word, life=result.incarnation)
+                recorded = replace(result, record=own)
                 member.probe_result = recorded
                 if member in coming:
                     coming[member] = recorded
@@ -148,7 +156,7 @@ class Admission:
                 return
             for member in list(coming):  # with connections for the increment that was not known before
                 look_again = await self._probe(member)
-                if look_again is None:
+                if look_again is None or look_again.incarnation != coming[member].incarnation:
                     del coming[member]
                 else:
                     coming[member] = look_again

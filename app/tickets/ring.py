@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 from app.common.log import event
-from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase
+from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase, Use
 
 log = logging.getLogger(__name__)
 
@@ -154,6 +154,14 @@ class Ring:
     def number(self) -> int:
         """The number of the ring that this server draws in; 0 before it knows it."""
         return 0 if self.record is None else self.record.number
+
+    def uses(self, server: str) -> tuple[Use, ...]:
+        """The bodies of data that this server uses, announced under its host name and port."""
+        return tuple(
+            Use(member.database.offset, member.probe_result.record.body, member.name, server)
+            for member in self.members
+            if member.up and member.probe_result is not None and member.probe_result.record is not None
+        )
 
     @property
     def any_up(self) -> bool:

@@ -14,6 +14,7 @@ from app.common.sequences import is_bump_name, number_leased
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
 from app.tickets import ring_changes
 from app.tickets.ring import Member, Ring
+from app.tickets.ring_bodies import holders, new_bodies
 from app.tickets.ring_record import (
     UNFINISHED,
     UNKNOWN,
@@ -23,8 +24,8 @@ from app.tickets.ring_record import (
     contradiction_of_marks,
     first_record,
     increment_of_marks,
-    may_begin,
     newest,
+    with_bodies,
     with_offsets,
 )
 
@@ -44,18 +45,21 @@ class RingRecords:
         `results`: what every database that answers has just said. Raises DatabaseFailed.
         """
         try:
-            return await self._agree(results)
+            record, refused = await self._agree(results)
         except RingContradiction as contradicted:
             return None, dict.fromkeys(results, str(contradicted))
+        if record is not None:
+            record = await _take_bodies_in(record, {m: result for m, result in results.items() if m not in refused})
+        return record, refused
 
     async def _agree(self, results: Mapping[Member, ProbeResult]) -> tuple[RingRecord | None, dict[Member, str]]:
         records = [result.record for result in results.values() if result.record is not None]
         if any(record.state is RingState.GROWING for record in records):
             raise RingContradiction(UNFINISHED)
-        if self._ring.record is not None and set(results) != set(self._ring.members):
+        records = records or await self._recorded_elsewhere(results)
+        recorded = bool(records)
+        if self._ring.record is not None and not self._all_answer(results):
             records.append(self._ring.record)  # those that answer may have gone back to before it
-        if not records:
-            records = await self._recorded_elsewhere(results)
         if not records:
             return await self._record_first(results)
         try:
@@ -68,7 +72,7 @@ class RingRecords:
             return await self._form(results, self._increment or record.increment)
         reason = contradiction(record, self._increment, len(self._ring.members))
         if reason is None:
-            return await self._join(record, results)
+            return await self._join(record, results, recorded=recorded)
         _use(results, self._increment or len(self._ring.members))
         if not await self._never_drawn(results):
             raise RingContradiction(reason)
@@ -98,7 +102,7 @@ class RingRecords:
         increment = increment_of_marks(everything, self._increment, listed)
         _use(results, increment)
         if not everything:
-            if not may_begin([member.database.offset for member in results], listed):
+            if len(results) < listed:  # those that are away may be a ring, whose ids these would draw
                 raise RingContradiction(UNKNOWN)
             drawn = [member for member in results if await ring_changes.holds_tickets(member.database)]
             if not drawn:
@@ -120,16 +124,21 @@ class RingRecords:
     # --- some database records the ring ------------------------------------------------------------------------------
 
     async def _join(
-        self, record: RingRecord, results: Mapping[Member, ProbeResult]
+        self, record: RingRecord, results: Mapping[Member, ProbeResult], *, recorded: bool
     ) -> tuple[RingRecord | None, dict[Member, str]]:
-        """Databases that lack the record, or have an older one, take it, raised above the others where need be."""
+        """Databases that lack the record, or have an older one, take it, raised above the others where need be.
+
+        `recorded`: whether any database that can be asked records a ring; else only this server remembers it.
+        """
         _use(results, record.increment)
-        refused: dict[Member, str] = {}
+        refused = holders(record, results)
         raised: list[Member] = []
         misplaced: list[str] = []
         everywhere = False
         for member, result in results.items():
             offset, found = member.database.offset, result.record
+            if member in refused:
+                continue
             if found is not None and _is_in_its_place(member, result):
                 if found.since != record.since or offset not in record.offsets:
                     raised.append(member)
@@ -143,7 +152,7 @@ class RingRecords:
                         f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
                         "back in the order that they had"
                     )
-                elif set(results) != set(self._ring.members):  # those that cannot be asked may have drawn its ids
+                elif not self._all_answer(results):  # those that cannot be asked may have drawn its ids
                     refused[member] = (
                         f"is recorded at offset {found.own}, holds no ticket, and is listed at {offset}: it takes "
                         "another place only where every database answers"
@@ -152,6 +161,8 @@ class RingRecords:
                     raised.append(member)
             elif reason := contradiction_of_marks(_of_this_ring(kept, record), record.increment, [offset], 0):
                 refused[member] = reason
+            elif not (kept or recorded or self._all_answer(results)):
+                refused[member] = UNKNOWN
             elif not kept or record.since > 1 or offset not in record.offsets:
                 raised.append(member)
                 everywhere |= not kept and await ring_changes.holds_tickets(member.database)
@@ -231,18 +242,38 @@ class RingRecords:
         databases = {member.database: result.record for member, result in results.items() if member not in refused}
         if not databases:
             return None, refused
-        top = max((result.record.number for result in results.values() if result.record is not None), default=0)
-        change = begun(top, increment, [database.offset for database in databases], RingState.FORMING)
+        records = [result.record for result in results.values() if result.record is not None]
+        change = begun(records, increment, [database.offset for database in databases], RingState.FORMING)
         return await ring_changes.change_ring(databases, change), refused
+
+    def _all_answer(self, results: Mapping[Member, ProbeResult]) -> bool:
+        return set(results) == set(self._ring.members)
 
     async def _never_drawn(self, results: Mapping[Member, ProbeResult]) -> bool:
         """Whether all databases answer, and no sequence has a ticket or a mark on any of them."""
-        if set(results) != set(self._ring.members):
+        if not self._all_answer(results):
             return False
         for member in results:
             if await ring_changes.holds_anything(member.database):
                 return False
         return True
+
+
+async def _take_bodies_in(record: RingRecord, results: Mapping[Member, ProbeResult]) -> RingRecord:
+    """Record the bodies of data that have not been in use so far: on the other databases first, and on those that hold
+    one last, so that a server which is slower than another one takes none in. Raises DatabaseFailed."""
+    taken = new_bodies(record, results)
+    if not taken:
+        return record
+    new = with_bodies(record, taken)
+    for member in sorted(results, key=lambda member: member.database.offset in taken):
+        result, database = results[member], member.database
+        found = ring_changes.as_kept(record, database, result.record)
+        kept = ring_changes.as_kept(new, database, result.record)
+        if (body := taken.get(database.offset)) is not None:
+            kept = replace(kept, body=body.word, life=result.incarnation)
+        await ring_changes.write_own_record(kept, database, found)
+    return new
 
 
 async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
