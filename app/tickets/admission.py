@@ -1,6 +1,7 @@
 """How ticket databases come into the ring: one admission at a time, of all that answer, together."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
@@ -21,13 +22,17 @@ from app.tickets.ledger import Ledger
 from app.tickets.reserves import Reserves
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_agreement import RingRecords
-from app.tickets.ring_changes import DatabaseFailed
+from app.tickets.ring_changes import DatabaseFailed, Overtaken
 from app.tickets.ring_record import same_ring
 
 log = logging.getLogger(__name__)
 
 Probe = Callable[[Member], Awaitable[ProbeResult | None]]
 """What a database says; None where it is down or not what it should be, which the ring then knows."""
+
+
+ATTEMPTS = 3
+"""How often the databases are looked at again at once, where another server changes the ring meanwhile."""
 
 
 class Admission:
@@ -59,17 +64,23 @@ class Admission:
         All that is not up is looked at within the lock: what was seen before it was waited for may be long past.
         """
         async with self._one_at_a_time:
-            if member.up:
-                return
-            absent = [other for other in self._ring.members if not other.up]
-            found: dict[Member, ProbeResult] = {}
-            for other, result in zip(absent, await asyncio.gather(*map(self._probe, absent)), strict=True):
-                twin = next((each for each, seen in found.items() if result and seen.identity == result.identity), None)
-                if twin is not None:
-                    self._ring.quarantine(other, f"is the same server as {twin.name}")
-                elif result is not None and not other.up:
-                    found[other] = result
-            await self._admit(found)
+            for _ in range(ATTEMPTS):
+                if member.up:
+                    return
+                with contextlib.suppress(Overtaken):
+                    await self._take_in_all()
+                    return
+
+    async def _take_in_all(self) -> None:
+        absent = [other for other in self._ring.members if not other.up]
+        found: dict[Member, ProbeResult] = {}
+        for other, result in zip(absent, await asyncio.gather(*map(self._probe, absent)), strict=True):
+            twin = next((each for each, seen in found.items() if result and seen.identity == result.identity), None)
+            if twin is not None:
+                self._ring.quarantine(other, f"is the same server as {twin.name}")
+            elif result is not None and not other.up:
+                found[other] = result
+        await self._admit(found)
 
     async def _admit(self, coming: dict[Member, ProbeResult]) -> None:
         """Agree on the ring, bring the ledgers up to date, then take all of them in at once.
@@ -128,10 +139,9 @@ class Admission:
                 record, refused = await self._records.agree(up | coming)
             except DatabaseFailed as failed:
                 member = next(each for each in self._ring.members if each.database is failed.database)
-                if isinstance(failed.error, RingChanged):  # another server was faster: all are looked at again
-                    for each in coming:
-                        each.wake.set()
-                    coming.clear()
+                if isinstance(failed, Overtaken):
+                    self._ring.mark_down(member, str(failed.error))
+                    raise
                 coming.pop(member, None)
                 if self._goes_on_drawing(member, failed.error):
                     silent.add(member)

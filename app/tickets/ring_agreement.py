@@ -134,6 +134,7 @@ class RingRecords:
         refused = holders(record, results)
         raised: list[Member] = []
         misplaced: list[str] = []
+        placeless: dict[Member, str] = {}
         everywhere = False
         for member, result in results.items():
             offset, found = member.database.offset, result.record
@@ -161,10 +162,10 @@ class RingRecords:
                     raised.append(member)
             elif reason := contradiction_of_marks(_of_this_ring(kept, record), record.increment, [offset], 0):
                 refused[member] = reason
-            elif not (kept or recorded or self._all_answer(results)):
-                refused[member] = UNKNOWN
             elif not kept or record.since > 1 or offset not in record.offsets:
                 raised.append(member)
+                if not (kept or recorded or self._all_answer(results)):
+                    placeless[member] = UNKNOWN
                 everywhere |= not kept and await ring_changes.holds_tickets(member.database)
         if misplaced:  # an empty one would draw the ids of one of them, from the beginning
             reason = f"holds no ticket, and its place is in doubt while {' and '.join(misplaced)} had another one"
@@ -172,6 +173,7 @@ class RingRecords:
             refused |= dict.fromkeys(strangers, reason)
         if record.since > 1:
             refused |= self._newcomers(record, results, refused)
+        refused = placeless | refused
         joining = {member: result for member, result in results.items() if member not in refused}
         if _formed_apart(record, [result.record for result in joining.values() if result.record is not None]):
             raised, everywhere = list(joining), True

@@ -14,7 +14,7 @@ every database that it reaches, with every probe.
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from app.databases.protocol import Body, ProbeResult, RingRecord, Use
 from app.tickets.ring import Member

@@ -37,6 +37,10 @@ class DatabaseFailed(Exception):
         self.error = error
 
 
+class Overtaken(DatabaseFailed):
+    """Another server has changed the ring record of a database since it was read."""
+
+
 async def change_ring(
     databases: Mapping[TicketDatabase, RingRecord | None],
     change: RingRecord,
@@ -73,7 +77,7 @@ def as_kept(record: RingRecord, database: TicketDatabase, old: RingRecord | None
 async def write_record(record: RingRecord, databases: Mapping[TicketDatabase, RingRecord | None]) -> None:
     """Write the record on databases that have these records now; each keeps what it records of its own body of data.
 
-    Raises DatabaseFailed, with RingChanged where one has another record.
+    Raises DatabaseFailed, Overtaken where one has another record.
     """
     for database, old in databases.items():
         await write_own_record(as_kept(record, database, old), database, old)
@@ -87,7 +91,7 @@ async def write_own_record(new: RingRecord, database: TicketDatabase, old: RingR
         except TicketDatabaseError as error:
             raise DatabaseFailed(database, error) from error
         if found != new:
-            raise DatabaseFailed(database, RingChanged())
+            raise Overtaken(database, RingChanged("had its ring record changed by another server meanwhile"))
 
 
 Tables = Mapping[TicketDatabase, Sequence[Table]]

@@ -99,7 +99,7 @@ def test_a_further_offset_is_another_number_of_the_same_increment() -> None:
 
 
 def test_a_change_begins_and_ends_under_numbers_of_its_own() -> None:
-    change = begun(7, 3, [2, 1], RingState.GROWING)
+    change = begun([RingRecord(7, 2, 1, (1, 2), own=1)], 3, [2, 1], RingState.GROWING)
     assert (change.number, change.since, change.offsets, change.state) == (8, 8, (1, 2), RingState.GROWING)
     new = finished(change)
     assert (new.number, new.since, new.offsets, new.state) == (9, 9, (1, 2), RingState.DRAWN)
