@@ -172,7 +172,7 @@ class RingRecord:
 
     `bodies`: by its offset, each body of data that the database has heard to be in use. `body`: the word of the body
     that the database itself holds, and `life` the incarnation under which a server took that body in; both empty where
-    no server has said.
+    no server has said. `former`: every other increment that the ring has had.
     """
 
     number: int
@@ -184,6 +184,7 @@ class RingRecord:
     bodies: tuple[tuple[int, Body], ...] = ()
     body: str = ""
     life: str = ""
+    former: tuple[int, ...] = ()
 
     def body_at(self, offset: int) -> Body | None:
         """The body in use at this offset; None where none has been heard of."""
@@ -215,7 +216,8 @@ class Use:
     """A ticket server's announcement that it uses this body of data at this offset. `server`: its host name and port.
 
     It stands while the server renews it, and for USE_INTERVALS of the server's probe intervals after that, by the clock
-    of the database that keeps it.
+    of the database that keeps it. An announcement that lies further ahead than that, because the clock was set back,
+    does not stand either.
     """
 
     offset: int
@@ -225,7 +227,16 @@ class Use:
 
 
 USE_INTERVALS = 5
-"""For so many of its probe intervals a server's announcements stand after it has renewed them."""
+"""A server's announcements stand for this many of its probe intervals after it has renewed them."""
+_NOT_IN_A_PLACE = re.compile(r"[^0-9A-Za-z_.:\[\]-]")
+LONGEST_PLACE = 255
+
+
+def place_named(name: str) -> str:
+    """A host and port, or a file's name, as every database can keep it: other characters become `_`."""
+    return _NOT_IN_A_PLACE.sub("_", name)[:LONGEST_PLACE] or "_"
+
+
 OLDER = "older"
 """The release of servers that do not announce themselves."""
 _INSTANCE = re.compile(r"[0-9a-f]{0,64}")

@@ -154,22 +154,22 @@ class Admission:
                 coming.clear()
                 return
             for member, result in (up | coming).items():
-                offset = member.database.offset
-                body = record.body_at(offset)
-                assert body is not None
-                own = replace(record, own=offset, body=body.word, life=result.incarnation)
-                recorded = replace(result, record=own)
-                member.probe_result = recorded
-                if member in coming:
-                    coming[member] = recorded
+                if member not in refused:
+                    member.probe_result = recorded = _as_recorded(result, record, member)
+                    if member in coming:
+                        coming[member] = recorded
             if not self._adopt(record):
                 return
-            for member in list(coming):  # with connections for the increment that was not known before
-                look_again = await self._probe(member)
-                if look_again is None or look_again.incarnation != coming[member].incarnation:
-                    del coming[member]
-                else:
-                    coming[member] = look_again
+            await self._look_again(coming)
+
+    async def _look_again(self, coming: dict[Member, ProbeResult]) -> None:
+        """With connections for the increment that was not known before. Takes out those that are not what they were."""
+        for member in list(coming):
+            found = await self._probe(member)
+            if found is None or found.incarnation != coming[member].incarnation:
+                del coming[member]
+            else:
+                coming[member] = found
 
     def _goes_on_drawing(self, member: Member, error: TicketDatabaseError) -> bool:
         """False where the error takes it out of the ring, which then knows why."""
@@ -259,3 +259,11 @@ class Admission:
         for other in others:
             self._ring.unaccounted[member, other] = self._ring.generation
             other.wake.set()
+
+
+def _as_recorded(result: ProbeResult, record: RingRecord, member: Member) -> ProbeResult:
+    """What the database would say now that it has recorded this ring and its body of data."""
+    offset = member.database.offset
+    body = record.body_at(offset)
+    assert body is not None
+    return replace(result, record=replace(record, own=offset, body=body.word, life=result.incarnation))

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 from app.common.log import event
-from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase, Use
+from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase, Use, place_named
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class Ring:
     def uses(self, server: str) -> tuple[Use, ...]:
         """The bodies of data that this server uses, announced under its host name and port."""
         return tuple(
-            Use(member.database.offset, member.probe_result.record.body, member.name, server)
+            Use(member.database.offset, member.probe_result.record.body, place_named(member.name), place_named(server))
             for member in self.members
             if member.up and member.probe_result is not None and member.probe_result.record is not None
         )

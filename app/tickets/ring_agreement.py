@@ -147,30 +147,20 @@ class RingRecords:
                 continue
             kept = await _kept_by(member.database)
             if found is not None:
-                if await ring_changes.holds_anything(member.database):
+                holds = await ring_changes.holds_anything(member.database)
+                if holds:
                     misplaced.append(member.name)
-                    refused[member] = (
-                        f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
-                        "back in the order that they had"
-                    )
-                elif not self._all_answer(results):  # those that cannot be asked may have drawn its ids
-                    refused[member] = (
-                        f"is recorded at offset {found.own}, holds no ticket, and is listed at {offset}: it takes "
-                        "another place only where every database answers"
-                    )
+                if reason := self._elsewhere(member, found, results, holds=holds):
+                    refused[member] = reason
                 else:
                     raised.append(member)
-            elif reason := contradiction_of_marks(_of_this_ring(kept, record), record.increment, [offset], 0):
-                refused[member] = reason
+            elif contradicted := contradiction_of_marks(_of_this_ring(kept, record), record.increment, [offset], 0):
+                refused[member] = contradicted
             elif not kept or record.since > 1 or offset not in record.offsets:
                 raised.append(member)
-                if not (kept or recorded or self._all_answer(results)):
-                    placeless[member] = UNKNOWN
+                placeless |= {} if kept or recorded or self._all_answer(results) else {member: UNKNOWN}
                 everywhere |= not kept and await ring_changes.holds_tickets(member.database)
-        if misplaced:  # an empty one would draw the ids of one of them, from the beginning
-            reason = f"holds no ticket, and its place is in doubt while {' and '.join(misplaced)} had another one"
-            strangers = (member for member in raised if not _is_in_its_place(member, results[member]))
-            refused |= dict.fromkeys(strangers, reason)
+        refused |= _in_doubt(misplaced, raised, results)
         if record.since > 1:
             refused |= self._newcomers(record, results, refused)
         refused = placeless | refused
@@ -180,6 +170,24 @@ class RingRecords:
         raised = [member for member in raised if member in joining]
         ring, more = await self._record(record, joining, raised, everywhere=everywhere)
         return ring, refused | more
+
+    def _elsewhere(
+        self, member: Member, found: RingRecord, results: Mapping[Member, ProbeResult], *, holds: bool
+    ) -> str:
+        """Why a database that records another offset than it is listed at may not be drawn from; empty where it may.
+        `holds`: whether it has a ticket or a mark."""
+        offset = member.database.offset
+        if holds:
+            return (
+                f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
+                "back in the order that they had"
+            )
+        if not self._all_answer(results):  # those that cannot be asked may have drawn its ids
+            return (
+                f"is recorded at offset {found.own}, holds no ticket, and is listed at {offset}: it takes "
+                "another place only where every database answers"
+            )
+        return ""
 
     def _newcomers(
         self, record: RingRecord, results: Mapping[Member, ProbeResult], refused: Mapping[Member, str]
@@ -304,6 +312,17 @@ def _use(results: Iterable[Member], increment: int) -> None:
 def _is_in_its_place(member: Member, result: ProbeResult) -> bool:
     """Whether the database records that it is drawn at the offset at which it is listed."""
     return result.record is not None and result.record.own == member.database.offset
+
+
+def _in_doubt(
+    misplaced: list[str], raised: Iterable[Member], results: Mapping[Member, ProbeResult]
+) -> dict[Member, str]:
+    """The empty databases that would draw the ids of one of the misplaced ones from the beginning, and why they may
+    not. `misplaced`: names of databases that were drawn at another offset."""
+    if not misplaced:
+        return {}
+    reason = f"holds no ticket, and its place is in doubt while {' and '.join(misplaced)} had another one"
+    return {member: reason for member in raised if not _is_in_its_place(member, results[member])}
 
 
 def _formed_apart(record: RingRecord, records: Iterable[RingRecord]) -> bool:

@@ -16,7 +16,7 @@ every database that it reaches, with every probe.
 import secrets
 from collections.abc import Collection, Mapping
 
-from app.databases.protocol import Body, ProbeResult, RingRecord, Use
+from app.databases.protocol import Body, ProbeResult, RingRecord, Use, place_named
 from app.tickets.ring import Member
 
 
@@ -49,7 +49,7 @@ def is_in_use(record: RingRecord, member: Member, result: ProbeResult) -> bool:
 def new_bodies(record: RingRecord, results: Mapping[Member, ProbeResult]) -> dict[int, Body]:
     """By their offsets, the bodies that have to be taken in before these databases are drawn from, under new words."""
     return {
-        member.database.offset: Body(record.number + 1, secrets.token_hex(8), member.name)
+        member.database.offset: Body(record.number + 1, secrets.token_hex(8), place_named(member.name))
         for member, result in results.items()
         if not (record.body_at(member.database.offset) and is_in_use(record, member, result))
         or result.record is None

@@ -38,7 +38,13 @@ def newest(records: Iterable[RingRecord]) -> RingRecord:
                 f"number {number} with increment {best.increment}: stop all ticket servers and run `ticketd grow`"
             )
     offsets = {offset for record in latest if record.since == best.since for offset in record.offsets}
-    return with_bodies(replace(best, offsets=tuple(sorted(offsets))), all_bodies(records))
+    former = former_increments(records, best.increment)
+    return with_bodies(replace(best, offsets=tuple(sorted(offsets)), former=former), all_bodies(records))
+
+
+def former_increments(records: Iterable[RingRecord], increment: int) -> tuple[int, ...]:
+    """Every increment but this one that the ring has had, by what any of these records has heard."""
+    return tuple(sorted({each for record in records for each in (record.increment, *record.former)} - {increment}))
 
 
 def contradiction(record: RingRecord, increment: int | None, listed: int) -> str | None:
@@ -112,7 +118,9 @@ def begun(records: Collection[RingRecord], increment: int, offsets: Iterable[int
     """The record of a change that has begun: nobody draws until it is finished. `records`: those that there are."""
     number = max((record.number for record in records), default=0) + 1
     bodies = tuple(sorted(all_bodies(records).items()))
-    return RingRecord(number, increment, number, tuple(sorted(offsets)), own=0, state=state, bodies=bodies)
+    former = former_increments(records, increment)
+    used = tuple(sorted(offsets))
+    return RingRecord(number, increment, number, used, own=0, state=state, bodies=bodies, former=former)
 
 
 def finished(record: RingRecord) -> RingRecord:

@@ -104,7 +104,7 @@ class Storage(abc.ABC):
         client = self._open(offset, increment, within)
         self._clients.append(client)
         if entry is not None:
-            client.announce(entry)
+            client.announce(lambda: entry)
         if probe:
             await client.probe()
         return client
@@ -149,6 +149,11 @@ class Storage(abc.ABC):
     @abc.abstractmethod
     def age_servers(self, days: int) -> None:
         """Have every ticket server of the database of offset 1 been seen so many days earlier."""
+
+    @abc.abstractmethod
+    def age_uses(self, seconds: float) -> None:
+        """Have every announcement of a body in the database of offset 1 been written so many seconds earlier, as where
+        the clock is set forward; below 0: later."""
 
     @abc.abstractmethod
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
@@ -264,6 +269,9 @@ class MySQLStorage(Storage):
     def age_servers(self, days: int) -> None:
         self._execute(f"UPDATE _servers SET at = at - INTERVAL {days} DAY")
 
+    def age_uses(self, seconds: float) -> None:
+        self._execute(f"UPDATE _in_use SET at = at - INTERVAL {int(seconds * 1e6)} MICROSECOND")
+
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
         self._execute(f"INSERT INTO _kinds VALUES ('{sequence}', '{kind}', '{parameters}')")
 
@@ -341,6 +349,9 @@ class SQLiteStorage(Storage):
     def age_servers(self, days: int) -> None:
         self._execute(f"UPDATE _servers SET at = at - {days * 86_400}")
 
+    def age_uses(self, seconds: float) -> None:
+        self._execute(f"UPDATE _in_use SET at = at - {seconds!r}")
+
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
         self._execute(f"INSERT INTO _kinds VALUES ('{sequence}', '{kind}', '{parameters}')")
 
@@ -413,6 +424,10 @@ class FakeStorage(Storage):
     def age_servers(self, days: int) -> None:
         servers = self._servers[0].state.servers
         servers.update({key: replace(entry, at=entry.at - days * 86_400) for key, entry in servers.items()})
+
+    def age_uses(self, seconds: float) -> None:
+        servers = self._servers[0].state.servers
+        servers.update({key: replace(entry, at=entry.at - seconds) for key, entry in servers.items()})
 
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
         self._servers[0].state.kinds[sequence] = Definition.from_text(sequence, kind, parameters)

@@ -217,7 +217,7 @@ class FakeServer:
         """What other ticket servers than this one announce, when a virtual clock stands at `now`."""
         at = self.time_at(now)
         others = [each for key, each in self.state.servers.items() if entry is None or key != entry.instance]
-        standing = (each for each in others if each.at >= at - USE_INTERVALS * each.probe_interval)
+        standing = (each for each in others if abs(each.at - at) <= USE_INTERVALS * each.probe_interval)
         return tuple(use for each in standing for use in each.uses)
 
     def probes(self, entry: ServerEntry | None, now: float) -> None:

@@ -1,11 +1,10 @@
 """Two bodies of data for one offset: ticket servers that are led to different databases, by a list or a name."""
 
 import asyncio
-import itertools
 
 import pytest
 
-from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
+from tests.fakes.ticket_database import FakeServer
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.ledgers import take
@@ -47,5 +46,4 @@ async def test_two_servers_with_different_bodies_do_not_fight_over_an_offset(cop
         second = await site.ticket_server(servers=[other, site.servers[1]])
         tickets += await drawn_by([first, second], 60)
         assert len(set(tickets)) == len(tickets)
-        print(max(tickets), len(tickets), [m for m in first.ring.members], [m for m in second.ring.members])
         assert max(tickets) < 20_000
