@@ -100,7 +100,8 @@ class ProbeResult:
     itself, so that two URLs of one server are seen; it may be another one after a restart. `latency`: what the probe's
     write took, in seconds. `increment` and `offset` are the ones that the server is configured with, None where the
     engine has no such setting; `setting_names`: what the server calls them. `record`: the ring that it records, None
-    where it records none. `uses`: which bodies of data other servers say they use. `clock`: what its clock said.
+    where it records none. `uses`: which bodies of data other servers say they use; `older`: the releases of the servers
+    of the last OLDER_SECONDS that do not say so. `clock`: what its clock said.
     `warnings`: what is served but should be repaired (durability settings that are off).
     """
 
@@ -114,6 +115,7 @@ class ProbeResult:
     warnings: tuple[str, ...] = ()
     setting_names: tuple[str, str] = ("increment", "offset")
     uses: tuple["Use", ...] = ()
+    older: tuple[str, ...] = ()
 
 
 def check_settings(found: "Settings", increment: int, offset: int) -> None:
@@ -237,10 +239,12 @@ def place_named(name: str) -> str:
     return _NOT_IN_A_PLACE.sub("_", name)[:LONGEST_PLACE] or "_"
 
 
+OLDER_SECONDS = 15.0
+"""A server of an earlier release that has not probed for this long is taken to have ended."""
 OLDER = "older"
 """The release of servers that do not announce themselves."""
 _INSTANCE = re.compile(r"[0-9a-f]{0,64}")
-_RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,64}")
+RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,64}")
 _KIND = re.compile(r"[0-9a-z_]{1,32}")
 _MOST_KINDS = 60
 
@@ -253,7 +257,8 @@ class ServerEntry:
     sequences, that it can serve. `probe_interval`: seconds between its probes. `reserve_window`: seconds for which it
     may hand out what it has drawn ahead after a sequence was bumped; 0 where it draws none ahead. `at`: when it was
     seen last, in seconds since 1970 by the database's clock; 0 in what is announced. `uses`: the bodies of data that it
-    uses. Raises ValueError where a value cannot be kept.
+    uses; None for a server of an earlier release, which does not say so. Raises ValueError where a value cannot be
+    kept.
     """
 
     instance: str
@@ -262,11 +267,11 @@ class ServerEntry:
     probe_interval: float
     reserve_window: float = 0.0
     at: float = 0.0
-    uses: tuple[Use, ...] = ()
+    uses: tuple[Use, ...] | None = ()
 
     def __post_init__(self) -> None:
         kinds = ((_KIND, kind) for kind in self.kinds)
-        for pattern, text in ((_INSTANCE, self.instance), (_RELEASE, self.release), *kinds):
+        for pattern, text in ((_INSTANCE, self.instance), (RELEASE, self.release), *kinds):
             if pattern.fullmatch(text) is None:
                 raise ValueError(text)
         seconds = self.probe_interval, self.reserve_window

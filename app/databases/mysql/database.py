@@ -164,7 +164,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         await probe.next(RECORD_BOUND)
         record = probe.understand(record_of)
         await probe.next(listing(MOST_USES))
-        uses = probe.understand(uses_of)
+        uses, older = probe.understand(uses_of)
         self._draws.forms.ends_only = facts.autoinc_lock_mode == 0
         self._draws.forms.takes_steps = facts.takes_steps
         await self._pool.close_unused()
@@ -185,6 +185,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
             warnings=facts.durability + self._layout_warnings + self._pool.warnings,
             setting_names=facts.setting_names,
             uses=uses,
+            older=older,
         )
 
     async def _prepare_own_tables(self, probe: MySQLConnection) -> None:

@@ -6,7 +6,7 @@ that ends a literal. All else is a number.
 
 from collections.abc import Sequence
 
-from app.databases.protocol import OLDER, USE_INTERVALS
+from app.databases.protocol import OLDER, OLDER_SECONDS, USE_INTERVALS
 
 LAYOUT_VERSION = 4
 RING_LAYOUT, INNER_LAYOUT, BODIES_LAYOUT = 2, 3, 4
@@ -270,6 +270,10 @@ def announce(instance: str, release: str, kinds: str, probe_interval: float, res
     )
 
 
+NO_OFFSET = 0
+"""In the row with which a server says that it announces what it uses, whether it uses anything or not."""
+
+
 def use(instance: str, uses: list[tuple[int, str, str, str]], probe_interval: float) -> str:
     """Says which body a ticket server uses at each offset. An empty word: none any more.
 
@@ -287,11 +291,16 @@ def use(instance: str, uses: list[tuple[int, str, str, str]], probe_interval: fl
 
 
 def standing_uses(but: str) -> str:
-    """The announcements of all ticket servers but this instance that stand, by the database's own clock."""
+    """The announcements of all ticket servers but this instance that stand, by the database's own clock; then, as rows
+    of NO_OFFSET, the releases of the servers that announce nothing."""
+    said = "SELECT 1 FROM _in_use AS said WHERE said.instance = _servers.instance"
+    lately = f"at >= UTC_TIMESTAMP(6) - INTERVAL {int(OLDER_SECONDS)} SECOND"
     span = f"INTERVAL CAST(probe_interval * {USE_INTERVALS} * 1000000 AS SIGNED) MICROSECOND"
     return (
         f"SELECT offset_of, word, place, server FROM _in_use WHERE instance <> '{but}' AND word <> '' "  # noqa: S608
-        f"AND at >= UTC_TIMESTAMP(6) - {span} AND at <= UTC_TIMESTAMP(6) + {span}"
+        f"AND at >= UTC_TIMESTAMP(6) - {span} AND at <= UTC_TIMESTAMP(6) + {span} "
+        f"UNION ALL SELECT {NO_OFFSET}, '', '', of_release FROM _servers WHERE {lately} AND NOT EXISTS ({said}) "
+        f"UNION ALL SELECT {NO_OFFSET}, '', '', '{OLDER}' FROM _probe WHERE id = 1 AND {lately}"
     )
 
 

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from app.common.sequences import TICKET_LIMIT, is_inner_mark, is_name, is_table_name
-from app.databases.protocol import place_named
+from app.databases.protocol import RELEASE, place_named
 
 LARGEST_ID = 2**64 - 1
 """An unsigned BIGINT goes on above the largest ticket."""
@@ -94,6 +94,11 @@ def place(value: Any) -> str:
     if not isinstance(value, str) or (value and place_named(value) != value):
         raise ValueError(value)
     return value
+
+
+def release(value: Any) -> str:
+    """The release of a ticket server."""
+    return _matching(RELEASE, value)
 
 
 def moment(value: Any) -> str:

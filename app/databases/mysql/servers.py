@@ -9,7 +9,7 @@ from app.databases.mysql.bounds import MOST_CONNECTIONS, MOST_SERVERS, listing
 from app.databases.mysql.connection import MySQLConnection
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
-from app.databases.mysql.rows import place, whole, word
+from app.databases.mysql.rows import place, release, whole, word
 from app.databases.protocol import LARGEST_INCREMENT, ServerEntry, Use
 
 
@@ -37,16 +37,13 @@ class MySQLServers:
             await connection.execute(own_sql.PROBE)
             return time.monotonic() - began
         entry = self._describe()
-        statements = [announcement_of(entry)]
-        used = {use.offset: (use.offset, use.word, use.place, use.server) for use in entry.uses}
+        used = {use.offset: (use.offset, use.word, use.place, use.server) for use in entry.uses or ()}
         self._offsets_used |= used.keys()
-        rows = [used.get(offset, (offset, "", "", "")) for offset in sorted(self._offsets_used)]
-        if rows:
-            statements.append(own_sql.use(entry.instance, rows, entry.probe_interval))
-        await connection.start("; ".join(statements))
+        rows = [used.get(offset, (offset, "", "", "")) for offset in sorted({own_sql.NO_OFFSET, *self._offsets_used})]
+        # in this order, so that no other server takes it for one of an earlier release, which announces no bodies
+        await connection.start(f"{own_sql.use(entry.instance, rows, entry.probe_interval)}; {announcement_of(entry)}")
         took = time.monotonic() - began
-        for _ in statements[1:]:
-            await connection.next()
+        await connection.next()
         return took
 
     async def servers(self, within: float) -> list[ServerEntry]:
@@ -93,12 +90,16 @@ def announcement_of(entry: ServerEntry) -> str:
     return own_sql.announce(entry.instance, entry.release, kinds, entry.probe_interval, entry.reserve_window)
 
 
-def uses_of(rows: Rows) -> tuple[Use, ...]:
-    """The announcements in the rows of `own_sql.standing_uses`. Raises ValueError, TypeError."""
-    return tuple(
+def uses_of(rows: Rows) -> tuple[tuple[Use, ...], tuple[str, ...]]:
+    """The announcements in the rows of `own_sql.standing_uses`, and the releases of the servers that announce nothing.
+    Raises ValueError, TypeError."""
+    uses = [
         Use(whole(offset, 1, LARGEST_INCREMENT), word(word_), place(place_), place(server))
         for offset, word_, place_, server in rows
-    )
+        if offset != own_sql.NO_OFFSET
+    ]
+    older = {release(text) for offset, *_, text in rows if offset == own_sql.NO_OFFSET}
+    return tuple(uses), tuple(sorted(older))
 
 
 def servers_of(rows: Rows) -> list[ServerEntry]:

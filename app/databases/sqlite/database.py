@@ -37,7 +37,15 @@ from app.databases.protocol import (
 )
 from app.databases.sqlite.connection import FileConnection
 from app.databases.sqlite.marks import SQLiteLedger, refuse_another_ring
-from app.databases.sqlite.ring_record import announce, forget, record_in, servers_in, standing_uses_in, write_record
+from app.databases.sqlite.ring_record import (
+    announce,
+    forget,
+    older_in,
+    record_in,
+    servers_in,
+    standing_uses_in,
+    write_record,
+)
 from app.kinds.definition import Definition
 
 T = TypeVar("T")
@@ -95,7 +103,7 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         """See TicketDatabase.probe. See `FileConnection.incarnation_of`."""
         began = time.monotonic()
         entry = None if self._describe is None else self._describe()
-        incarnation, record, clock, uses = await self._file.run(lambda c: self._probe(c, entry))
+        incarnation, record, clock, uses, older = await self._file.run(lambda c: self._probe(c, entry))
         self._incarnation = incarnation  # nobody draws from another one before the caller knows
         return ProbeResult(
             incarnation=incarnation,
@@ -106,11 +114,12 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
             identity=f"{self._path.resolve()}",
             latency=time.monotonic() - began,
             uses=uses,
+            older=older,
         )
 
     def _probe(
         self, connection: sqlite3.Connection, entry: ServerEntry | None
-    ) -> tuple[str, RingRecord | None, ClockReading, tuple[Use, ...]]:
+    ) -> tuple[str, RingRecord | None, ClockReading, tuple[Use, ...], tuple[str, ...]]:
         since = time.monotonic()
         clock = ClockReading(time.time(), since, time.monotonic())  # the file has none but this machine's
         if entry is None:
@@ -118,7 +127,8 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         else:
             announce(connection, entry, clock.seconds)
         uses = standing_uses_in(connection, "" if entry is None else entry.instance, clock.seconds)
-        return self._file.incarnation_of(connection), record_in(connection), clock, uses
+        older = older_in(connection, clock.seconds)
+        return self._file.incarnation_of(connection), record_in(connection), clock, uses, older
 
     def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         """See TicketDatabase.start_draw."""

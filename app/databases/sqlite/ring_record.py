@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from app.databases.protocol import OLDER, USE_INTERVALS, Body, RingRecord, RingState, ServerEntry, Use
+from app.databases.protocol import OLDER, OLDER_SECONDS, USE_INTERVALS, Body, RingRecord, RingState, ServerEntry, Use
 
 _RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
 OWN_BODY = 0
@@ -58,10 +58,9 @@ def announce(connection: sqlite3.Connection, entry: ServerEntry, now: float) -> 
     row = (entry.instance, entry.release, ",".join(entry.kinds), entry.probe_interval, entry.reserve_window, now)
     connection.execute("INSERT OR REPLACE INTO _servers VALUES (?, ?, ?, ?, ?, ?)", row)
     connection.execute("DELETE FROM _in_use WHERE instance = ?", row[:1])
-    uses = [
-        (entry.instance, use.offset, use.word, use.place, use.server, entry.probe_interval, now) for use in entry.uses
-    ]
-    connection.executemany("INSERT INTO _in_use VALUES (?, ?, ?, ?, ?, ?, ?)", uses)
+    uses = [(0, "", "", ""), *((use.offset, use.word, use.place, use.server) for use in entry.uses or ())]
+    rows = [(entry.instance, *use, entry.probe_interval, now) for use in uses]
+    connection.executemany("INSERT INTO _in_use VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def forget(connection: sqlite3.Connection, instance: str) -> None:
@@ -73,10 +72,23 @@ def forget(connection: sqlite3.Connection, instance: str) -> None:
 def standing_uses_in(connection: sqlite3.Connection, but: str, now: float) -> tuple[Use, ...]:
     """The announcements of all ticket servers but this instance that stand at `now`, in seconds since 1970."""
     rows = connection.execute(
-        "SELECT offset_of, word, place, server FROM _in_use WHERE instance <> ? AND ABS(at - ?) <= probe_interval * ?",
+        "SELECT offset_of, word, place, server FROM _in_use "
+        "WHERE instance <> ? AND word <> '' AND ABS(at - ?) <= probe_interval * ?",
         (but, now, USE_INTERVALS),
     )
     return tuple(Use(*row) for row in rows)
+
+
+def older_in(connection: sqlite3.Connection, now: float) -> tuple[str, ...]:
+    """The releases of the ticket servers of the last OLDER_SECONDS that do not announce what they use."""
+    since = now - OLDER_SECONDS
+    said = "SELECT 1 FROM _in_use AS said WHERE said.instance = _servers.instance"
+    rows = connection.execute(
+        f"SELECT of_release FROM _servers WHERE at >= ? AND NOT EXISTS ({said}) "  # noqa: S608
+        "UNION SELECT ? FROM _database WHERE probed >= ?",
+        (since, OLDER, since),
+    )
+    return tuple(sorted(release for (release,) in rows))
 
 
 def servers_in(connection: sqlite3.Connection, since: float) -> list[ServerEntry]:

@@ -147,6 +147,11 @@ class Storage(abc.ABC):
         """Do what the probe of a ticket server does that does not announce itself, in the database of offset 1."""
 
     @abc.abstractmethod
+    def probe_as_the_release_before(self, release: str) -> None:
+        """Do what the probe of a ticket server does that announces itself but no bodies, in the database of offset
+        1."""
+
+    @abc.abstractmethod
     def age_servers(self, days: int) -> None:
         """Have every ticket server of the database of offset 1 been seen so many days earlier."""
 
@@ -266,6 +271,10 @@ class MySQLStorage(Storage):
     def probe_as_an_older_release(self) -> None:
         self._execute("REPLACE INTO _probe (id, at) VALUES (1, UTC_TIMESTAMP(6))")
 
+    def probe_as_the_release_before(self, release: str) -> None:
+        row = f"'0ef', '{release}', 'ticket', 1.0, 0.0, UTC_TIMESTAMP(6)"
+        self._execute(f"REPLACE INTO _servers VALUES ({row})")
+
     def age_servers(self, days: int) -> None:
         self._execute(f"UPDATE _servers SET at = at - INTERVAL {days} DAY")
 
@@ -346,6 +355,9 @@ class SQLiteStorage(Storage):
     def probe_as_an_older_release(self) -> None:
         self._execute(f"UPDATE _database SET probed = {time.time()!r}")
 
+    def probe_as_the_release_before(self, release: str) -> None:
+        self._execute(f"REPLACE INTO _servers VALUES ('0ef', '{release}', 'ticket', 1.0, 0.0, {time.time()!r})")
+
     def age_servers(self, days: int) -> None:
         self._execute(f"UPDATE _servers SET at = at - {days * 86_400}")
 
@@ -420,6 +432,9 @@ class FakeStorage(Storage):
 
     def probe_as_an_older_release(self) -> None:
         self._servers[0].older_probe = self._servers[0].time_at(_loop_time())
+
+    def probe_as_the_release_before(self, release: str) -> None:
+        self._servers[0].probes(ServerEntry("0ef", release, ("ticket",), 1.0, uses=None), _loop_time())
 
     def age_servers(self, days: int) -> None:
         servers = self._servers[0].state.servers

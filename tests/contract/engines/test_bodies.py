@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from app.databases.protocol import USE_INTERVALS, Body, RingRecord, RingState, ServerEntry, TicketDatabase, Use
+from app.databases.protocol import OLDER, USE_INTERVALS, Body, RingRecord, RingState, ServerEntry, TicketDatabase, Use
 from tests.contract.engines.storages import Storage, on_each_engine
 
 ONE = Body(3, "a" * 16, "10.0.0.1:3306")
@@ -12,7 +12,8 @@ RING = RingRecord(3, 2, 1, (1, 2), own=1, bodies=((1, ONE), (2, TWO)), body=ONE.
 INTERVAL = 10.0
 USES = (Use(1, ONE.word, ONE.place, "host-1:8000"), Use(2, TWO.word, TWO.place, "host-1:8000"))
 SERVER = ServerEntry("ab12", "1.2.3", ("ticket",), INTERVAL, uses=USES)
-OTHER = ServerEntry("cd34", "1.2.3", ("ticket",), INTERVAL, uses=(Use(1, "ff", "other:1", "host-2:8000"),))
+OTHERS_USES = (Use(1, "ff", "other:1", "host-2:8000"),)
+OTHER = ServerEntry("cd34", "1.2.3", ("ticket",), INTERVAL, uses=OTHERS_USES)
 
 
 # --- the record ------------------------------------------------------------------------------------------------------
@@ -83,8 +84,8 @@ async def test_what_a_server_uses_is_seen_by_all_others(storage: Storage) -> Non
     nobody = await storage.client()
     assert await used(nobody) == set()
     one, other = await storage.client(entry=SERVER), await storage.client(entry=OTHER)
-    assert await used(nobody) == {*USES, *OTHER.uses}
-    assert await used(one) == set(OTHER.uses)
+    assert await used(nobody) == {*USES, *OTHERS_USES}
+    assert await used(one) == set(OTHERS_USES)
     assert await used(other) == set(USES)
     assert await used(await storage.client(2)) == set()
 
@@ -104,11 +105,11 @@ async def test_an_announcement_stands_for_five_intervals_of_its_server_and_is_re
     await storage.client(entry=replace(OTHER, probe_interval=10 * INTERVAL))
     for _ in range(2):
         storage.age_uses((USE_INTERVALS - 1) * INTERVAL)
-        assert await used(nobody) == {*USES, *OTHER.uses}
+        assert await used(nobody) == {*USES, *OTHERS_USES}
         storage.age_uses(INTERVAL)
-        assert await used(nobody) == set(OTHER.uses)
+        assert await used(nobody) == set(OTHERS_USES)
         await one.probe()
-        assert await used(nobody) == {*USES, *OTHER.uses}
+        assert await used(nobody) == {*USES, *OTHERS_USES}
 
 
 @on_each_engine
@@ -123,8 +124,21 @@ async def test_a_clock_that_is_set_back_keeps_no_announcement_standing_for_longe
 
 
 @on_each_engine
+async def test_a_server_of_an_earlier_release_is_seen_as_one_that_announces_no_bodies(storage: Storage) -> None:
+    nobody = await storage.client()
+    await storage.client(entry=replace(SERVER, uses=()))
+    assert (await nobody.probe()).older == ()
+    storage.probe_as_the_release_before("0.2.0")
+    assert (await nobody.probe()).older == ("0.2.0",)
+    storage.probe_as_an_older_release()
+    assert (await nobody.probe()).older == ("0.2.0", OLDER)
+    storage.age_servers(1)
+    assert "0.2.0" not in (await nobody.probe()).older
+
+
+@on_each_engine
 async def test_what_a_server_uses_ends_with_it(storage: Storage) -> None:
     one, nobody = await storage.client(entry=SERVER), await storage.client()
     await storage.client(entry=OTHER)
     await storage.close(one)
-    assert await used(nobody) == set(OTHER.uses)
+    assert await used(nobody) == set(OTHERS_USES)

@@ -195,6 +195,7 @@ class FakeTicketDatabase(TicketDatabase):
                 record=server.state.ring,
                 clock=ClockReading(server.time_at(loop.clock.now), since, since),
                 uses=uses,
+                older=server.older(loop.clock.now),
             )
 
         look = await self._statement(found, anybody=True, patient=True)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.sequences import Width
-from app.databases.protocol import OLDER, USE_INTERVALS, Draw, Mark, RingRecord, ServerEntry, Use
+from app.databases.protocol import OLDER, OLDER_SECONDS, USE_INTERVALS, Draw, Mark, RingRecord, ServerEntry, Use
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
 from tests.fakes.virtual_time import VirtualLoop
 
@@ -218,7 +218,12 @@ class FakeServer:
         at = self.time_at(now)
         others = [each for key, each in self.state.servers.items() if entry is None or key != entry.instance]
         standing = (each for each in others if abs(each.at - at) <= USE_INTERVALS * each.probe_interval)
-        return tuple(use for each in standing for use in each.uses)
+        return tuple(use for each in standing for use in each.uses or ())
+
+    def older(self, now: float) -> tuple[str, ...]:
+        """The releases of the servers that announce no bodies."""
+        seen = self.servers_since(self.time_at(now) - OLDER_SECONDS)
+        return tuple(sorted({each.release for each in seen if each.uses is None or each.release == OLDER}))
 
     def probes(self, entry: ServerEntry | None, now: float) -> None:
         """A ticket server looks, or somebody else, when a virtual clock stands at `now`."""

@@ -23,7 +23,13 @@ TWO = RingRecord(1, 2, 1, (1, 2), own=1)
 
 def test_the_highest_number_counts() -> None:
     later = RingRecord(3, 3, 3, (1, 2, 3), own=2)
-    assert newest([TWO, later, replace(TWO, own=2)]) == later
+    assert newest([TWO, later, replace(TWO, own=2)]) == replace(later, former=(2,))
+
+
+def test_every_increment_that_the_ring_has_had_is_remembered() -> None:
+    one, two = replace(TWO, former=(6,)), RingRecord(3, 3, 3, (1, 2, 3), own=2, former=(4,))
+    assert newest([one, two]).former == newest([two, one]).former == (2, 4, 6)
+    assert begun([one, two], 2, (1, 2), RingState.GROWING).former == (3, 4, 6)
 
 
 def test_one_number_with_offsets_of_both() -> None:

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
+from app.databases.protocol import OLDER_SECONDS, ServerEntry
 from tests.fakes.ticket_database import FakeServer
-from tests.fakes.ticket_server import FakeTicketServer, Site
+from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
-from tests.unit.tickets.ledgers import take
+from tests.unit.tickets.ledgers import probed, take
 
 
 def another(site: Site, at: int, *, copied: bool = False) -> FakeServer:
@@ -47,3 +48,20 @@ async def test_two_servers_with_different_bodies_do_not_fight_over_an_offset(cop
         tickets += await drawn_by([first, second], 60)
         assert len(set(tickets)) == len(tickets)
         assert max(tickets) < 20_000
+
+
+@virtual_time
+async def test_health_warns_while_a_server_of_an_earlier_release_is_seen() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        assert server.admin.health()["status"] == "pass"
+        older = ServerEntry("0ef", "0.2.0", ("ticket",), PROBE_INTERVAL, uses=None)
+        site.servers[1].probes(older, asyncio.get_running_loop().time())
+        await probed()
+        health = server.admin.health()
+        assert health["status"] == "warn"
+        (warning,) = health["warnings"]
+        assert warning["database"] == server.databases[1].name
+        assert "release 0.2.0 uses it" in warning["reason"]
+        await asyncio.sleep(OLDER_SECONDS + PROBE_INTERVAL)
+        assert server.admin.health()["status"] == "pass"
