@@ -213,6 +213,13 @@ class Warned(BaseModel):
     reason: str
 
 
+class Noted(BaseModel):
+    """Something that an operator should know, and that requires nothing."""
+
+    database: str | None
+    reason: str
+
+
 class Health(BaseModel):
     """The server's health."""
 
@@ -220,6 +227,7 @@ class Health(BaseModel):
     version: str
     databases: list[TicketDatabaseHealth]
     warnings: list[Warned]
+    notes: list[Noted]
 
 
 class ProblemDetails(BaseModel):

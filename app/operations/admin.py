@@ -109,6 +109,7 @@ class Admin:
             "version": VERSION,
             "databases": [_database(member) for member in self._ring.members],
             "warnings": warnings,
+            "notes": [] if self._ring.note is None else [{"database": None, "reason": self._ring.note}],
         }
 
     def _warnings(self) -> Iterable[dict[str, Any]]:

@@ -93,6 +93,8 @@ class Ring:
         self._now = now
         self.members = tuple(Member(database, since=now()) for database in databases)
         self.record: RingRecord | None = None
+        self.note: str | None = None
+        """What an operator should know of the ring, and nothing has to be done about."""
         self.unaccounted: dict[tuple[Member, Member], int] = {}
         """Pairs of which the first may not keep marks for every sequence of the second yet, by the generation that saw
         one of them come up, or keep marks again."""

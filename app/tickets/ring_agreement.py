@@ -23,6 +23,7 @@ from app.tickets.ring_record import (
     contradiction,
     contradiction_of_marks,
     first_record,
+    former_setting,
     increment_of_marks,
     newest,
     with_bodies,
@@ -68,8 +69,10 @@ class RingRecords:
             if not await self._never_drawn(results):
                 raise
             return await self._form(results, self._increment or len(self._ring.members))
+        self._ring.note = former_setting(record, self._increment)
         if record.state is RingState.FORMING:
-            return await self._form(results, self._increment or record.increment)
+            wanted = self._increment if self._ring.note is None else None
+            return await self._form(results, wanted or record.increment)
         reason = contradiction(record, self._increment, len(self._ring.members))
         if reason is None:
             return await self._join(record, results, recorded=recorded)

@@ -52,7 +52,7 @@ def contradiction(record: RingRecord, increment: int | None, listed: int) -> str
 
     `increment`: TICKETS_INCREMENT, None where it is unset; `listed`: how many databases TICKETS_DATABASES lists.
     """
-    if increment is not None and increment != record.increment:
+    if increment is not None and increment != record.increment and increment not in record.former:
         return (
             f"the recorded increment of the ring is {record.increment}, and TICKETS_INCREMENT is {increment}: unset "
             f"it, or stop all ticket servers and run `ticketd grow --increment {increment}`"
@@ -63,6 +63,19 @@ def contradiction(record: RingRecord, increment: int | None, listed: int) -> str
             f"list fewer, or stop all ticket servers and run `ticketd grow --increment {listed}`"
         )
     return None
+
+
+def former_setting(record: RingRecord, increment: int | None) -> str | None:
+    """What an operator should know of a TICKETS_INCREMENT that the ring had before; None where it has another value.
+
+    Such a server was restarted with the environment from before a growth: it draws with the recorded increment.
+    """
+    if increment is None or increment == record.increment or increment not in record.former:
+        return None
+    return (
+        f"TICKETS_INCREMENT is {increment}, which the ring had before; this server draws with the recorded increment, "
+        f"{record.increment}: unset TICKETS_INCREMENT"
+    )
 
 
 def increment_of_marks(marks: Set[tuple[int, int]], increment: int | None, listed: int) -> int:

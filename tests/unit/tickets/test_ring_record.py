@@ -12,6 +12,7 @@ from app.tickets.ring_record import (
     contradiction_of_marks,
     finished,
     first_record,
+    former_setting,
     increment_of_marks,
     newest,
     same_ring,
@@ -24,6 +25,15 @@ TWO = RingRecord(1, 2, 1, (1, 2), own=1)
 def test_the_highest_number_counts() -> None:
     later = RingRecord(3, 3, 3, (1, 2, 3), own=2)
     assert newest([TWO, later, replace(TWO, own=2)]) == replace(later, former=(2,))
+
+
+def test_an_increment_of_before_is_a_note_and_any_other_a_contradiction() -> None:
+    grown = replace(TWO, increment=4, former=(2,))
+    assert contradiction(grown, 2, 2) is None
+    assert "TICKETS_INCREMENT is 2, which the ring had before" in str(former_setting(grown, 2))
+    assert contradiction(grown, 3, 2) is not None
+    for increment in (None, 3, 4):
+        assert former_setting(grown, increment) is None
 
 
 def test_every_increment_that_the_ring_has_had_is_remembered() -> None:
