@@ -134,16 +134,17 @@ class RingRecords:
         `recorded`: whether any database that can be asked records a ring; else only this server remembers it.
         """
         _use(results, record.increment)
-        refused = holders(record, results)
+        held, refused = holders(record, results), dict[Member, str]()
         raised: list[Member] = []
         misplaced: list[str] = []
         placeless: dict[Member, str] = {}
         everywhere = False
         for member, result in results.items():
             offset, found = member.database.offset, result.record
-            if member in refused:
+            in_place = found is not None and _is_in_its_place(member, result)
+            if member in held and (in_place or found is None):
                 continue
-            if found is not None and _is_in_its_place(member, result):
+            if found is not None and in_place:
                 if found.since != record.since or offset not in record.offsets:
                     raised.append(member)
                     everywhere |= found.state is RingState.FORMING and await ring_changes.holds_tickets(member.database)
@@ -163,7 +164,7 @@ class RingRecords:
                 raised.append(member)
                 placeless |= {} if kept or recorded or self._all_answer(results) else {member: UNKNOWN}
                 everywhere |= not kept and await ring_changes.holds_tickets(member.database)
-        refused |= _in_doubt(misplaced, raised, results)
+        refused = held | refused | _in_doubt(misplaced, raised, results)
         if record.since > 1:
             refused |= self._newcomers(record, results, refused)
         refused = placeless | refused
