@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import socket
 import time
 from collections.abc import Callable
 
@@ -71,11 +72,20 @@ class Service:
             window=window_seconds(settings.probe_interval, settings.database_timeout),
             may_draw=self._may_draw,
         )
-        entry = ServerEntry(
-            secrets.token_hex(8), VERSION, tuple(KINDS), settings.probe_interval, self.reserves.announced
-        )
+        instance, address = secrets.token_hex(8), f"{socket.gethostname()}:{settings.port}"
+
+        def describe() -> ServerEntry:
+            return ServerEntry(
+                instance,
+                VERSION,
+                tuple(KINDS),
+                settings.probe_interval,
+                self.reserves.announced,
+                uses=self.ring.uses(address),
+            )
+
         for database in self._databases:
-            database.announce(entry)
+            database.announce(describe)
         self.ledger = Ledger(
             self.ring,
             refuse_unverified=settings.unverified == "refuse",

@@ -101,5 +101,4 @@ async def _alive(databases: list[TicketDatabase], watched: float) -> list[str]:
 def _change_to(probed: Mapping[TicketDatabase, ProbeResult], increment: int) -> RingRecord:
     """The record that begins the change, under a number above every recorded one."""
     records = [found.record for found in probed.values() if found.record is not None]
-    number = max((record.number for record in records), default=0)
-    return begun(number, increment, [database.offset for database in probed], RingState.GROWING)
+    return begun(records, increment, [database.offset for database in probed], RingState.GROWING)

@@ -101,8 +101,10 @@ class ProbeResult:
     itself, so that two URLs of one server are seen; it may be another one after a restart. `latency`: what the probe's
     write took, in seconds. `increment` and `offset` are the ones that the server is configured with, None where the
     engine has no such setting; `setting_names`: what the server calls them. `record`: the ring that it records, None
-    where it records none. `clock`: what its clock said. `warnings`: what is served but should be repaired (durability
-    settings that are off). `folds_names`: whether table names that differ by case alone name one table there.
+    where it records none. `uses`: which bodies of data other servers say they use; `older`: the releases of the servers
+    of the last OLDER_SECONDS that do not say so. `clock`: what its clock said. `warnings`: what is served but should be
+    repaired (durability settings that are off). `folds_names`: whether table names that differ by case alone name one
+    table there.
     """
 
     incarnation: str
@@ -115,6 +117,8 @@ class ProbeResult:
     warnings: tuple[str, ...] = ()
     setting_names: tuple[str, str] = ("increment", "offset")
     folds_names: bool = False
+    uses: tuple["Use", ...] = ()
+    older: tuple[str, ...] = ()
 
 
 def check_settings(found: "Settings", increment: int, offset: int) -> None:
@@ -150,6 +154,19 @@ class RingState(StrEnum):
     FORMING = "forming"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Body:
+    """A body of data in use at an offset: what a ticket database holds, wherever it runs.
+
+    `number`: of the ring record under which a server took it in. `word`: random, the body's own since then. `place`:
+    the host and port at which that server reached it. Of two bodies at one offset the greater one stays.
+    """
+
+    number: int
+    word: str
+    place: str
+
+
 @dataclass(frozen=True, slots=True)
 class RingRecord:
     """The ring that a ticket database has been drawn in, as the database records it.
@@ -157,6 +174,10 @@ class RingRecord:
     `number` rises with every change of the ring. `since` is the number with which this increment began. `offsets`
     holds every offset that has been used since then, `own` is the database's own. `state`: whether servers draw. No
     addresses: a dead database may be replaced at another host.
+
+    `bodies`: by its offset, each body of data that the database has heard to be in use. `body`: the word of the body
+    that the database itself holds, and `life` the incarnation under which a server took that body in; both empty where
+    no server has said. `former`: every other increment that the ring has had.
     """
 
     number: int
@@ -165,6 +186,14 @@ class RingRecord:
     offsets: tuple[int, ...]
     own: int
     state: RingState = RingState.DRAWN
+    bodies: tuple[tuple[int, Body], ...] = ()
+    body: str = ""
+    life: str = ""
+    former: tuple[int, ...] = ()
+
+    def body_at(self, offset: int) -> Body | None:
+        """The body in use at this offset; None where none has been heard of."""
+        return next((body for at, body in self.bodies if at == offset), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +216,38 @@ class Mark:
     token: str
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A ticket server's announcement that it uses this body of data at this offset. `server`: its host name and port.
+
+    It stands while the server renews it, and for USE_INTERVALS of the server's probe intervals after that, by the clock
+    of the database that keeps it. An announcement that lies further ahead than that, because the clock was set back,
+    does not stand either.
+    """
+
+    offset: int
+    word: str
+    place: str
+    server: str
+
+
+USE_INTERVALS = 5
+"""A server's announcements stand for this many of its probe intervals after it has renewed them."""
+_NOT_IN_A_PLACE = re.compile(r"[^0-9A-Za-z_.:\[\]-]")
+LONGEST_PLACE = 255
+
+
+def place_named(name: str) -> str:
+    """A host and port, or a file's name, as every database can keep it: other characters become `_`."""
+    return _NOT_IN_A_PLACE.sub("_", name)[:LONGEST_PLACE] or "_"
+
+
+OLDER_SECONDS = 15.0
+"""A server of an earlier release that has not probed for this long is taken to have ended."""
 OLDER = "older"
 """The release of servers that do not announce themselves."""
 _INSTANCE = re.compile(r"[0-9a-f]{0,64}")
-_RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,64}")
+RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,64}")
 _KIND = re.compile(r"[0-9a-z_]{1,32}")
 _MOST_KINDS = 60
 
@@ -202,8 +259,9 @@ class ServerEntry:
     `instance`: hexadecimal digits that no other life of any server has; empty for one of an older release. `kinds`: of
     sequences, that it can serve. `probe_interval`: seconds between its probes. `reserve_window`: seconds for which it
     may hand out what it has drawn ahead after a sequence was bumped; 0 where it draws none ahead. `at`: when it was
-    seen last, in seconds since 1970 by the database's clock; 0 in what is announced. Raises ValueError where a value
-    cannot be kept.
+    seen last, in seconds since 1970 by the database's clock; 0 in what is announced. `uses`: the bodies of data that it
+    uses; None for a server of an earlier release, which does not say so. Raises ValueError where a value cannot be
+    kept.
     """
 
     instance: str
@@ -212,10 +270,11 @@ class ServerEntry:
     probe_interval: float
     reserve_window: float = 0.0
     at: float = 0.0
+    uses: tuple[Use, ...] | None = ()
 
     def __post_init__(self) -> None:
         kinds = ((_KIND, kind) for kind in self.kinds)
-        for pattern, text in ((_INSTANCE, self.instance), (_RELEASE, self.release), *kinds):
+        for pattern, text in ((_INSTANCE, self.instance), (RELEASE, self.release), *kinds):
             if pattern.fullmatch(text) is None:
                 raise ValueError(text)
         seconds = self.probe_interval, self.reserve_window
@@ -258,8 +317,9 @@ class TicketDatabase(Protocol):
         `in_use` or `servers`.
         """
 
-    def announce(self, entry: ServerEntry) -> None:
-        """Write this with every probe from now on: whoever does is a ticket server. `close` takes it away."""
+    def announce(self, describe: Callable[[], ServerEntry]) -> None:
+        """Write what this returns with every probe from now on: a program that does so is a ticket server. `close`
+        takes it away. `instance` and `probe_interval` never change."""
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """The ticket servers that have probed the database in the last so many seconds by its own clock, this one

@@ -15,6 +15,7 @@ from app.doctor.case import Case
 from app.doctor.findings import findings
 from app.settings import Settings
 from app.tickets.definitions import in_words, of_release
+from app.tickets.ring_record import former_setting
 
 FOLDS = (
     "folds table names to lower case (lower_case_table_names is not 0): every sequence's name is given and answered in "
@@ -61,8 +62,9 @@ def lines(inspections: list[Inspection], settings: Settings) -> Iterator[tuple[b
             yield True, f"{found.name}: {found.note or _summary(found)}"
 
 
-def notes(inspections: Sequence[Inspection]) -> Iterator[str]:
-    """What the operator should know and nothing has to be done about: one line each."""
+def notes(inspections: Sequence[Inspection], increment: int | None = None) -> Iterator[str]:
+    """What the operator should know and nothing has to be done about: one line each. `increment`: TICKETS_INCREMENT,
+    None where it is unset."""
     if len(inspections) == 1:
         yield (
             "there is only one ticket database: nothing takes over when it fails, and nothing keeps its "
@@ -74,6 +76,8 @@ def notes(inspections: Sequence[Inspection]) -> Iterator[str]:
     for found in inspections:
         for remark in found.remarks:
             yield f"{found.name}: {remark}"
+        if found.record is not None and (note := former_setting(found.record, increment)):
+            yield f"{found.name}: {note}"
     yield from _alike({found.name: FOLDS if found.folds_names else "" for found in inspections})
     yield from _alike({found.name: _sequences_of_kinds(found) for found in inspections})
     yield from _alike({found.name: _served_by(found) for found in inspections})
@@ -139,5 +143,5 @@ def examine(settings: Settings) -> tuple[list[str], bool]:
             f"note: these are the two embedded ticket databases, in the folder {settings.folder}; "
             "TICKETS_DATABASES names others"
         )
-    printed += [f"note: {note}" for note in notes(inspections)]
+    printed += [f"note: {note}" for note in notes(inspections, settings.increment)]
     return printed, all(well for well, _ in said)

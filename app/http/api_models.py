@@ -214,6 +214,13 @@ class Warned(BaseModel):
     reason: str
 
 
+class Noted(BaseModel):
+    """Something that an operator should know, and that requires nothing."""
+
+    database: str | None
+    reason: str
+
+
 class Health(BaseModel):
     """The server's health."""
 
@@ -221,6 +228,7 @@ class Health(BaseModel):
     version: str
     databases: list[TicketDatabaseHealth]
     warnings: list[Warned]
+    notes: list[Noted]
     embedded: Literal[True] | SkipJsonSchema[None] = _optional("whether these are the two embedded ticket databases")
 
 

@@ -22,6 +22,7 @@ from app.common.log import event
 from app.common.sequences import Width
 from app.common.slices import SLICE, in_slices
 from app.common.version import VERSION
+from app.databases.protocol import OLDER
 from app.kinds.notation import LATEST_MS, time_text
 from app.kinds.table import kind_named
 from app.operations.decoding import Decoding
@@ -120,6 +121,7 @@ class Admin:
             "version": VERSION,
             "databases": [_database(member) for member in self._ring.members],
             "warnings": warnings,
+            "notes": [] if self._ring.note is None else [{"database": None, "reason": self._ring.note}],
             **self._embedded,
         }
 
@@ -131,6 +133,8 @@ class Admin:
                 yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
             for reason in member.probe_result.warnings if member.probe_result is not None else ():
                 yield _warning(None, member, reason)
+            for release in member.probe_result.older if member.probe_result is not None else ():
+                yield _warning(None, member, _older(release))
         for reason in (*self._sources.warnings(), *self.client_warnings()):
             yield {"sequence": None, "database": None, "reason": reason}
         for sequence, member, count in self._reserves.unprotected():
@@ -349,6 +353,15 @@ def _reserved(entry: Entry) -> dict[str, Any]:
         return {}
     lasts = entry.reserve.lasts
     return {"reserve": entry.reserve.left, "reserve_seconds": None if lasts is None else round(lasts, 3)}
+
+
+def _older(release: str) -> str:
+    """What a server of an earlier release leaves unprotected."""
+    which = "an earlier release" if release == OLDER else f"release {release}"
+    return (
+        f"a ticket server of {which} uses it, and does not announce which data: upgrade that server before a ticket "
+        "database is replaced"
+    )
 
 
 def _kind_warnings(entry: Entry, now_ms: int) -> Iterable[dict[str, Any]]:

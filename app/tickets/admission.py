@@ -1,6 +1,7 @@
 """How ticket databases come into the ring: one admission at a time, of all that answer, together."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
@@ -21,13 +22,17 @@ from app.tickets.ledger import Ledger
 from app.tickets.reserves import Reserves
 from app.tickets.ring import Member, Ring
 from app.tickets.ring_agreement import RingRecords
-from app.tickets.ring_changes import DatabaseFailed
+from app.tickets.ring_changes import DatabaseFailed, Overtaken
 from app.tickets.ring_record import same_ring
 
 log = logging.getLogger(__name__)
 
 Probe = Callable[[Member], Awaitable[ProbeResult | None]]
 """What a database says; None where it is down or not what it should be, which the ring then knows."""
+
+
+ATTEMPTS = 3
+"""How often the databases are looked at again at once, where another server changes the ring meanwhile."""
 
 
 class Admission:
@@ -59,19 +64,25 @@ class Admission:
         All that is not up is looked at within the lock: what was seen before it was waited for may be long past.
         """
         async with self._one_at_a_time:
-            if member.up:
-                return
-            absent = [other for other in self._ring.members if not other.up]
-            found: dict[Member, ProbeResult] = {}
-            for other, result in zip(absent, await asyncio.gather(*map(self._probe, absent)), strict=True):
-                twin = next((each for each, seen in found.items() if result and seen.identity == result.identity), None)
-                if twin is not None:
-                    self._ring.quarantine(other, f"is the same server as {twin.name}")
-                elif reason := self._ring.folds_alone(other):  # the other one may have been looked at after it
-                    self._ring.quarantine(other, reason)
-                elif result is not None and not other.up:
-                    found[other] = result
-            await self._admit(found)
+            for _ in range(ATTEMPTS):
+                if member.up:
+                    return
+                with contextlib.suppress(Overtaken):
+                    await self._take_in_all()
+                    return
+
+    async def _take_in_all(self) -> None:
+        absent = [other for other in self._ring.members if not other.up]
+        found: dict[Member, ProbeResult] = {}
+        for other, result in zip(absent, await asyncio.gather(*map(self._probe, absent)), strict=True):
+            twin = next((each for each, seen in found.items() if result and seen.identity == result.identity), None)
+            if twin is not None:
+                self._ring.quarantine(other, f"is the same server as {twin.name}")
+            elif reason := self._ring.folds_alone(other):  # the other one may have been looked at after it
+                self._ring.quarantine(other, reason)
+            elif result is not None and not other.up:
+                found[other] = result
+        await self._admit(found)
 
     async def _admit(self, coming: dict[Member, ProbeResult]) -> None:
         """Agree on the ring, bring the ledgers up to date, then take all of them in at once.
@@ -130,6 +141,9 @@ class Admission:
                 record, refused = await self._records.agree(up | coming)
             except DatabaseFailed as failed:
                 member = next(each for each in self._ring.members if each.database is failed.database)
+                if isinstance(failed, Overtaken):
+                    self._ring.mark_down(member, str(failed.error))
+                    raise
                 coming.pop(member, None)
                 if self._goes_on_drawing(member, failed.error):
                     silent.add(member)
@@ -142,18 +156,22 @@ class Admission:
                 coming.clear()
                 return
             for member, result in (up | coming).items():
-                recorded = replace(result, record=replace(record, own=member.database.offset))
-                member.probe_result = recorded
-                if member in coming:
-                    coming[member] = recorded
+                if member not in refused:
+                    member.probe_result = recorded = _as_recorded(result, record, member)
+                    if member in coming:
+                        coming[member] = recorded
             if not self._adopt(record):
                 return
-            for member in list(coming):  # with connections for the increment that was not known before
-                look_again = await self._probe(member)
-                if look_again is None:
-                    del coming[member]
-                else:
-                    coming[member] = look_again
+            await self._look_again(coming)
+
+    async def _look_again(self, coming: dict[Member, ProbeResult]) -> None:
+        """With connections for the increment that was not known before. Takes out those that are not what they were."""
+        for member in list(coming):
+            found = await self._probe(member)
+            if found is None or found.incarnation != coming[member].incarnation:
+                del coming[member]
+            else:
+                coming[member] = found
 
     def _goes_on_drawing(self, member: Member, error: TicketDatabaseError) -> bool:
         """False where the error takes it out of the ring, which then knows why."""
@@ -243,3 +261,11 @@ class Admission:
         for other in others:
             self._ring.unaccounted[member, other] = self._ring.generation
             other.wake.set()
+
+
+def _as_recorded(result: ProbeResult, record: RingRecord, member: Member) -> ProbeResult:
+    """What the database would say now that it has recorded this ring and its body of data."""
+    offset = member.database.offset
+    body = record.body_at(offset)
+    assert body is not None
+    return replace(result, record=replace(record, own=offset, body=body.word, life=result.incarnation))

@@ -48,6 +48,11 @@ class LaneMarks:
         """A mark has been committed on every other database; `last` has been drawn."""
         self.mark, self.reserve_at = mark, mark - (mark - last) // 2
 
+    def begin_again(self) -> None:
+        """Have the next step be the smallest one: each advance of a sequence skips a step, however it was drawn from
+        before."""
+        self._step, self._stepped_at = 0, 0.0
+
     def ids_ahead(self, now: float, increment: int, left: int) -> int:
         """How far ahead the next mark is to be, in ids: more while steps go by quickly, less near the ceiling.
 

@@ -174,7 +174,7 @@ class Ledger:
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
         await opening.read_position()
         if opening.may_have_gone_back:
-            await opening.advance(lambda last: self._ids_ahead(lane, last))
+            await opening.advance(lambda last: self._smallest_step(lane, last))
         else:
             await opening.adopt()
         opening.check_nothing_changed()
@@ -226,6 +226,11 @@ class Ledger:
         """How far ahead of `last` the next mark is to be, in ids."""
         left = max(lane.guard.ceiling - last, 0)
         return lane.marks.ids_ahead(self._clock(), lane.member.database.increment, left)
+
+    def _smallest_step(self, lane: Lane, last: int) -> int:
+        """The same for a sequence that is being advanced: what lies below its next mark is skipped again."""
+        lane.marks.begin_again()
+        return self._ids_ahead(lane, last)
 
     # --- advancing a sequence ---------------------------------------------------------------------------------------
 

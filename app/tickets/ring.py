@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 from app.common.log import event
-from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase
+from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase, Use, place_named
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +95,8 @@ class Ring:
         self._now = now
         self.members = tuple(Member(database, since=now()) for database in databases)
         self.record: RingRecord | None = None
+        self.note: str | None = None
+        """What an operator should know of the ring, and nothing has to be done about."""
         self.unaccounted: dict[tuple[Member, Member], int] = {}
         """Pairs of which the first may not keep marks for every sequence of the second yet, by the generation that saw
         one of them come up, or keep marks again."""
@@ -156,6 +158,14 @@ class Ring:
     def number(self) -> int:
         """The number of the ring that this server draws in; 0 before it knows it."""
         return 0 if self.record is None else self.record.number
+
+    def uses(self, server: str) -> tuple[Use, ...]:
+        """The bodies of data that this server uses, announced under its host name and port."""
+        return tuple(
+            Use(member.database.offset, member.probe_result.record.body, place_named(member.name), place_named(server))
+            for member in self.members
+            if member.up and member.probe_result is not None and member.probe_result.record is not None
+        )
 
     @property
     def folds_names(self) -> bool:

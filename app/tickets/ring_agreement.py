@@ -14,6 +14,7 @@ from app.common.sequences import is_bump_name, number_leased
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
 from app.tickets import ring_changes
 from app.tickets.ring import Member, Ring
+from app.tickets.ring_bodies import holders, new_bodies
 from app.tickets.ring_record import (
     UNFINISHED,
     UNKNOWN,
@@ -22,9 +23,10 @@ from app.tickets.ring_record import (
     contradiction,
     contradiction_of_marks,
     first_record,
+    former_setting,
     increment_of_marks,
-    may_begin,
     newest,
+    with_bodies,
     with_offsets,
 )
 
@@ -44,18 +46,21 @@ class RingRecords:
         `results`: what every database that answers has just said. Raises DatabaseFailed.
         """
         try:
-            return await self._agree(results)
+            record, refused = await self._agree(results)
         except RingContradiction as contradicted:
             return None, dict.fromkeys(results, str(contradicted))
+        if record is not None:
+            record = await _take_bodies_in(record, {m: result for m, result in results.items() if m not in refused})
+        return record, refused
 
     async def _agree(self, results: Mapping[Member, ProbeResult]) -> tuple[RingRecord | None, dict[Member, str]]:
         records = [result.record for result in results.values() if result.record is not None]
         if any(record.state is RingState.GROWING for record in records):
             raise RingContradiction(UNFINISHED)
-        if self._ring.record is not None and set(results) != set(self._ring.members):
+        records = records or await self._recorded_elsewhere(results)
+        recorded = bool(records)
+        if self._ring.record is not None and not self._all_answer(results):
             records.append(self._ring.record)  # those that answer may have gone back to before it
-        if not records:
-            records = await self._recorded_elsewhere(results)
         if not records:
             return await self._record_first(results)
         try:
@@ -64,11 +69,13 @@ class RingRecords:
             if not await self._never_drawn(results):
                 raise
             return await self._form(results, self._increment or len(self._ring.members))
+        self._ring.note = former_setting(record, self._increment)
         if record.state is RingState.FORMING:
-            return await self._form(results, self._increment or record.increment)
+            wanted = self._increment if self._ring.note is None else None
+            return await self._form(results, wanted or record.increment)
         reason = contradiction(record, self._increment, len(self._ring.members))
         if reason is None:
-            return await self._join(record, results)
+            return await self._join(record, results, recorded=recorded)
         _use(results, self._increment or len(self._ring.members))
         if not await self._never_drawn(results):
             raise RingContradiction(reason)
@@ -98,7 +105,7 @@ class RingRecords:
         increment = increment_of_marks(everything, self._increment, listed)
         _use(results, increment)
         if not everything:
-            if not may_begin([member.database.offset for member in results], listed):
+            if len(results) < listed:  # those that are away may be a ring, whose ids these would draw
                 raise RingContradiction(UNKNOWN)
             drawn = [member for member in results if await ring_changes.holds_tickets(member.database)]
             if not drawn:
@@ -120,53 +127,71 @@ class RingRecords:
     # --- some database records the ring ------------------------------------------------------------------------------
 
     async def _join(
-        self, record: RingRecord, results: Mapping[Member, ProbeResult]
+        self, record: RingRecord, results: Mapping[Member, ProbeResult], *, recorded: bool
     ) -> tuple[RingRecord | None, dict[Member, str]]:
-        """Databases that lack the record, or have an older one, take it, raised above the others where need be."""
+        """Databases that lack the record, or have an older one, take it, raised above the others where need be.
+
+        `recorded`: whether any database that can be asked records a ring; else only this server remembers it.
+        """
         _use(results, record.increment)
-        refused: dict[Member, str] = {}
+        held, refused = holders(record, results), dict[Member, str]()
         raised: list[Member] = []
         misplaced: list[str] = []
+        placeless: dict[Member, str] = {}
         everywhere = False
         for member, result in results.items():
             offset, found = member.database.offset, result.record
-            if found is not None and _is_in_its_place(member, result):
+            in_place = found is not None and _is_in_its_place(member, result)
+            if member in held and (in_place or found is None):
+                continue
+            if found is not None and in_place:
                 if found.since != record.since or offset not in record.offsets:
                     raised.append(member)
                     everywhere |= found.state is RingState.FORMING and await ring_changes.holds_tickets(member.database)
                 continue
             kept = await _kept_by(member.database)
             if found is not None:
-                if await ring_changes.holds_anything(member.database):
+                holds = await ring_changes.holds_anything(member.database)
+                if holds:
                     misplaced.append(member.name)
-                    refused[member] = (
-                        f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
-                        "back in the order that they had"
-                    )
-                elif set(results) != set(self._ring.members):  # those that cannot be asked may have drawn its ids
-                    refused[member] = (
-                        f"is recorded at offset {found.own}, holds no ticket, and is listed at {offset}: it takes "
-                        "another place only where every database answers"
-                    )
+                if reason := self._elsewhere(member, found, results, holds=holds):
+                    refused[member] = reason
                 else:
                     raised.append(member)
-            elif reason := contradiction_of_marks(_of_this_ring(kept, record), record.increment, [offset], 0):
-                refused[member] = reason
+            elif contradicted := contradiction_of_marks(_of_this_ring(kept, record), record.increment, [offset], 0):
+                refused[member] = contradicted
             elif not kept or record.since > 1 or offset not in record.offsets:
                 raised.append(member)
+                placeless |= {} if kept or recorded or self._all_answer(results) else {member: UNKNOWN}
                 everywhere |= not kept and await ring_changes.holds_tickets(member.database)
-        if misplaced:  # an empty one would draw the ids of one of them, from the beginning
-            reason = f"holds no ticket, and its place is in doubt while {' and '.join(misplaced)} had another one"
-            strangers = (member for member in raised if not _is_in_its_place(member, results[member]))
-            refused |= dict.fromkeys(strangers, reason)
+        refused = held | refused | _in_doubt(misplaced, raised, results)
         if record.since > 1:
             refused |= self._newcomers(record, results, refused)
+        refused = placeless | refused
         joining = {member: result for member, result in results.items() if member not in refused}
         if _formed_apart(record, [result.record for result in joining.values() if result.record is not None]):
             raised, everywhere = list(joining), True
         raised = [member for member in raised if member in joining]
         ring, more = await self._record(record, joining, raised, everywhere=everywhere)
         return ring, refused | more
+
+    def _elsewhere(
+        self, member: Member, found: RingRecord, results: Mapping[Member, ProbeResult], *, holds: bool
+    ) -> str:
+        """Why a database that records another offset than it is listed at may not be drawn from; empty where it may.
+        `holds`: whether it has a ticket or a mark."""
+        offset = member.database.offset
+        if holds:
+            return (
+                f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
+                "back in the order that they had"
+            )
+        if not self._all_answer(results):  # those that cannot be asked may have drawn its ids
+            return (
+                f"is recorded at offset {found.own}, holds no ticket, and is listed at {offset}: it takes "
+                "another place only where every database answers"
+            )
+        return ""
 
     def _newcomers(
         self, record: RingRecord, results: Mapping[Member, ProbeResult], refused: Mapping[Member, str]
@@ -231,18 +256,38 @@ class RingRecords:
         databases = {member.database: result.record for member, result in results.items() if member not in refused}
         if not databases:
             return None, refused
-        top = max((result.record.number for result in results.values() if result.record is not None), default=0)
-        change = begun(top, increment, [database.offset for database in databases], RingState.FORMING)
+        records = [result.record for result in results.values() if result.record is not None]
+        change = begun(records, increment, [database.offset for database in databases], RingState.FORMING)
         return await ring_changes.change_ring(databases, change), refused
+
+    def _all_answer(self, results: Mapping[Member, ProbeResult]) -> bool:
+        return set(results) == set(self._ring.members)
 
     async def _never_drawn(self, results: Mapping[Member, ProbeResult]) -> bool:
         """Whether all databases answer, and no sequence has a ticket or a mark on any of them."""
-        if set(results) != set(self._ring.members):
+        if not self._all_answer(results):
             return False
         for member in results:
             if await ring_changes.holds_anything(member.database):
                 return False
         return True
+
+
+async def _take_bodies_in(record: RingRecord, results: Mapping[Member, ProbeResult]) -> RingRecord:
+    """Record the bodies of data that have not been in use so far: on the other databases first, and on those that hold
+    one last, so that a server which is slower than another one takes none in. Raises DatabaseFailed."""
+    taken = new_bodies(record, results)
+    if not taken:
+        return record
+    new = with_bodies(record, taken)
+    for member in sorted(results, key=lambda member: member.database.offset in taken):
+        result, database = results[member], member.database
+        found = ring_changes.as_kept(record, database, result.record)
+        kept = ring_changes.as_kept(new, database, result.record)
+        if (body := taken.get(database.offset)) is not None:
+            kept = replace(kept, body=body.word, life=result.incarnation)
+        await ring_changes.write_own_record(kept, database, found)
+    return new
 
 
 async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
@@ -271,6 +316,17 @@ def _use(results: Iterable[Member], increment: int) -> None:
 def _is_in_its_place(member: Member, result: ProbeResult) -> bool:
     """Whether the database records that it is drawn at the offset at which it is listed."""
     return result.record is not None and result.record.own == member.database.offset
+
+
+def _in_doubt(
+    misplaced: list[str], raised: Iterable[Member], results: Mapping[Member, ProbeResult]
+) -> dict[Member, str]:
+    """The empty databases that would draw the ids of one of the misplaced ones from the beginning, and why they may
+    not. `misplaced`: names of databases that were drawn at another offset."""
+    if not misplaced:
+        return {}
+    reason = f"holds no ticket, and its place is in doubt while {' and '.join(misplaced)} had another one"
+    return {member: reason for member in raised if not _is_in_its_place(member, results[member])}
 
 
 def _formed_apart(record: RingRecord, records: Iterable[RingRecord]) -> bool:

@@ -21,9 +21,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from app.common.errors import TicketDatabaseBusy, TicketDatabaseError
+from app.common.errors import RingChanged, TicketDatabaseError
 from app.databases.protocol import Mark, RingRecord, RingState, Table, TicketDatabase
-from app.tickets.ring_record import finished, same_ring
+from app.tickets.ring_record import finished
 
 T = TypeVar("T")
 
@@ -35,6 +35,10 @@ class DatabaseFailed(Exception):
         super().__init__(f"{database.name} {error}")
         self.database = database
         self.error = error
+
+
+class Overtaken(DatabaseFailed):
+    """Another server has changed the ring record of a database since it was read."""
 
 
 async def change_ring(
@@ -60,24 +64,34 @@ async def change_ring(
         say(f"{database.name}: every sequence stands above everything drawn")
     await keep_floors(databases, floors, change, of=databases)
     new = finished(change)
-    await write_record(new, {database: replace(change, own=database.offset) for database in databases})
+    await write_record(new, {database: as_kept(change, database, old) for database, old in databases.items()})
     return new
 
 
+def as_kept(record: RingRecord, database: TicketDatabase, old: RingRecord | None) -> RingRecord:
+    """The record as a database keeps it that had `old` before."""
+    body, life = ("", "") if old is None else (old.body, old.life)
+    return replace(record, own=database.offset, body=body, life=life)
+
+
 async def write_record(record: RingRecord, databases: Mapping[TicketDatabase, RingRecord | None]) -> None:
-    """Write the record on databases that have these records now. Raises DatabaseFailed where one has another one."""
+    """Write the record on databases that have these records now; each keeps what it records of its own body of data.
+
+    Raises DatabaseFailed, Overtaken where one has another record.
+    """
     for database, old in databases.items():
-        new = replace(record, own=database.offset)
-        if old == new:
-            continue
+        await write_own_record(as_kept(record, database, old), database, old)
+
+
+async def write_own_record(new: RingRecord, database: TicketDatabase, old: RingRecord | None) -> None:
+    """Write this record on the database that has `old` now. Raises DatabaseFailed, see `write_record`."""
+    if old != new:
         try:
             found = await database.record_ring(old, new)
         except TicketDatabaseError as error:
             raise DatabaseFailed(database, error) from error
-        if not same_ring(found, new):
-            raise DatabaseFailed(
-                database, TicketDatabaseBusy("had its ring record changed by another server meanwhile")
-            )
+        if found != new:
+            raise Overtaken(database, RingChanged("had its ring record changed by another server meanwhile"))
 
 
 Tables = Mapping[TicketDatabase, Sequence[Table]]

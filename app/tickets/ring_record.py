@@ -5,15 +5,15 @@ increment, so a server with another increment, another order or another list cou
 database therefore records the ring (`RingRecord`), and a server whose settings contradict the record draws nothing.
 """
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 
 from app.common.errors import TicketError
-from app.databases.protocol import RingRecord, RingState
+from app.databases.protocol import Body, RingRecord, RingState
 
 UNFINISHED = "a change of the ring was begun and not finished: run `ticketd grow` again"
 
-UNKNOWN = "no ring is recorded on it, and most of the listed databases cannot be asked for one: start those as well"
+UNKNOWN = "no ring is recorded on it, and not every listed database can be asked for one: start the others as well"
 
 
 class RingContradiction(TicketError):
@@ -38,7 +38,13 @@ def newest(records: Iterable[RingRecord]) -> RingRecord:
                 f"number {number} with increment {best.increment}: stop all ticket servers and run `ticketd grow`"
             )
     offsets = {offset for record in latest if record.since == best.since for offset in record.offsets}
-    return replace(best, offsets=tuple(sorted(offsets)))
+    former = former_increments(records, best.increment)
+    return with_bodies(replace(best, offsets=tuple(sorted(offsets)), former=former), all_bodies(records))
+
+
+def former_increments(records: Iterable[RingRecord], increment: int) -> tuple[int, ...]:
+    """Every increment but this one that the ring has had, by what any of these records has heard."""
+    return tuple(sorted({each for record in records for each in (record.increment, *record.former)} - {increment}))
 
 
 def contradiction(record: RingRecord, increment: int | None, listed: int) -> str | None:
@@ -46,7 +52,7 @@ def contradiction(record: RingRecord, increment: int | None, listed: int) -> str
 
     `increment`: TICKETS_INCREMENT, None where it is unset; `listed`: how many databases TICKETS_DATABASES lists.
     """
-    if increment is not None and increment != record.increment:
+    if increment is not None and increment != record.increment and increment not in record.former:
         return (
             f"the recorded increment of the ring is {record.increment}, and TICKETS_INCREMENT is {increment}: unset "
             f"it, or stop all ticket servers and run `ticketd grow --increment {increment}`"
@@ -57,6 +63,19 @@ def contradiction(record: RingRecord, increment: int | None, listed: int) -> str
             f"list fewer, or stop all ticket servers and run `ticketd grow --increment {listed}`"
         )
     return None
+
+
+def former_setting(record: RingRecord, increment: int | None) -> str | None:
+    """What an operator should know of a TICKETS_INCREMENT that the ring had before; None where it has another value.
+
+    Such a server was restarted with the environment from before a growth: it draws with the recorded increment.
+    """
+    if increment is None or increment == record.increment or increment not in record.former:
+        return None
+    return (
+        f"TICKETS_INCREMENT is {increment}, which the ring had before; this server draws with the recorded increment, "
+        f"{record.increment}: unset TICKETS_INCREMENT"
+    )
 
 
 def increment_of_marks(marks: Set[tuple[int, int]], increment: int | None, listed: int) -> int:
@@ -97,15 +116,6 @@ def contradiction_of_marks(
     return None
 
 
-def may_begin(answer: Collection[int], listed: int) -> bool:
-    """Whether a ring may begin where no database that answers records one or keeps a mark. `answer`: their offsets.
-
-    New databases come last in the list. Where they alone answer, there may be a ring of the others, whose residues they
-    would draw. So the first one has to answer, or more than half; a fresh pair begins with either.
-    """
-    return listed <= 2 or 1 in answer or 2 * len(answer) > listed
-
-
 def first_record(increment: int, offsets: Iterable[int]) -> RingRecord:
     """The record of a ring that was not recorded before."""
     return RingRecord(1, increment, 1, tuple(sorted(offsets)), own=0)
@@ -117,9 +127,13 @@ def with_offsets(record: RingRecord, offsets: Iterable[int]) -> RingRecord:
     return record if used == record.offsets else replace(record, number=record.number + 1, offsets=used)
 
 
-def begun(number: int, increment: int, offsets: Iterable[int], state: RingState) -> RingRecord:
-    """The record of a change that has begun: nobody draws until it is finished. `number`: the highest one recorded."""
-    return RingRecord(number + 1, increment, number + 1, tuple(sorted(offsets)), own=0, state=state)
+def begun(records: Collection[RingRecord], increment: int, offsets: Iterable[int], state: RingState) -> RingRecord:
+    """The record of a change that has begun: nobody draws until it is finished. `records`: those that there are."""
+    number = max((record.number for record in records), default=0) + 1
+    bodies = tuple(sorted(all_bodies(records).items()))
+    former = former_increments(records, increment)
+    used = tuple(sorted(offsets))
+    return RingRecord(number, increment, number, used, own=0, state=state, bodies=bodies, former=former)
 
 
 def finished(record: RingRecord) -> RingRecord:
@@ -127,8 +141,28 @@ def finished(record: RingRecord) -> RingRecord:
     return replace(record, number=record.number + 1, since=record.number + 1, state=RingState.DRAWN)
 
 
+def with_bodies(record: RingRecord, bodies: Mapping[int, Body]) -> RingRecord:
+    """The ring with these bodies of data at their offsets, under the next number if that changes it."""
+    known = tuple(sorted({**dict(record.bodies), **bodies}.items()))
+    return record if known == record.bodies else replace(record, number=record.number + 1, bodies=known)
+
+
+def all_bodies(records: Iterable[RingRecord]) -> dict[int, Body]:
+    """The body in use at each offset, by what any of these records has heard."""
+    found: dict[int, Body] = {}
+    for record in records:
+        for offset, body in record.bodies:
+            found[offset] = max(body, found.get(offset, body))
+    return found
+
+
 def same_ring(one: RingRecord | None, other: RingRecord | None) -> bool:
     """Whether two databases record the same ring, each for its own offset."""
     if one is None or other is None:
         return one is other
-    return replace(one, own=0) == replace(other, own=0)
+    return _shared(one) == _shared(other)
+
+
+def _shared(record: RingRecord) -> RingRecord:
+    """Without what each database records of itself."""
+    return replace(record, own=0, body="", life="")

@@ -65,9 +65,13 @@ class FakeTicketServer:
             clock=boot_clock or clock,
         )
         instance = f"{next(self._numbers):x}"
-        entry = ServerEntry(instance, VERSION, tuple(KINDS), probe_interval, self.reserves.announced)
+
+        def describe() -> ServerEntry:
+            uses = self.ring.uses(f"host{instance}:8000")
+            return ServerEntry(instance, VERSION, tuple(KINDS), probe_interval, self.reserves.announced, uses=uses)
+
         for database in databases:
-            database.announce(entry)
+            database.announce(describe)
         self.ledger = Ledger(
             self.ring,
             refuse_unverified=refuse_unverified,
@@ -191,12 +195,15 @@ class Site:
         reserve_seconds: float = 0.0,
         wall: Callable[[], float] | None = None,
         longest: float = 0.004,
+        servers: Sequence[FakeServer] | None = None,
+        increment: int | None = None,
     ) -> FakeTicketServer:
-        """One more ticket server, started. `longest`: seconds that a statement takes at the most, each way."""
+        """One more ticket server, started. `longest`: seconds that a statement takes at the most, each way. `servers`:
+        the databases that it lists, where these are not the site's."""
         clock = asyncio.get_running_loop().time
         clients = [
             FakeTicketDatabase(server, largest_block=largest_block, latency=latency(next(self._numbers), longest))
-            for server in self.servers
+            for server in servers or self.servers
         ]
         made = FakeTicketServer(
             clients,
@@ -204,7 +211,7 @@ class Site:
             refuse_unverified=refuse_unverified,
             probe_interval=probe_interval,
             request_timeout=request_timeout,
-            increment=self._increment,
+            increment=increment or self._increment,
             wall=wall,
             reserve_seconds=reserve_seconds,
             boot_clock=self.clock,

@@ -13,6 +13,7 @@ It runs an event loop in a thread of its own, so it goes on whatever the test is
 import asyncio
 import contextlib
 import enum
+import itertools
 import socket
 import struct
 import threading
@@ -42,7 +43,9 @@ class FaultyProxy:
 
     def __init__(self, target: int) -> None:
         """`target`: the port of 127.0.0.1 to pass on to."""
-        self.target = target
+        self.targets = [target]
+        """Where new connections go, one after the other: to several, as a balancer would."""
+        self._turn = itertools.count()
         self.port = free_port()
         self.fault = Fault.NONE
         self.seconds = 0.0
@@ -57,7 +60,7 @@ class FaultyProxy:
         self._changed = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<FaultyProxy {self.port} to {self.target}, {self.fault.name}, {self.connections} connections>"
+        return f"<FaultyProxy {self.port} to {self.targets}, {self.fault.name}, {self.connections} connections>"
 
     def __enter__(self) -> "FaultyProxy":
         self._thread.start()
@@ -74,6 +77,19 @@ class FaultyProxy:
     def name(self) -> str:
         """host:port, as the ticket server names the database behind it."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def target(self) -> int:
+        """Where new connections go."""
+        return self.targets[0]
+
+    @target.setter
+    def target(self, port: int) -> None:
+        self.targets = [port]
+
+    def next_target(self) -> int:
+        """Where the connection goes that is made now."""
+        return self.targets[next(self._turn) % len(self.targets)]
 
     @property
     def connections(self) -> int:
@@ -202,7 +218,7 @@ class _Link:
         loop, proxy = asyncio.get_running_loop(), self._proxy
         try:
             await proxy.until_passing(Fault.STALL_HANDSHAKE, Fault.FREEZE)
-            await loop.sock_connect(self._server, ("127.0.0.1", proxy.target))
+            await loop.sock_connect(self._server, ("127.0.0.1", proxy.next_target()))
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(self._client, self._server, Fault.DROP_REQUESTS))
                 group.create_task(self._pump(self._server, self._client, Fault.DROP_REPLIES))

@@ -350,7 +350,13 @@ def test_the_embedded_pair_grows_and_holds_its_contradictions(tmp_path: Path, is
             issued.take_block(server)
             assert issued.residues(4) == {1, 2}
     with TicketServer(settings={**WATCHFUL, "TICKETS_INCREMENT": 2}, data_dir=data) as server:
-        refused(server, "the recorded increment of the ring is 4, and TICKETS_INCREMENT is 2")
+        (note,) = server.wait_health("pass")["notes"]
+        assert "TICKETS_INCREMENT is 2, which the ring had before" in note["reason"]
+        issued.from_now_on()
+        issued.take(server, 20)
+        assert issued.residues(4) == {1, 2}
+    with TicketServer(settings={**WATCHFUL, "TICKETS_INCREMENT": 3}, data_dir=data) as server:
+        refused(server, "the recorded increment of the ring is 4, and TICKETS_INCREMENT is 3")
     assert forked_ticketd("grow", "--increment", 2, settings={"TICKETS_DATA_DIR": data}).status == 0
     with TicketServer(settings=WATCHFUL, data_dir=data) as server:
         server.wait_health("pass")

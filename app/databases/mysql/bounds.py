@@ -36,6 +36,10 @@ MOST_MARKS = 2 * MOST_TABLES
 MOST_CONNECTIONS = 10_000
 MOST_SERVERS = 10_000
 """Lives of ticket servers that ended without a word, of the last day, included."""
+MOST_BODIES = 1_000
+"""Rows of a ring record: one for each offset that was ever listed, and three more."""
+MOST_USES = 2_000
+"""Announcements that stand: of each ticket server, one for each database that it draws from."""
 MOST_KEYS = 65
 """Of one table: MySQL allows for 64 beside the primary one."""
 

@@ -14,14 +14,15 @@ from app.common.errors import (
 )
 from app.common.patience import patience
 from app.databases.mysql import own_sql, session_sql
+from app.databases.mysql.bounds import MOST_USES, listing
 from app.databases.mysql.connection import MySQLConnection, ServerFacts
 from app.databases.mysql.definitions import MySQLDefinitions
 from app.databases.mysql.draws import DrawQueue
 from app.databases.mysql.marks import MySQLLedger
 from app.databases.mysql.pool import REFUSED_SECONDS, MySQLPool
-from app.databases.mysql.ring_record import MySQLRing, record_of
+from app.databases.mysql.ring_record import RECORD_BOUND, MySQLRing, record_of
 from app.databases.mysql.rows import clock_of, layout_of
-from app.databases.mysql.servers import MySQLServers, announcement_of
+from app.databases.mysql.servers import MySQLServers, uses_of
 from app.databases.mysql.tables import MySQLTables, not_crash_safe
 from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import (
@@ -70,7 +71,8 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         self._forget = False
         self._looking = asyncio.Lock()
         self._layout_warnings: tuple[str, ...] = ()
-        self._entry: ServerEntry | None = None
+        self._describe: Callable[[], ServerEntry] | None = None
+        self._offsets_used: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<MySQLDatabase {self.name} offset {self.offset}, {self.connections} connections>"
@@ -145,9 +147,10 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
                     self._pool.drop_older()
                 assert fresh.facts is not None
                 await self._prepare_own_tables(fresh)
-                if self._entry is not None:
-                    with contextlib.suppress(TicketDatabaseBusy):  # another server does it
-                        await fresh.execute(own_sql.FORGET_STALE_SERVERS)
+                if self._describe is not None:
+                    for statement in own_sql.FORGET_STALE:
+                        with contextlib.suppress(TicketDatabaseBusy):  # another server does it
+                            await fresh.execute(statement)
                 return fresh, fresh.facts
         return self._probe, await self._probe.check()
 
@@ -155,14 +158,15 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         probe, facts = await self._probe_connection()
         if facts.numbered_by_group is not None:
             raise facts.numbered_by_group
-        began = time.monotonic()
-        await probe.execute(own_sql.PROBE if self._entry is None else announcement_of(self._entry))
+        latency = await self._tell_of_itself(probe)
         self._pool.last_answer = time.monotonic()
         asked = self._pool.last_answer
-        await probe.start(f"{session_sql.CLOCK}; {own_sql.RING}")
+        await probe.start(f"{session_sql.CLOCK}; {own_sql.RECORD}; {own_sql.standing_uses(self._instance)}")
         clock = ClockReading(probe.understand(clock_of), asked, time.monotonic())
-        await probe.next()
+        await probe.next(RECORD_BOUND)
         record = probe.understand(record_of)
+        await probe.next(listing(MOST_USES))
+        uses, older = probe.understand(uses_of)
         self._draws.forms.ends_only = facts.autoinc_lock_mode == 0
         self._draws.forms.takes_steps = facts.takes_steps
         self._folds_names = facts.folds_names
@@ -176,7 +180,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         return ProbeResult(
             incarnation=facts.incarnation,
             identity=facts.identity,
-            latency=asked - began,
+            latency=latency,
             increment=facts.increment,
             offset=facts.offset,
             record=record,
@@ -184,6 +188,8 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
             warnings=tuple(flaw.wrong for flaw in facts.flaws) + self._layout_warnings + self._pool.warnings,
             setting_names=facts.setting_names,
             folds_names=facts.folds_names,
+            uses=uses,
+            older=older,
         )
 
     async def _prepare_own_tables(self, probe: MySQLConnection) -> None:
@@ -216,10 +222,11 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
 
     async def close(self) -> None:
         """See TicketDatabase.close."""
-        if self._entry is not None and self._probe is not None and self._probe.usable:
+        if self._describe is not None and self._probe is not None and self._probe.usable:
             with contextlib.suppress(TicketDatabaseError, TimeoutError):
                 async with patience(self._timeout):
-                    await self._probe.execute(own_sql.forget_server(self._entry.instance))
+                    await self._probe.start(own_sql.forget_server(self._instance))
+                    await self._probe.next()
         if self._probe is not None:
             probe, self._probe = self._probe, None
             self._pool.give_back(probe)

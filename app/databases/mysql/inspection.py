@@ -23,7 +23,7 @@ from app.databases.mysql.definitions import definitions_of
 from app.databases.mysql.driver import NoAgreement, NoTLS, Rows, code_of
 from app.databases.mysql.errors import MISSING_TABLE
 from app.databases.mysql.marks import marks_of
-from app.databases.mysql.ring_record import record_of
+from app.databases.mysql.ring_record import RECORD_BOUND, earlier_record_of, record_of
 from app.databases.mysql.rows import clock_of, layout_of
 from app.databases.mysql.servers import servers_of
 from app.databases.mysql.tables import CRASH_SAFE_ENGINES, names_of, not_crash_safe, position_of, table_of
@@ -217,8 +217,10 @@ class MySQLInspector:
         try:
             found.flaws += await connection.ask(own_sql.ENGINES, not_crash_safe)
             found.layout = await connection.ask(own_sql.LAYOUT, layout_of)
-            if found.layout >= own_sql.RING_LAYOUT:
-                found.record = await connection.ask(own_sql.RING, record_of)
+            if found.layout >= own_sql.BODIES_LAYOUT:
+                found.record = await connection.ask(own_sql.RECORD, record_of, RECORD_BOUND)
+            elif found.layout >= own_sql.RING_LAYOUT:
+                found.record = await connection.ask(own_sql.RING, earlier_record_of)
             if found.layout < own_sql.INNER_LAYOUT:
                 found.marks = tuple(
                     await connection.ask(own_sql.marks_in(own_sql.MARKS_TABLE), marks_of, listing(MOST_MARKS))

@@ -4,12 +4,15 @@ A word in them is a constant, or it has been checked (`app.common.sequences`, `r
 that ends a literal. All else is a number.
 """
 
-from app.databases.protocol import OLDER
+from collections.abc import Sequence
 
-LAYOUT_VERSION = 3
-RING_LAYOUT, INNER_LAYOUT = 2, 3
+from app.databases.protocol import OLDER, OLDER_SECONDS, USE_INTERVALS
+
+LAYOUT_VERSION = 4
+RING_LAYOUT, INNER_LAYOUT, BODIES_LAYOUT = 2, 3, 4
 """Version of the server's own tables; a database that says a higher one was prepared by a newer server. From version 2
-on they include the ring record, and from version 3 on what is kept of inner sequences, and the servers."""
+on they include the ring record, from version 3 on what is kept of inner sequences, and the servers, and from version 4
+on the bodies of data. `docs/tables.md` describes every table."""
 
 MARKS_TABLE, INNER_MARKS_TABLE = "_high_water", "_inner_high_water"
 KINDS_TABLE, SERVERS_TABLE = "_kinds", "_servers"
@@ -41,8 +44,26 @@ OWN_TABLES = (
     "sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
     "kind VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
     "parameters VARCHAR(2000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _bodies (offset_of INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL, "
+    "word VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "place VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "life VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _ring_more (id INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL, "
+    "increments VARCHAR(8000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "alive DATETIME(6) NULL, alive_by VARCHAR(300) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '') "
+    "ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _in_use ("
+    "instance VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, offset_of INT NOT NULL, "
+    "word VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "place VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "server VARCHAR(300) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "probe_interval DOUBLE NOT NULL, at DATETIME(6) NOT NULL, "
+    "PRIMARY KEY (instance, offset_of), KEY at (at)) ENGINE=InnoDB",
 )
-OWN_TABLES_ARE_THERE = "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water, _servers, _kinds WHERE FALSE"
+OWN_TABLES_ARE_THERE = (
+    "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water, _servers, _kinds, _bodies, _ring_more, _in_use "
+    "WHERE FALSE"
+)
 RECORD_LAYOUT = (
     f"INSERT INTO _layout (id, version) VALUES (1, {LAYOUT_VERSION}) "  # noqa: S608 - a constant
     "ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))"
@@ -134,23 +155,79 @@ def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, i
 # --- the ring record -------------------------------------------------------------------------------------------------
 
 RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
+"""All that a database of a layout before version 4 records."""
 RING_NUMBER = "SELECT number FROM _ring WHERE id = 1"
+OWN_BODY = 0
+"""The `offset_of` of the row that says which body the database itself holds."""
+RECORD = (
+    "SELECT 'ring', number, increment_of, since, own_offset, offsets, state, '' FROM _ring WHERE id = 1 "
+    "UNION ALL SELECT 'more', number, 0, 0, 0, increments, '', '' FROM _ring_more WHERE id = 1 "
+    "UNION ALL SELECT 'body', number, offset_of, 0, 0, word, place, life FROM _bodies"
+)
+"""The whole record. One statement, so that no other server's change shows in one part and not in another."""
 
 RingRow = tuple[int, int, int, str, int, str]
+BodyRow = tuple[int, int, str, str, str]
 
 
-def first_ring(new: RingRow) -> str:
-    """Records the ring where none is recorded."""
-    number, increment, since, offsets, own, state = new
-    return (
-        "INSERT IGNORE INTO _ring (id, number, increment_of, since, offsets, own_offset, state) "  # noqa: S608
-        f"VALUES (1, {number}, {increment}, {since}, '{offsets}', {own}, '{state}')"
+def first_ring(new: RingRow, increments: str, bodies: list[BodyRow]) -> list[str]:
+    """Records the ring where none is recorded, in one transaction."""
+    return _in_one_transaction(
+        "NOT EXISTS (SELECT 1 FROM _ring WHERE id = 1)",
+        new,
+        increments,
+        bodies,
+        before=["DELETE FROM _bodies WHERE offset_of >= 0 AND NOT EXISTS (SELECT 1 FROM _ring WHERE id = 1)"],
+        write="INSERT IGNORE INTO _ring (id, number, increment_of, since, offsets, own_offset, state) "  # noqa: S608
+        f"VALUES (1, {new[0]}, {new[1]}, {new[2]}, '{new[3]}', {new[4]}, '{new[5]}')",
     )
 
 
-def next_ring(old: RingRow, new: RingRow) -> str:
-    """Records the ring, unless somebody has recorded another one than `old` meanwhile."""
-    return f"UPDATE _ring SET {', '.join(_ring_columns(new))} WHERE id = 1 AND {' AND '.join(_ring_columns(old))}"  # noqa: S608
+def next_ring(old: RingRow, new: RingRow, increments: str, bodies: list[BodyRow]) -> list[str]:
+    """Records the ring in one transaction, unless another server has recorded another one than `old` meanwhile."""
+    is_old = " AND ".join(_ring_columns(old))
+    return _in_one_transaction(
+        f"EXISTS (SELECT 1 FROM _ring WHERE id = 1 AND {is_old})",  # noqa: S608
+        new,
+        increments,
+        bodies,
+        write=f"UPDATE _ring SET {', '.join(_ring_columns(new))} WHERE id = 1 AND {is_old}",  # noqa: S608
+    )
+
+
+def _in_one_transaction(
+    condition: str, new: RingRow, increments: str, bodies: list[BodyRow], *, before: Sequence[str] = (), write: str
+) -> list[str]:
+    """All statements go out in one packet: a server that stands still between two packets would keep the row of the
+    ring record locked, and with it every reservation of a mark.
+
+    The row is locked first, so that the condition is the same in all of them. What has been heard of the body at an
+    offset only grows.
+    """
+    later = "(VALUES(number), VALUES(word)) > (number, word)"
+    heard = " UNION ALL ".join(
+        f"SELECT {offset} AS o, {number} AS n, '{word}' AS w, '{place}' AS p, '{life}' AS l"
+        for offset, number, word, place, life in bodies
+    )
+    own = f"offset_of = {OWN_BODY}"
+    return [
+        "BEGIN",
+        "SELECT number FROM _ring WHERE id = 1 FOR UPDATE",
+        *before,
+        "INSERT INTO _bodies (offset_of, number, word, place, life) "  # noqa: S608
+        f"SELECT v.o, v.n, v.w, v.p, v.l FROM ({heard}) AS v WHERE {condition} "
+        # assignments see those before them, so `word` and `number`, which the others depend on, come last
+        f"ON DUPLICATE KEY UPDATE place = IF({own} OR {later}, VALUES(place), place), "
+        f"life = IF({own}, VALUES(life), life), "
+        f"word = IF({own} OR {later}, VALUES(word), word), "
+        f"number = IF({own} OR VALUES(number) > number, VALUES(number), number)",
+        "INSERT INTO _ring_more (id, number, increments) "  # noqa: S608
+        f"SELECT v.i, v.n, v.s FROM (SELECT 1 AS i, {new[0]} AS n, '{increments}' AS s) AS v WHERE {condition} "
+        "ON DUPLICATE KEY UPDATE number = VALUES(number), increments = VALUES(increments)",
+        write,
+        "COMMIT",
+        RECORD,
+    ]
 
 
 def _ring_columns(row: RingRow) -> list[str]:
@@ -184,7 +261,11 @@ def define(sequence: str, kind: str, parameters: str) -> tuple[str, str]:
 PROBE = "REPLACE INTO _probe (id, at) VALUES (2, UTC_TIMESTAMP(6))"
 """The probe of a program that is no ticket server. The row 1 is written by servers that do not announce themselves: of
 releases before version 3 of the tables."""
-FORGET_STALE_SERVERS = "DELETE FROM _servers WHERE at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"
+FORGET_STALE = tuple(
+    f"DELETE FROM {table} WHERE at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"  # noqa: S608
+    for table in ("_servers", "_in_use")
+)
+"""What servers left that ended without a word."""
 
 
 def announce(instance: str, release: str, kinds: str, probe_interval: float, reserve_window: float) -> str:
@@ -195,9 +276,43 @@ def announce(instance: str, release: str, kinds: str, probe_interval: float, res
     )
 
 
+NO_OFFSET = 0
+"""In the row with which a server says that it announces what it uses, whether it uses anything or not."""
+
+
+def use(instance: str, uses: list[tuple[int, str, str, str]], probe_interval: float) -> str:
+    """Says which body a ticket server uses at each offset. An empty word: none any more.
+
+    Rows are updated and not deleted, since a deletion locks the gap in which another server's first row may belong.
+    """
+    rows = ", ".join(
+        f"('{instance}', {offset}, '{word}', '{place}', '{server}', {probe_interval!r}, UTC_TIMESTAMP(6))"
+        for offset, word, place, server in uses
+    )
+    return (
+        f"INSERT INTO _in_use (instance, offset_of, word, place, server, probe_interval, at) VALUES {rows} "  # noqa: S608
+        "ON DUPLICATE KEY UPDATE word = VALUES(word), place = VALUES(place), server = VALUES(server), "
+        "probe_interval = VALUES(probe_interval), at = VALUES(at)"
+    )
+
+
+def standing_uses(but: str) -> str:
+    """The announcements of all ticket servers but this instance that stand, by the database's own clock; then, as rows
+    of NO_OFFSET, the releases of the servers that announce nothing."""
+    said = "SELECT 1 FROM _in_use AS said WHERE said.instance = _servers.instance"
+    lately = f"at >= UTC_TIMESTAMP(6) - INTERVAL {int(OLDER_SECONDS)} SECOND"
+    span = f"INTERVAL CAST(probe_interval * {USE_INTERVALS} * 1000000 AS SIGNED) MICROSECOND"
+    return (
+        f"SELECT offset_of, word, place, server FROM _in_use WHERE instance <> '{but}' AND word <> '' "  # noqa: S608
+        f"AND at >= UTC_TIMESTAMP(6) - {span} AND at <= UTC_TIMESTAMP(6) + {span} "
+        f"UNION ALL SELECT {NO_OFFSET}, '', '', of_release FROM _servers WHERE {lately} AND NOT EXISTS ({said}) "
+        f"UNION ALL SELECT {NO_OFFSET}, '', '', '{OLDER}' FROM _probe WHERE id = 1 AND {lately}"
+    )
+
+
 def forget_server(instance: str) -> str:
     """Takes away what a ticket server has announced."""
-    return f"DELETE FROM _servers WHERE instance = '{instance}'"  # noqa: S608 - see ServerEntry
+    return "; ".join(f"DELETE FROM {table} WHERE instance = '{instance}'" for table in ("_in_use", "_servers"))  # noqa: S608 - see ServerEntry
 
 
 def servers(seconds: float) -> str:

@@ -1,36 +1,68 @@
-"""The ring record that a MySQL or MariaDB ticket database keeps."""
+"""The ring record that a MySQL or MariaDB ticket database keeps, and the bodies of data in it."""
 
-from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseUnavailable
+from collections.abc import Callable
+
+from app.common.errors import (
+    RingChanged,
+    SequenceMissing,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseUnavailable,
+)
 from app.databases.mysql import own_sql
+from app.databases.mysql.bounds import MOST_BODIES, listing
 from app.databases.mysql.driver import Rows
-from app.databases.mysql.marks import number_of
+from app.databases.mysql.marks import RETRIES, number_of
 from app.databases.mysql.pool import MySQLPool
-from app.databases.mysql.rows import whole
-from app.databases.protocol import LARGEST_INCREMENT, RingRecord, RingState
+from app.databases.mysql.rows import life, place, whole, word
+from app.databases.protocol import LARGEST_INCREMENT, Body, RingRecord, RingState
+
+RECORD_BOUND = listing(MOST_BODIES)
+"""Of a whole record."""
 
 
 class MySQLRing:
     """The part of a MySQL ticket database that knows the ring record."""
 
     _pool: MySQLPool
+    _on_retry: Callable[[str], None]
 
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
-        """See TicketDatabase.record_ring."""
-        statement = own_sql.first_ring(row_of(new)) if old is None else own_sql.next_ring(row_of(old), row_of(new))
+        """See TicketDatabase.record_ring. A deadlock with another server that does the same is tried again."""
+        parts = row_of(new), _increments_of(new), _bodies_of(new)
+        statements = own_sql.first_ring(*parts) if old is None else own_sql.next_ring(row_of(old), *parts)
+        for _ in range(RETRIES):
+            try:
+                record = await self._write_record(statements)
+            except TicketDatabaseBusy as error:
+                self._on_retry(str(error))
+            else:
+                if record is None:
+                    raise TicketDatabaseUnavailable("lost its ring record")
+                return record
+        raise TicketDatabaseBusy
+
+    async def _write_record(self, statements: list[str]) -> RingRecord | None:
         async with self._pool.question(anybody=True) as connection:
-            await connection.execute(statement)
-            record = await connection.ask(own_sql.RING, record_of)
-        if record is None:
-            raise TicketDatabaseUnavailable("lost its ring record")
-        return record
+            try:
+                await connection.start("; ".join(statements))
+                for _ in statements[2:]:
+                    await connection.next()
+                await connection.next(RECORD_BOUND)
+                return connection.understand(record_of)
+            except TicketDatabaseError:
+                connection.drop()  # a transaction may be open
+                raise
 
     async def recorded_ring(self) -> RingRecord | None:
         """See TicketDatabase.recorded_ring."""
-        try:
-            async with self._pool.question(anybody=True) as connection:
-                return await connection.ask(own_sql.RING, record_of)
-        except SequenceMissing:  # no ticket server has been here
-            return None
+        for statement, make in ((own_sql.RECORD, record_of), (own_sql.RING, earlier_record_of)):
+            try:
+                async with self._pool.question(anybody=True) as connection:
+                    return await connection.ask(statement, make, RECORD_BOUND)
+            except SequenceMissing:  # of an earlier layout, or no ticket server has been here
+                continue
+        return None
 
     async def check_ring(self, number: int) -> None:
         """See TicketDatabase.check_ring."""
@@ -41,23 +73,68 @@ class MySQLRing:
 
 
 def row_of(record: RingRecord) -> own_sql.RingRow:
-    """The record as the table holds it."""
-    offsets = ",".join(map(str, record.offsets))
-    return record.number, record.increment, record.since, offsets, record.own, str(record.state)
+    """The part of the record that servers of earlier releases know, as the table holds it."""
+    return record.number, record.increment, record.since, _joined(record.offsets), record.own, str(record.state)
+
+
+def _bodies_of(record: RingRecord) -> list[own_sql.BodyRow]:
+    heard = [(offset, body.number, body.word, body.place, "") for offset, body in record.bodies]
+    return [(own_sql.OWN_BODY, 0, record.body, "", record.life), *heard]
+
+
+def _increments_of(record: RingRecord) -> str:
+    return _joined((record.increment, *record.former))
+
+
+def _joined(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
 
 
 def record_of(rows: Rows) -> RingRecord | None:
-    """A `RingRecord` from the row of `own_sql.RING`, None where there is none; see `rows` for what is raised
-    where it is none."""
+    """A `RingRecord` from the rows of `own_sql.RECORD`, None where no ring is recorded; see `rows` for what is raised
+    where a value cannot be one."""
+    ring: RingRecord | None = None
+    increments: tuple[int, ...] = ()
+    bodies: dict[int, Body] = {}
+    own = "", ""
+    for part, number, numeral, since, own_offset, text, more, life_ in rows:
+        if part == "ring":
+            ring = earlier_record_of(((number, numeral, since, text, own_offset, more),))
+        elif part == "more":
+            increments = _numbers(text)
+        elif whole(numeral, 0, LARGEST_INCREMENT) == own_sql.OWN_BODY:
+            own = word(text), life(life_)
+        else:
+            bodies[int(numeral)] = Body(whole(number), word(text), place(more))
+    if ring is None:
+        return None
+    return RingRecord(
+        ring.number,
+        ring.increment,
+        ring.since,
+        ring.offsets,
+        ring.own,
+        ring.state,
+        tuple(sorted(bodies.items())),
+        *own,
+        former=tuple(sorted(set(increments) - {ring.increment})),
+    )
+
+
+def earlier_record_of(rows: Rows) -> RingRecord | None:
+    """The same from the row of `own_sql.RING`, which knows no bodies."""
     if not rows:
         return None
     number, increment, since, offsets, own, state = rows[0]
-    used = tuple(whole(int(offset), 1, LARGEST_INCREMENT) for offset in str(offsets).split(",") if offset)
     return RingRecord(
         whole(number, 1),
         whole(increment, 1, LARGEST_INCREMENT),
         whole(since, 1),
-        used,
+        _numbers(offsets),
         whole(own, 1, LARGEST_INCREMENT),
         RingState(str(state)),
     )
+
+
+def _numbers(text: object) -> tuple[int, ...]:
+    return tuple(whole(int(each), 1, LARGEST_INCREMENT) for each in str(text).split(",") if each)

@@ -10,12 +10,15 @@ import re
 from typing import Any
 
 from app.common.sequences import TICKET_LIMIT, is_inner_mark, is_name, is_table_name
+from app.databases.protocol import RELEASE, place_named
 
 LARGEST_ID = 2**64 - 1
 """An unsigned BIGINT goes on above the largest ticket."""
 _TOKEN = re.compile(r"[0-9A-Za-z_.:+-]{1,128}")
 _KIND = re.compile(r"[0-9a-z_]{1,32}")
 _PARAMETERS = re.compile(r'[0-9A-Za-z_ {}:,"-]{2,2000}')
+_WORD = re.compile(r"[0-9a-f]{1,64}|")
+_LIFE = re.compile(r"[0-9A-Za-z_.:-]{0,64}")
 _MOMENT = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?|None")
 
 
@@ -85,6 +88,28 @@ def layout_of(rows: tuple[tuple[Any, ...], ...]) -> int:
 def token(value: Any) -> str:
     """A mark's token: it is put into SQL again, on other databases too, so it holds nothing that ends a literal."""
     return _matching(_TOKEN, value)
+
+
+def word(value: Any) -> str:
+    """The word of a body of data; empty where the database has none."""
+    return _matching(_WORD, value)
+
+
+def life(value: Any) -> str:
+    """The incarnation under which a body of data was taken in; empty where it was not."""
+    return _matching(_LIFE, value)
+
+
+def place(value: Any) -> str:
+    """A host and port; empty where none is named."""
+    if not isinstance(value, str) or (value and place_named(value) != value):
+        raise ValueError(value)
+    return value
+
+
+def release(value: Any) -> str:
+    """The release of a ticket server."""
+    return _matching(RELEASE, value)
 
 
 def moment(value: Any) -> str:

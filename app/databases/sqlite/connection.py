@@ -67,6 +67,15 @@ CREATE TABLE IF NOT EXISTS _servers (
     reserve_window REAL NOT NULL DEFAULT 0, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS _kinds (
     sequence TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, parameters TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS _bodies (
+    offset_of INTEGER PRIMARY KEY, number INTEGER NOT NULL, word TEXT NOT NULL, place TEXT NOT NULL,
+    life TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS _ring_more (
+    id INTEGER PRIMARY KEY CHECK (id = 1), number INTEGER NOT NULL, increments TEXT NOT NULL, alive REAL,
+    alive_by TEXT NOT NULL DEFAULT '');
+CREATE TABLE IF NOT EXISTS _in_use (
+    instance TEXT NOT NULL, offset_of INTEGER NOT NULL, word TEXT NOT NULL, place TEXT NOT NULL, server TEXT NOT NULL,
+    probe_interval REAL NOT NULL, at REAL NOT NULL, PRIMARY KEY (instance, offset_of));
 """
 """Made where it is missing whenever a file is opened: releases before have laid it out without."""
 
@@ -178,7 +187,8 @@ class FileConnection:
                 connection.execute("COMMIT")
             for statement in _LATER_SCHEMA.split(";")[:-1]:
                 connection.execute(statement)
-            connection.execute("DELETE FROM _servers WHERE at < ?", (time.time() - STALE_SECONDS,))
+            for table in ("_servers", "_in_use"):
+                connection.execute(f"DELETE FROM {table} WHERE at < ?", (time.time() - STALE_SECONDS,))  # noqa: S608
             (made_for,) = connection.execute("SELECT offset FROM _database").fetchone()
             if made_for != self._offset:
                 raise TicketDatabaseMisconfigured(f"was made for offset {made_for}, expected {self._offset}")

@@ -24,7 +24,6 @@ from app.common.errors import (
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import (
     LARGEST_INCREMENT,
-    OLDER,
     ClockReading,
     Draw,
     Drawn,
@@ -34,9 +33,19 @@ from app.databases.protocol import (
     ServerEntry,
     Table,
     TicketDatabase,
+    Use,
 )
 from app.databases.sqlite.connection import FileConnection
-from app.databases.sqlite.marks import SQLiteLedger, record_in, refuse_another_ring
+from app.databases.sqlite.marks import SQLiteLedger, refuse_another_ring
+from app.databases.sqlite.ring_record import (
+    announce,
+    forget,
+    older_in,
+    record_in,
+    servers_in,
+    standing_uses_in,
+    write_record,
+)
 from app.kinds.definition import Definition
 
 T = TypeVar("T")
@@ -71,7 +80,7 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         self._path = path
         self._file = FileConnection(path, offset, increment, timeout)
         self._incarnation = ""
-        self._entry: ServerEntry | None = None
+        self._describe: Callable[[], ServerEntry] | None = None
         self._waiting: list[tuple[_Wanted, str, Callable[[Drawn], None]]] = []
         self._working: asyncio.Task[None] | None = None
 
@@ -93,7 +102,8 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe. See `FileConnection.incarnation_of`."""
         began = time.monotonic()
-        incarnation, record, clock = await self._file.run(self._probe)
+        entry = None if self._describe is None else self._describe()
+        incarnation, record, clock, uses, older = await self._file.run(lambda c: self._probe(c, entry))
         self._incarnation = incarnation  # nobody draws from another one before the caller knows
         return ProbeResult(
             incarnation=incarnation,
@@ -103,19 +113,22 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
             clock=clock,
             identity=f"{self._path.resolve()}",
             latency=time.monotonic() - began,
+            uses=uses,
+            older=older,
         )
 
-    def _probe(self, connection: sqlite3.Connection) -> tuple[str, RingRecord | None, ClockReading]:
+    def _probe(
+        self, connection: sqlite3.Connection, entry: ServerEntry | None
+    ) -> tuple[str, RingRecord | None, ClockReading, tuple[Use, ...], tuple[str, ...]]:
         since = time.monotonic()
         clock = ClockReading(time.time(), since, time.monotonic())  # the file has none but this machine's
-        if self._entry is None:
+        if entry is None:
             connection.execute("INSERT OR REPLACE INTO _probe VALUES (1, ?)", (clock.seconds,))
         else:
-            entry = self._entry
-            kinds = ",".join(entry.kinds)
-            row = (entry.instance, entry.release, kinds, entry.probe_interval, entry.reserve_window, clock.seconds)
-            connection.execute("INSERT OR REPLACE INTO _servers VALUES (?, ?, ?, ?, ?, ?)", row)
-        return self._file.incarnation_of(connection), record_in(connection), clock
+            announce(connection, entry, clock.seconds)
+        uses = standing_uses_in(connection, "" if entry is None else entry.instance, clock.seconds)
+        older = older_in(connection, clock.seconds)
+        return self._file.incarnation_of(connection), record_in(connection), clock, uses, older
 
     def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
         """See TicketDatabase.start_draw."""
@@ -184,10 +197,7 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
                 if found is None:
                     raise TicketDatabaseUnavailable("lost its ring record")
                 return found
-            offsets = ",".join(map(str, new.offsets))
-            row = (new.number, new.increment, new.since, offsets, new.own, str(new.state))
-            connection.execute("INSERT OR REPLACE INTO _ring VALUES (1, ?, ?, ?, ?, ?, ?)", row)
-            connection.execute("UPDATE _database SET increment = ?", (new.increment,))
+            write_record(connection, new)
             return new
 
         return await self._file.run(write)
@@ -204,7 +214,7 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         """See TicketDatabase.in_use: another process that has the file open, or a probe of it."""
 
         def probed(connection: sqlite3.Connection) -> dict[str, float]:
-            rows = connection.execute(_PROBED, (self._entry.instance if self._entry is not None else "",))
+            rows = connection.execute(_PROBED, (self._describe().instance if self._describe is not None else "",))
             return dict(rows.fetchall())
 
         first = await self._file.run(probed)
@@ -215,9 +225,9 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         probes = any(first.get(instance) != at for instance, at in later.items())
         return ["a ticket server that probes it"] if probes else []
 
-    def announce(self, entry: ServerEntry) -> None:
+    def announce(self, describe: Callable[[], ServerEntry]) -> None:
         """See TicketDatabase.announce."""
-        self._entry = entry
+        self._describe = describe
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """See TicketDatabase.servers."""
@@ -321,10 +331,10 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         """See TicketDatabase.close."""
         if self._working is not None:
             await asyncio.gather(self._working, return_exceptions=True)
-        if self._entry is not None and self._file.is_open:
-            forget, own = "DELETE FROM _servers WHERE instance = ?", (self._entry.instance,)
+        if self._describe is not None and self._file.is_open:
+            instance = self._describe().instance
             with contextlib.suppress(TicketDatabaseError):
-                await self._file.run(lambda c: c.execute(forget, own))
+                await self._file.run(lambda c: forget(c, instance))
         await self._file.close()
 
 
@@ -338,13 +348,3 @@ def _row_of(connection: sqlite3.Connection, sequence: str) -> tuple[int, str] | 
     query = f"SELECT last, created FROM {_sequences_with(sequence)} WHERE name = ?"  # noqa: S608
     row: tuple[int, str] | None = connection.execute(query, (sequence,)).fetchone()
     return row
-
-
-def servers_in(connection: sqlite3.Connection, since: float) -> list[ServerEntry]:
-    """The ticket servers that have probed the file since then."""
-    rows = connection.execute("SELECT * FROM _servers WHERE at >= ?", (since,)).fetchall()
-    rows += connection.execute("SELECT '', ?, '', 0, 0, probed FROM _database WHERE probed >= ?", (OLDER, since))
-    return [
-        ServerEntry(instance, release, tuple(kinds.split(",")) if kinds else (), interval, window, at)
-        for instance, release, kinds, interval, window, at in rows
-    ]

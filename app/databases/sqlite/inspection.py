@@ -11,8 +11,7 @@ from app.common.sequences import Width, ceiling_of
 from app.databases.inspection import SERVERS_SECONDS, InspectedTable, Inspection
 from app.databases.protocol import Mark, Position, Table
 from app.databases.sqlite.connection import LAYOUT_VERSION
-from app.databases.sqlite.database import servers_in
-from app.databases.sqlite.marks import record_in
+from app.databases.sqlite.ring_record import earlier_record_in, record_in, servers_in
 from app.kinds.definition import Definition
 
 SEQUENCES_TABLES = ("_sequences", "_inner_sequences")
@@ -68,7 +67,8 @@ class SQLiteInspector:
             return  # whatever is in it, this version does not know
         found.set_offset, found.set_increment = connection.execute("SELECT offset, increment FROM _database").fetchone()
         if _has(connection, "_ring"):
-            found.record = record_in(connection)
+            read = record_in if _has(connection, "_bodies") else earlier_record_in
+            found.record = read(connection)
         marks = [row for table in MARKS_TABLES for row in _rows(connection, table)]
         found.marks = tuple(Mark(*row) for row in marks)
         for name, bits, _, created in sorted(row for table in SEQUENCES_TABLES for row in _rows(connection, table)):

@@ -1,13 +1,12 @@
-"""The high-water marks that a file of the embedded pair keeps for the other one, and the ring that it records."""
+"""The high-water marks that a file of the embedded pair keeps for the other one."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping
 
 from app.common.errors import RingChanged, TicketDatabaseUnavailable
-from app.databases.protocol import Mark, RingRecord, RingState
+from app.databases.protocol import Mark
 from app.databases.sqlite.connection import FileConnection
 
-_RING = "SELECT number, increment_of, since, offsets, own_offset, state FROM _ring WHERE id = 1"
 _MARK = "sequence, offset_of, increment_of, mark, issued, token"
 _MARKS = f"SELECT {_MARK} FROM _high_water UNION ALL SELECT {_MARK} FROM _inner_high_water"  # noqa: S608 - constants
 
@@ -90,18 +89,7 @@ def _marks_with(name: str) -> str:
     return "_inner_high_water" if name.startswith("_") else "_high_water"
 
 
-def record_in(connection: sqlite3.Connection) -> RingRecord | None:
-    """The ring that this file records; None where it records none."""
-    row = connection.execute(_RING).fetchone()
-    if row is None:
-        return None
-    number, increment, since, offsets, own, state = row
-    used = tuple(int(offset) for offset in offsets.split(",") if offset)
-    return RingRecord(number, increment, since, used, own, RingState(state))
-
-
 def refuse_another_ring(connection: sqlite3.Connection, ring: int) -> None:
     """Raise RingChanged unless the file records a ring, and it has this number."""
-    record = record_in(connection)
-    if record is None or record.number != ring:
+    if connection.execute("SELECT number FROM _ring WHERE id = 1").fetchone() != (ring,):
         raise RingChanged

@@ -104,7 +104,7 @@ class Storage(abc.ABC):
         client = self._open(offset, increment, within)
         self._clients.append(client)
         if entry is not None:
-            client.announce(entry)
+            client.announce(lambda: entry)
         if probe:
             await client.probe()
         return client
@@ -147,8 +147,18 @@ class Storage(abc.ABC):
         """Do what the probe of a ticket server does that does not announce itself, in the database of offset 1."""
 
     @abc.abstractmethod
+    def probe_as_the_release_before(self, release: str) -> None:
+        """Do what the probe of a ticket server does that announces itself but no bodies, in the database of offset
+        1."""
+
+    @abc.abstractmethod
     def age_servers(self, days: int) -> None:
         """Have every ticket server of the database of offset 1 been seen so many days earlier."""
+
+    @abc.abstractmethod
+    def age_uses(self, seconds: float) -> None:
+        """Have every announcement of a body in the database of offset 1 been written so many seconds earlier, as where
+        the clock is set forward; below 0: later."""
 
     @abc.abstractmethod
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
@@ -261,8 +271,15 @@ class MySQLStorage(Storage):
     def probe_as_an_older_release(self) -> None:
         self._execute("REPLACE INTO _probe (id, at) VALUES (1, UTC_TIMESTAMP(6))")
 
+    def probe_as_the_release_before(self, release: str) -> None:
+        row = f"'0ef', '{release}', 'ticket', 1.0, 0.0, UTC_TIMESTAMP(6)"
+        self._execute(f"REPLACE INTO _servers VALUES ({row})")
+
     def age_servers(self, days: int) -> None:
         self._execute(f"UPDATE _servers SET at = at - INTERVAL {days} DAY")
+
+    def age_uses(self, seconds: float) -> None:
+        self._execute(f"UPDATE _in_use SET at = at - INTERVAL {int(seconds * 1e6)} MICROSECOND")
 
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
         self._execute(f"INSERT INTO _kinds VALUES ('{sequence}', '{kind}', '{parameters}')")
@@ -338,8 +355,14 @@ class SQLiteStorage(Storage):
     def probe_as_an_older_release(self) -> None:
         self._execute(f"UPDATE _database SET probed = {time.time()!r}")
 
+    def probe_as_the_release_before(self, release: str) -> None:
+        self._execute(f"REPLACE INTO _servers VALUES ('0ef', '{release}', 'ticket', 1.0, 0.0, {time.time()!r})")
+
     def age_servers(self, days: int) -> None:
         self._execute(f"UPDATE _servers SET at = at - {days * 86_400}")
+
+    def age_uses(self, seconds: float) -> None:
+        self._execute(f"UPDATE _in_use SET at = at - {seconds!r}")
 
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
         self._execute(f"INSERT INTO _kinds VALUES ('{sequence}', '{kind}', '{parameters}')")
@@ -410,9 +433,16 @@ class FakeStorage(Storage):
     def probe_as_an_older_release(self) -> None:
         self._servers[0].older_probe = self._servers[0].time_at(_loop_time())
 
+    def probe_as_the_release_before(self, release: str) -> None:
+        self._servers[0].probes(ServerEntry("0ef", release, ("ticket",), 1.0, uses=None), _loop_time())
+
     def age_servers(self, days: int) -> None:
         servers = self._servers[0].state.servers
         servers.update({key: replace(entry, at=entry.at - days * 86_400) for key, entry in servers.items()})
+
+    def age_uses(self, seconds: float) -> None:
+        servers = self._servers[0].state.servers
+        servers.update({key: replace(entry, at=entry.at - seconds) for key, entry in servers.items()})
 
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
         self._servers[0].state.kinds[sequence] = Definition.from_text(sequence, kind, parameters)

@@ -50,7 +50,7 @@ async def test_it_is_seen_when_it_has_probed_last_by_the_databases_clock(storage
 async def test_who_announces_something_else_is_seen_so(storage: Storage) -> None:
     one = await storage.client(entry=ONE)
     newer = replace(ONE, kinds=("ticket",), probe_interval=2.5)
-    one.announce(newer)
+    one.announce(lambda: newer)
     await one.probe()
     assert await announced(one) == {newer}
 

@@ -79,7 +79,7 @@ class FakeTicketDatabase(TicketDatabase):
         self._on_draw = on_draw
         self._incarnation: str | None = None
         self._in_flight = 0
-        self._entry: ServerEntry | None = None
+        self._describe: Callable[[], ServerEntry] | None = None
 
     def __repr__(self) -> str:
         return f"<FakeTicketDatabase {self.name}>"
@@ -177,14 +177,15 @@ class FakeTicketDatabase(TicketDatabase):
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         since = loop.time()
+        entry = None if self._describe is None else self._describe()
 
         def found() -> ProbeResult:
             if self.server.misconfigured:
                 raise TicketDatabaseMisconfigured(self.server.misconfigured)
             server = self.server
             server.looks += 1
-            if self._entry is not None:
-                server.probes(self._entry, loop.clock.now)
+            uses = server.uses(entry, loop.clock.now)
+            server.probes(entry, loop.clock.now)
             return ProbeResult(
                 server.incarnation,
                 server.identity,
@@ -193,6 +194,8 @@ class FakeTicketDatabase(TicketDatabase):
                 offset=server.offset if server.has_settings else None,
                 record=server.state.ring,
                 clock=ClockReading(server.time_at(loop.clock.now), since, since),
+                uses=uses,
+                older=server.older(loop.clock.now),
             )
 
         look = await self._statement(found, anybody=True, patient=True)
@@ -263,7 +266,7 @@ class FakeTicketDatabase(TicketDatabase):
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use."""
-        own = self._entry.instance if self._entry is not None else ""
+        own = self._describe().instance if self._describe is not None else ""
 
         def found() -> tuple[list[str], dict[str, float]]:
             return self.server.users(self), self.server.probed(own)
@@ -274,9 +277,9 @@ class FakeTicketDatabase(TicketDatabase):
         probes = any(first.get(instance) != at for instance, at in later.items())
         return list(dict.fromkeys([*before, *after, *["a ticket server that probes it"] * probes]))
 
-    def announce(self, entry: ServerEntry) -> None:
+    def announce(self, describe: Callable[[], ServerEntry]) -> None:
         """See TicketDatabase.announce."""
-        self._entry = entry
+        self._describe = describe
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """See TicketDatabase.servers."""
@@ -403,5 +406,5 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.close. Nobody waits for what it says then: it arrives at once, or not at all."""
         self.closed = True
         server = self.server
-        if self._entry is not None and not (self.cut or server.down or server.hangs or server.read_only):
-            server.state.servers.pop(self._entry.instance, None)
+        if self._describe is not None and not (self.cut or server.down or server.hangs or server.read_only):
+            server.state.servers.pop(self._describe().instance, None)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.sequences import Width
-from app.databases.protocol import OLDER, Draw, Mark, RingRecord, ServerEntry
+from app.databases.protocol import OLDER, OLDER_SECONDS, USE_INTERVALS, Draw, Mark, RingRecord, ServerEntry, Use
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
 from tests.fakes.virtual_time import VirtualLoop
 
@@ -213,8 +213,22 @@ class FakeServer:
         """What its clock says when a virtual one stands at `now`, in seconds since 1970."""
         return TRUE_TIME + now + self.clock_offset
 
-    def probes(self, entry: ServerEntry, now: float) -> None:
-        """A ticket server looks when a virtual clock stands at `now`."""
+    def uses(self, entry: ServerEntry | None, now: float) -> tuple[Use, ...]:
+        """What other ticket servers than this one announce, when a virtual clock stands at `now`."""
+        at = self.time_at(now)
+        others = [each for key, each in self.state.servers.items() if entry is None or key != entry.instance]
+        standing = (each for each in others if abs(each.at - at) <= USE_INTERVALS * each.probe_interval)
+        return tuple(use for each in standing for use in each.uses or ())
+
+    def older(self, now: float) -> tuple[str, ...]:
+        """The releases of the servers that announce no bodies."""
+        seen = self.servers_since(self.time_at(now) - OLDER_SECONDS)
+        return tuple(sorted({each.release for each in seen if each.uses is None or each.release == OLDER}))
+
+    def probes(self, entry: ServerEntry | None, now: float) -> None:
+        """A ticket server looks, or somebody else, when a virtual clock stands at `now`."""
+        if entry is None:
+            return
         at = self.time_at(now)
         self.state.servers = {key: each for key, each in self.state.servers.items() if each.at >= at - STALE_SECONDS}
         self.state.servers[entry.instance] = replace(entry, at=at)

@@ -52,7 +52,9 @@ SAYS = {
     session_sql.sources(mariadb=False)[0]: (),
     own_sql.LAYOUT: ((own_sql.LAYOUT_VERSION,),),
     own_sql.OWN_TABLES_ARE_THERE: (),
+    own_sql.RECORD: (),
     own_sql.RING: (),
+    own_sql.standing_uses(""): (),
     own_sql.RING_NUMBER: ((1,),),
     own_sql.probed(""): (("", "2026-01-01"),),
     sequence_sql.NAMES: (("photos",),),
@@ -129,9 +131,10 @@ PROBES: dict[str, tuple[str, Ask]] = {
     "session": ("SET SESSION", lambda it: it.probe()),
     "probe": (own_sql.PROBE, lambda it: it.probe()),
     "layout": (own_sql.LAYOUT, lambda it: it.probe()),
-    "ring": (own_sql.RING, lambda it: it.probe()),
+    "ring": (own_sql.RECORD, lambda it: it.probe()),
+    "uses": (own_sql.standing_uses(""), lambda it: it.probe()),
     "the clock alone": (session_sql.CLOCK, lambda it: it.probe()),
-    "recorded ring": (own_sql.RING, lambda it: it.recorded_ring()),
+    "recorded ring": (own_sql.RECORD, lambda it: it.recorded_ring()),
 }
 ASKS: dict[str, tuple[str, Ask]] = {
     "moments": (sequence_sql.moments(["photos"]), lambda it: it.names()),

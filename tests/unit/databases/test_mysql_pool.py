@@ -268,7 +268,7 @@ async def test_a_server_that_announced_itself_says_at_the_end_that_it_is_gone_if
 ) -> None:
     made = MySQLDatabase(URL, 1, 2, 1.0)
     entry = ServerEntry("ab12", "1.0", ("ticket",), 0.5)
-    made.announce(entry)
+    made.announce(lambda: entry)
     await made.probe()
     (probe,) = server.drivers
     assert server.looked_on == []  # it writes no row of those who are no servers

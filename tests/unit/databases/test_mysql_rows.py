@@ -209,7 +209,7 @@ async def test_facts_that_are_none(server: Server, statement: str, rows: Rows) -
     "says",
     [
         {own_sql.LAYOUT: (("x",),)},
-        {own_sql.RING: (("x",) * 6,)},
+        {own_sql.RECORD: (("x",) * 8,)},
         {own_sql.ALL_MARKS: ((None,) * 6,)},
         {own_sql.ALL_MARKS: (MARK,), sequence_sql.NAMES: (("photos", 1),)},
         {sequence_sql.NAMES: (("photos",),), sequence_sql.keys(["photos"]): (("photos", "PRIMARY"),)},

@@ -54,7 +54,7 @@ async def test_growth_of_a_pair_that_kept_no_marks_issues_nothing_twice(
 ) -> None:
     odd, even = database(1, 2), database(2, 2)
     before = await drawn(odd, 6) + await drawn(even, 2)
-    change = begun(1, 3, (1, 2), RingState.GROWING)
+    change = begun([RING], 3, (1, 2), RingState.GROWING)
     await change_ring({odd: None, even: None}, change)
     after = await drawn(odd, 5) + await drawn(even, 5)
     assert not set(before) & set(after)

@@ -66,6 +66,23 @@ async def test_steps_grow_while_they_go_by_quickly_and_shrink_when_they_last() -
         assert lane.marks.step <= grown
 
 
+@virtual_time
+async def test_an_advance_skips_the_smallest_step_whatever_the_rate_was() -> None:
+    """Each restart and each change of body skips what was reserved ahead."""
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        lane = await an_open_lane(server)
+        for _ in range(20):
+            await server.desk.take("photos", 30_000, whole=True)
+        assert lane.marks.step > 50 * SMALLEST_STEP
+        for _ in range(5):
+            lane.close()
+            lane.must_advance = True
+            await lane.open()
+            skipped = mark_about(site, 1, on=2).mark - lane.guard.highest
+            assert 0 < skipped <= SMALLEST_STEP * lane.member.database.increment
+
+
 async def an_open_lane(server: FakeTicketServer, offset: int = 1) -> Lane:
     await take(server, len(server.databases))
     lane = server.lane("photos", offset)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from app.common.errors import TicketDatabaseBusy
-from app.databases.protocol import Mark
+from app.databases.protocol import USE_INTERVALS, Mark
 from app.tickets.marks_token import epoch_of
 from tests.fakes.ticket_database import FakeServer, FakeState
-from tests.fakes.ticket_server import Site
+from tests.fakes.ticket_server import PROBE_INTERVAL, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.ledgers import mark_about, of, probed, take
 
@@ -347,7 +347,7 @@ async def test_what_the_only_witness_knows_counts_when_it_is_back_though_larger_
         assert max(second_life) < max(first_life)  # nobody who answered knew
         assert mark_about(site, 2, on=3).mark > mark_about(site, 2, on=1).mark
         first.down = False
-        await probed()
+        await asyncio.sleep((USE_INTERVALS + 2) * PROBE_INTERVAL)  # the server before is announced there
         assert min(of(2, await take(server, 6), 3)) > max(first_life)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.databases.protocol import Mark, ProbeResult
+from app.databases.protocol import Mark, ProbeResult, RingRecord
 from app.tickets.ring import Member, Status
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -183,6 +183,7 @@ async def test_nothing_is_taken_in_by_a_look_from_before_its_turn() -> None:
 async def test_a_look_from_before_another_one_came_up_takes_nobody_out_of_the_ring() -> None:
     """The ring record has got the other one's offset meanwhile, and so another number."""
     async with Site(2, recorded=False) as site:
+        site.servers[0].state.ring = RingRecord(1, 2, 1, (1,), own=1)
         site.servers[1].down = True
         server = await site.ticket_server()
         first, second = server.ring.members

@@ -12,6 +12,7 @@ from app.tickets.ring_record import (
     contradiction_of_marks,
     finished,
     first_record,
+    former_setting,
     increment_of_marks,
     newest,
     same_ring,
@@ -23,7 +24,22 @@ TWO = RingRecord(1, 2, 1, (1, 2), own=1)
 
 def test_the_highest_number_counts() -> None:
     later = RingRecord(3, 3, 3, (1, 2, 3), own=2)
-    assert newest([TWO, later, replace(TWO, own=2)]) == later
+    assert newest([TWO, later, replace(TWO, own=2)]) == replace(later, former=(2,))
+
+
+def test_an_increment_of_before_is_a_note_and_any_other_a_contradiction() -> None:
+    grown = replace(TWO, increment=4, former=(2,))
+    assert contradiction(grown, 2, 2) is None
+    assert "TICKETS_INCREMENT is 2, which the ring had before" in str(former_setting(grown, 2))
+    assert contradiction(grown, 3, 2) is not None
+    for increment in (None, 3, 4):
+        assert former_setting(grown, increment) is None
+
+
+def test_every_increment_that_the_ring_has_had_is_remembered() -> None:
+    one, two = replace(TWO, former=(6,)), RingRecord(3, 3, 3, (1, 2, 3), own=2, former=(4,))
+    assert newest([one, two]).former == newest([two, one]).former == (2, 4, 6)
+    assert begun([one, two], 2, (1, 2), RingState.GROWING).former == (3, 4, 6)
 
 
 def test_one_number_with_offsets_of_both() -> None:
@@ -99,7 +115,7 @@ def test_a_further_offset_is_another_number_of_the_same_increment() -> None:
 
 
 def test_a_change_begins_and_ends_under_numbers_of_its_own() -> None:
-    change = begun(7, 3, [2, 1], RingState.GROWING)
+    change = begun([RingRecord(7, 2, 1, (1, 2), own=1)], 3, [2, 1], RingState.GROWING)
     assert (change.number, change.since, change.offsets, change.state) == (8, 8, (1, 2), RingState.GROWING)
     new = finished(change)
     assert (new.number, new.since, new.offsets, new.state) == (9, 9, (1, 2), RingState.DRAWN)
