@@ -17,7 +17,19 @@ class LaneMarks:
     many ids ahead a mark is reserved, whatever the rate; 0: as the rate has it.
     """
 
-    __slots__ = ("_step", "_stepped_at", "always_ahead", "mark", "read_at", "reserve_at", "ring", "token", "unverified")
+    __slots__ = (
+        "_next_at",
+        "_next_step",
+        "_step",
+        "_stepped_at",
+        "always_ahead",
+        "mark",
+        "read_at",
+        "reserve_at",
+        "ring",
+        "token",
+        "unverified",
+    )
 
     def __init__(self) -> None:
         self.token = ""
@@ -29,6 +41,8 @@ class LaneMarks:
         self.always_ahead = 0
         self._step = 0
         self._stepped_at = 0.0
+        self._next_step = 0
+        self._next_at = 0.0
 
     @property
     def step(self) -> int:
@@ -46,6 +60,7 @@ class LaneMarks:
 
     def reserved(self, mark: int, last: int) -> None:
         """A mark has been committed on every other database; `last` has been drawn."""
+        self._step, self._stepped_at = self._next_step, self._next_at
         self.mark, self.reserve_at = mark, mark - (mark - last) // 2
 
     def begin_again(self) -> None:
@@ -56,7 +71,8 @@ class LaneMarks:
     def ids_ahead(self, now: float, increment: int, left: int) -> int:
         """How far ahead the next mark is to be, in ids: more while steps go by quickly, less near the ceiling.
 
-        `left`: ids up to the ceiling.
+        `left`: ids up to the ceiling. A step counts once its mark has been committed: one that fails, or that no other
+        database keeps, has not gone by.
         """
         if self.always_ahead:
             return max(increment, min(self.always_ahead, left // 16))
@@ -66,5 +82,5 @@ class LaneMarks:
             tickets = min(tickets * 2, LARGEST_STEP)
         elif span > SLOW_SECONDS:
             tickets = max(tickets // 2, SMALLEST_STEP)
-        self._step, self._stepped_at = tickets, now
+        self._next_step, self._next_at = tickets, now
         return max(increment, min(tickets * increment, left // 16))

@@ -83,6 +83,21 @@ async def test_an_advance_skips_the_smallest_step_whatever_the_rate_was() -> Non
             assert 0 < skipped <= SMALLEST_STEP * lane.member.database.increment
 
 
+@virtual_time
+async def test_a_step_that_no_other_database_has_kept_is_not_doubled() -> None:
+    """Each draw asks for one while the other database is away."""
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        lane = await an_open_lane(server)
+        site.servers[1].down = True
+        for _ in range(40):
+            await take(server, 1)
+        site.servers[1].heal()
+        await probed()
+        await take(server, 2)
+        assert mark_about(site, 1, on=2).mark - lane.guard.highest <= 2 * SMALLEST_STEP * lane.member.database.increment
+
+
 async def an_open_lane(server: FakeTicketServer, offset: int = 1) -> Lane:
     await take(server, len(server.databases))
     lane = server.lane("photos", offset)

@@ -1,11 +1,15 @@
 """Two bodies of data for one offset: ticket servers that are led to different databases, by a list or a name."""
 
 import asyncio
+import random
+import re
 
 import pytest
 
+from app.common.errors import TicketError
 from app.databases.protocol import OLDER_SECONDS, ServerEntry
-from tests.fakes.ticket_database import FakeServer
+from app.tickets.lane_marks import SMALLEST_STEP
+from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.ledgers import probed, take
@@ -19,11 +23,6 @@ def another(site: Site, at: int, *, copied: bool = False) -> FakeServer:
     if copied:
         made.restore(original.snapshot())
     return made
-
-
-def advances(servers: list[FakeServer]) -> int:
-    """How far the sequence stands above the tickets that were drawn."""
-    return max(server.table("photos").counter for server in servers if "photos" in server.state.tables)
 
 
 async def drawn_by(servers: list[FakeTicketServer], seconds: float) -> list[int]:
@@ -65,3 +64,118 @@ async def test_health_warns_while_a_server_of_an_earlier_release_is_seen() -> No
         assert "release 0.2.0 uses it" in warning["reason"]
         await asyncio.sleep(OLDER_SECONDS + PROBE_INTERVAL)
         assert server.admin.health()["status"] == "pass"
+
+
+def led_to(server: FakeTicketServer, offset: int, database: FakeServer) -> None:
+    """Have the name in this server's list lead to another machine, for all connections from now on."""
+    client = server.databases[offset - 1]
+    assert isinstance(client, FakeTicketDatabase)
+    client.server = database
+
+
+def refusal(server: FakeTicketServer, offset: int) -> str:
+    """Why the server does not draw from the database of this offset; empty where it does."""
+    member = server.ring.members[offset - 1]
+    return "" if member.up else str(member.last_error)
+
+
+@virtual_time
+async def test_health_names_the_server_and_the_database_within_two_probe_intervals() -> None:
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        await take(first, 10)
+        other = another(site, 1)
+        second = await site.ticket_server(servers=[other, site.servers[1]])
+        await asyncio.sleep(2 * PROBE_INTERVAL)
+        assert re.search(r"host[0-9a-f]+:8000 draws from fake1:3306$", refusal(second, 1))
+        assert second.admin.health()["status"] == "warn"
+        await site.stop(first)
+        await asyncio.sleep(2 * PROBE_INTERVAL)
+        assert refusal(second, 1) == ""
+
+
+@virtual_time
+async def test_a_server_whose_database_is_down_lets_go_and_waits_when_that_is_back() -> None:
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        tickets = await drawn_by([first], 1)
+        other = another(site, 1)
+        second = await site.ticket_server(servers=[other, site.servers[1]])
+        site.servers[0].down = True
+        tickets += await drawn_by([first, second], 3 * PROBE_INTERVAL)
+        assert refusal(second, 1) == ""
+        site.servers[0].heal()
+        tickets += await drawn_by([first, second], 10 * PROBE_INTERVAL)
+        assert "draws from other1:3306" in refusal(first, 1)
+        assert len(set(tickets)) == len(tickets)
+
+
+@virtual_time
+async def test_a_fresh_ring_with_one_of_its_databases_away_draws_nothing_yet() -> None:
+    async with Site(2, recorded=False) as site:
+        site.servers[1].down = True
+        server = await site.ticket_server()
+        await asyncio.sleep(10 * PROBE_INTERVAL)
+        assert server.admin.health()["status"] == "fail"
+        site.servers[1].heal()
+        await probed()
+        assert server.admin.health()["status"] == "pass"
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_whatever_the_names_lead_to_nothing_comes_twice(seed: int) -> None:
+    """Names move, servers and databases are restarted, lists are changed and put back, in any order."""
+
+    @virtual_time
+    async def attack() -> None:
+        chance = random.Random(seed)
+        databases = chance.choice([2, 3])
+        async with Site(databases) as site:
+            servers = [await site.ticket_server() for _ in range(chance.choice([2, 3]))]
+            tickets = await drawn_by(servers, 1)
+            copied = chance.random() < 0.5
+            bodies = [site.servers[0], another(site, 1, copied=copied)]
+            for _ in range(20):
+                server = chance.choice(servers)
+                match chance.choice(["led", "led", "restarted", "down", "another", "wait"]):
+                    case "led":
+                        led_to(server, 1, chance.choice(bodies))
+                    case "restarted":
+                        chance.choice([*bodies, *site.servers[1:]]).restart()
+                    case "down":
+                        # while a copy can be asked and no other database, nobody can tell it from its original
+                        chance.choice(bodies if copied else [*bodies, *site.servers[1:]]).down = True
+                    case "another":
+                        await site.stop(server)
+                        servers.remove(server)
+                        listed = [chance.choice(bodies), *site.servers[1:]]
+                        servers.append(await site.ticket_server(servers=listed))
+                    case _:
+                        await asyncio.sleep(chance.choice([0.01, 0.4, 7 * PROBE_INTERVAL]))
+                tickets += await drawn_by_any(servers, chance.choice([0.2, 1.0, 3.0]))
+                for database in (*bodies, *site.servers[1:]):
+                    if chance.random() < 0.7:
+                        database.heal()
+            for database in (*bodies, *site.servers[1:]):
+                database.heal()
+            assert len(set(tickets)) == len(tickets)
+            record = site.servers[1].state.ring
+            assert record is not None
+            skipped = (record.number + 1) * len(servers) * SMALLEST_STEP * databases
+            assert max(tickets) < 4 * len(tickets) * databases + 2 * skipped
+
+    attack()
+
+
+async def drawn_by_any(servers: list[FakeTicketServer], seconds: float) -> list[int]:
+    """Tickets of those that can give any."""
+    tickets: list[int] = []
+    until = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < until:
+        for server in servers:
+            try:
+                tickets += await server.desk.take("photos", 2)
+            except TicketError:
+                continue
+        await asyncio.sleep(0.05)
+    return tickets
