@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from app.databases.protocol import USE_INTERVALS
 from tests.harness.load import Load
 from tests.harness.pair import MySQLPair
 from tests.harness.processes import wait_until
@@ -13,6 +12,8 @@ from tests.harness.proxy import FaultyProxy
 from tests.harness.rings import WATCHFUL, Issued, Rings
 from tests.harness.ticketd import TicketServer
 
+USE_INTERVALS = 5
+"""For so many probe intervals the announcements of a server that is dead stand."""
 INTERVAL = float(str(WATCHFUL["TICKETS_PROBE_INTERVAL"]))
 OLD, COMMON, NEW = 1, 2, 3
 """The database of offset 1, that of offset 2, and another one for offset 1."""

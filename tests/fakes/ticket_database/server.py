@@ -222,8 +222,9 @@ class FakeServer:
 
     def older(self, now: float) -> tuple[str, ...]:
         """The releases of the servers that announce no bodies."""
-        seen = self.servers_since(self.time_at(now) - OLDER_SECONDS)
-        return tuple(sorted({each.release for each in seen if each.uses is None or each.release == OLDER}))
+        since = self.time_at(now) - OLDER_SECONDS
+        seen = {each.release for each in self.state.servers.values() if each.at >= since and each.uses is None}
+        return tuple(sorted(seen | ({OLDER} if self.older_probe >= since else set())))
 
     def probes(self, entry: ServerEntry | None, now: float) -> None:
         """A ticket server looks, or somebody else, when a virtual clock stands at `now`."""

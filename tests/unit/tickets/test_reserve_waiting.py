@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from app.common.errors import Draining, NoTicketDatabase, OutOfTime
+from app.common.errors import Draining, NoTicketDatabase, OutOfTime, TicketDatabaseBusy
+from app.databases.protocol import Draw
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.tickets.reserves import SECONDS, Noting, assert_in_order, coming, empty, now, reserve_of, use, used_up
@@ -179,10 +180,17 @@ async def test_who_waited_for_a_busy_database_is_served_from_what_may_be_handed_
         await use(server, 100, 6)
         reserve = reserve_of(server)
         until, server.reserves.window.until = server.reserves.window.until, -math.inf
-        site.servers[0].deadlocks = 1
+        draw, busy = site.servers[0].draw, asyncio.Event()
+
+        def deadlocked(*_: object, **__: object) -> Draw:
+            site.servers[0].draw = draw  # type: ignore[method-assign]
+            busy.set()
+            raise TicketDatabaseBusy("deadlocked again and again")
+
+        site.servers[0].draw = deadlocked  # type: ignore[method-assign]
         asked = asyncio.create_task(server.desk.take("photos"))
-        while site.servers[0].deadlocks:  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(0.001)  # then the answer is on its way, and after it comes a pause of five of these
+        await busy.wait()
+        await asyncio.sleep(0.001)  # then the answer is on its way, and after it comes a pause of five of these
         draws, left = len(site.servers[0].draws), reserve.left
         server.reserves.window.until = until + 1
         await asked
