@@ -186,7 +186,10 @@ class Mark:
 
 
 OLDER = "older"
-"""The release of servers that do not announce themselves."""
+"""The release of servers that do not announce themselves: 0.1.0 and 0.2.0. They record no bumps either."""
+OLDER_SECONDS = 15.0
+"""Seconds for which a server that does not announce itself counts as seen. Nobody knows its probe interval; the default
+is a second."""
 _INSTANCE = re.compile(r"[0-9a-f]{0,64}")
 _RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,64}")
 _KIND = re.compile(r"[0-9a-z_]{1,32}")

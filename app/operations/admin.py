@@ -131,6 +131,8 @@ class Admin:
                 yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
             for reason in member.probe_result.warnings if member.probe_result is not None else ():
                 yield _warning(None, member, reason)
+        for member, reason in self._reserves.warnings:
+            yield _warning(None, member, reason)
         for reason in (*self._sources.warnings(), *self.client_warnings()):
             yield {"sequence": None, "database": None, "reason": reason}
         for sequence, member, count in self._reserves.unprotected():

@@ -385,12 +385,14 @@ class Catalog:
             self._names.setdefault(member, {})[name] = table.created
 
     async def _make_missing(self, entries: list[Entry]) -> None:
-        """Make what one database has and another lacks."""
+        """Make what one database has and another lacks. A table that was dropped on all of them, the last one while
+        this makes another, is not made again."""
         for entry in entries:
-            if len(entry.tables) == len(self._ring.members) or not (entry.tables or is_inner_name(entry.table)):
+            if len(entry.tables) == len(self._ring.members):
                 continue
             for member in self._ring.members:
-                if member.up and member not in entry.tables and member in self._names:
+                is_one = entry.tables or is_inner_name(entry.table)
+                if is_one and member.up and member not in entry.tables and member in self._names:
                     await self._make_above_others(entry, member)
 
     async def _make_above_others(self, entry: Entry, member: Member) -> None:

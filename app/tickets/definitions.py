@@ -9,16 +9,13 @@ from collections.abc import Iterable, Mapping
 
 from app.common.errors import InvalidRequest, NoTicketDatabase, OlderServer, SequenceConflict, TicketDatabaseError
 from app.common.log import event
-from app.databases.protocol import ServerEntry
+from app.databases.protocol import OLDER_SECONDS, ServerEntry
 from app.kinds.definition import Definition
 from app.kinds.kind import Kind
 from app.kinds.table import kind_named
 from app.tickets.ring import Member, Ring
 
 log = logging.getLogger(__name__)
-
-OLDER_SECONDS = 15.0
-"""How long a server of a release that does not know a kind is looked back for. It probes every few seconds."""
 
 
 class Definitions:
