@@ -67,6 +67,9 @@ CREATE TABLE IF NOT EXISTS _servers (
     reserve_window REAL NOT NULL DEFAULT 0, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS _kinds (
     sequence TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, parameters TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS _definitions (
+    folded TEXT NOT NULL PRIMARY KEY, sequence TEXT NOT NULL, kind TEXT NOT NULL, parameters TEXT NOT NULL,
+    decided INTEGER NOT NULL, claimed_by TEXT NOT NULL);
 """
 """Made where it is missing whenever a file is opened: releases before have laid it out without."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from app.common.errors import TicketDatabaseUnavailable
 from app.databases.protocol import OLDER_SECONDS, ServerEntry
+from app.tickets.reserve import Refill
 from tests.fakes.ticket_database import FakeServer
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -103,7 +104,7 @@ async def test_a_refill_that_was_under_way_when_it_was_seen_first_is_dropped() -
         async with older_server(site.servers):
             await asyncio.sleep(WINDOW)
             reserve, shelf = reserve_of(server), reserve_of(server).shelves[0]
-            reserve._put(shelf, range(9_001, 9_101, 2), asked_at)
+            reserve.came(Refill(reserve, shelf, 50, asked_at), range(9_001, 9_101, 2))
             assert reserve.left == 0
 
 
