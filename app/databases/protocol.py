@@ -245,7 +245,10 @@ def place_named(name: str) -> str:
 OLDER_SECONDS = 15.0
 """A server of an earlier release that has not probed for this long is taken to have ended."""
 OLDER = "older"
-"""The release of servers that do not announce themselves."""
+"""The release of servers that do not announce themselves: 0.1.0 and 0.2.0. They record no bumps either."""
+OLDER_SECONDS = 15.0
+"""Seconds for which a server that does not announce itself counts as seen. Nobody knows its probe interval; the default
+is a second."""
 _INSTANCE = re.compile(r"[0-9a-f]{0,64}")
 RELEASE = re.compile(r"[0-9A-Za-z.+_-]{1,64}")
 _KIND = re.compile(r"[0-9a-z_]{1,32}")
@@ -404,11 +407,18 @@ class TicketDatabase(Protocol):
         raises SequenceMissing, some of the others may have been raised."""
 
     async def definitions(self) -> dict[str, Definition]:
-        """What each sequence was made as, by its name; none of those that no server has defined. One that this release
-        cannot read has no parameters."""
+        """What each sequence was made as, by its name in lower case, claims included; none of those that no server has
+        defined. One that this release cannot read has no parameters."""
 
-    async def define(self, definition: Definition) -> Definition:
-        """Keep what a sequence was made as; committed. One that is there stays as it is. Returns what is kept then."""
+    async def define(self, definition: Definition, old: Definition | None = None) -> Definition:
+        """Keep what a sequence is made as; committed. Returns what is kept then for its name, case ignored.
+
+        It replaces `old` alone, which is a claim that has not been decided (None: nothing is kept). What servers of
+        release 0.2.0 have written for the name is decided, and is kept in place of any claim.
+        """
+
+    async def forget_definition(self, definition: Definition) -> None:
+        """Keep nothing for its name if this is what is kept; committed."""
 
     async def marks(self, changed_within: float | None = None, *, anybody: bool = True) -> list[Mark]:
         """The marks of this increment that this database keeps for the others: all, or those that changed in so many

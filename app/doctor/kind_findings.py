@@ -9,7 +9,6 @@ from app.tickets.definitions import in_words, of_release
 
 ENDS_SOON_MS = 90 * 86_400_000
 KINDS_TABLE = "_kinds"
-_GIVE_UP = "make another sequence, and give this one up"
 
 
 def own_tables_unread(case: Case) -> Iterator[Finding]:
@@ -31,8 +30,9 @@ def definitions_that_differ(case: Case) -> Iterator[Finding]:
             if earlier is not None:
                 yield Finding(
                     f"{name}: is of {in_words(here[name])} here and of {in_words(earlier.definitions[name])} on "
-                    f"{earlier.name}: no server serves it, because ids of both may have been given",
-                    _GIVE_UP,
+                    f"{earlier.name}: servers serve that one, and ids of both may have been given",
+                    "use another sequence in place of the one recorded here; then delete its row from _definitions "
+                    "and _kinds of this database",
                 )
         elif KINDS_TABLE not in case.database.own_unread:
             yield Finding(
@@ -46,9 +46,10 @@ def definitions_and_tables(case: Case) -> Iterator[Finding]:
     """A sequence of another kind than `ticket` has no table of its name."""
     for name in sorted(case.database.tables.keys() & {name for each in case.everyone for name in each.definitions}):
         yield Finding(
-            f"{name}: has a table of plain tickets, but is recorded as a sequence of another kind: no server serves "
-            "it, because ids of both may have been given",
-            _GIVE_UP,
+            f"{name}: has a table of plain tickets, but is recorded as a sequence of another kind; servers of release "
+            "0.2.0 refuse it, and ids of both may have been given",
+            "end the server of an older release that draws from the table, use another sequence for its tickets, and "
+            "drop the table",
         )
 
 

@@ -135,8 +135,12 @@ class Admin:
                 yield _warning(None, member, reason)
             for release in member.probe_result.older if member.probe_result is not None else ():
                 yield _warning(None, member, _older(release))
+        for member, reason in self._reserves.warnings:
+            yield _warning(None, member, reason)
         for reason in (*self._sources.warnings(), *self.client_warnings()):
             yield {"sequence": None, "database": None, "reason": reason}
+        for sequence, member, reason in self._catalog.overruled():
+            yield _warning(sequence, member, reason)
         for sequence, member, count in self._reserves.unprotected():
             reason = f"unprotected: of its tickets in reserve, {count:,} were drawn while nobody kept marks"
             yield _warning(sequence, member, reason)

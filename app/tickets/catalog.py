@@ -9,7 +9,7 @@ counted there, it has a table too: an inner one, of a name that nobody can ask f
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -75,7 +75,8 @@ class Catalog:
         self.definitions = Definitions(ring)
         self.entries: dict[str, Entry] = {}
         self._by_table: dict[str, Entry] = {}
-        self._defined: set[str] = set()
+        self._beside: dict[str, set[Member]] = {}
+        """The databases with a table of plain tickets whose name is that of a sequence of another kind."""
         self.lanes: dict[tuple[str, int], Lane] = {}
         self.counters = Counters()
         self._names: dict[Member, dict[str, str]] = {}
@@ -96,7 +97,7 @@ class Catalog:
         entries = list(self.entries.values())
         self.entries.clear()
         self._by_table.clear()
-        self._defined.clear()
+        self._beside.clear()
         self.definitions.forget()
         self.lanes.clear()
         self.counters.forget()
@@ -204,8 +205,8 @@ class Catalog:
         """List this database's tables, read some of the counters, make what it lacks. Raises TicketDatabaseError."""
         listed = self._names  # of this ring; that of the next one is another
         await self._read_definitions(member)
-        await self.definitions.complete(member)
         names = await member.database.names()
+        await self.definitions.complete(member, names)
         before = listed.get(member, {})
         offset = member.database.offset
         changed = {name for name, created in names.items() if before.get(name) != created}
@@ -225,14 +226,22 @@ class Catalog:
                 entry.tables.pop(member, None)
         listed[member] = names
         await self.counters.read(member, self._by_table)
+        for name, members in self._beside.items():
+            if name not in names:
+                members.discard(member)
         await self._make_missing(list(self._by_table.values()))
         self._forget_dropped()
+        if all(each.up and each in self._names for each in self._ring.members):
+            has_table = {name for of_one in self._names.values() for name in of_one}
+            await self.definitions.forget_abandoned(has_table, asyncio.get_running_loop().time())
 
     async def _read_definitions(self, member: Member) -> None:
         """Make entries for the kinds that this database records. Raises TicketDatabaseError."""
-        await self.definitions.read(member)
-        for name in self.definitions.known.keys() - self._defined:
+        for name in await self.definitions.read(member):
             self._define(self.definitions.known[name])
+        self._refuse_troubled()
+
+    def _refuse_troubled(self) -> None:
         for name, reason in self.definitions.troubles.items():
             entry = self.entries[name]
             if not isinstance(entry.source, RefusingSource):
@@ -240,24 +249,59 @@ class Catalog:
                 entry.source = RefusingSource(reason)
                 self._reserves.forget(entry)
 
-    def _define(self, definition: Definition) -> Entry:
-        name = definition.sequence
-        self._defined.add(name)
+    def _define(self, definition: Definition) -> None:
+        """Serve a sequence as this definition of it says, which stands."""
+        name, entry = definition.sequence, self.entries.get(definition.sequence)
         kind = self.definitions.kind_of(definition)
+        if entry is not None and entry.kind is kind and (kind is TICKET or entry.parameters == definition.parameters):
+            entry.least = definition.parameters.get("start", 1)
+            return
+        if entry is not None and entry.tables and entry.kind is TICKET:
+            if min(member.database.offset for member in entry.tables) < (self.definitions.lowest_offset(name) or 0):
+                return  # nobody defined the table, so it has the rank of its database
+            self._beside[name] = set(entry.tables)
+        if entry is not None:
+            self._give_up(entry)
+        if kind is TICKET:
+            return  # its tables make the entry
         counted = isinstance(kind, TimedKind) and kind.parts == "shard"
-        plain = self.entries.get(name)
-        if plain is not None and plain.tables:
-            self.definitions.troubles[name] = (
-                f"there is a table of this name as well as a definition as {in_words(definition)}; "
-                "ids of both may have been handed out, so make another sequence and give this one up"
-            )
-            return plain
         entry = self._add(name, counter_table(name) if counted else "")
         entry.parameters = definition.parameters
         if kind is not None:
             entry.kind = kind
             self._equip(entry)
-        return entry
+
+    def _give_up(self, entry: Entry) -> None:
+        """Another definition stands from now on: what was served under this one ends, and its tables are listed
+        again."""
+        event(log, logging.WARNING, "another definition of it stands", sequence=entry.name)
+        self._remove(entry, "has another definition")
+        for names in self._names.values():
+            names.pop(entry.name, None)
+
+    def _remove(self, entry: Entry, reason: str) -> None:
+        """For good: made again the sequence gets other lanes, and two of one database know nothing of the order in
+        which the other hands out."""
+        self._reserves.forget(entry)
+        del self.entries[entry.name]
+        self._by_table.pop(entry.table, None)
+        for lane in entry.rotation.lanes:
+            del self.lanes[entry.table, lane.member.database.offset]
+            lane.retire(reason)
+
+    def overruled(self) -> Iterator[tuple[str, Member, str]]:
+        """What the databases keep under the name of a sequence and does not stand: the sequence, the database, and what
+        to do, in words."""
+        yield from self.definitions.overruled()
+        for name, members in self._beside.items():
+            for member in members:
+                yield (
+                    name,
+                    member,
+                    "there is a table of this name, made by hand or by a server of an older release, beside its "
+                    "definition. Its tickets are none of this sequence: end that server, use another sequence for "
+                    "them, and drop the table",
+                )
 
     def _add(self, name: str, table: str) -> Entry:
         """A new entry, with lanes if it has a table."""
@@ -278,10 +322,17 @@ class Catalog:
         if entry is None:
             if is_inner_name(name):
                 return None
-            if name in self.entries:  # a definition, for which no table of this name is ever made
-                self.definitions.troubles[name] = "there is a table of this name as well as a definition"
-                return None
+            defined = self.entries.get(name)
+            if defined is not None:  # of another kind: no server that knows the definition makes a table of this name
+                if member.database.offset >= (self.definitions.lowest_offset(name) or 0):
+                    self._beside.setdefault(name, set()).add(member)
+                    return None
+                self._give_up(defined)
+                self._beside.pop(name, None)
             entry = self._add(name, name)
+            definition = self.definitions.known.get(name)
+            if definition is not None and definition.kind == TICKET.name:
+                entry.least = definition.parameters.get("start", 1)
             self._reserves.equip(entry)
         if isinstance(entry.kind, TimedKind):
             table = replace(table, ceiling=min(table.ceiling, entry.kind.last_tick(entry.parameters)))
@@ -298,12 +349,7 @@ class Catalog:
             return
         for name in [name for name, entry in self.entries.items() if not entry.tables and entry.source is None]:
             if not any(name in names for names in self._names.values()):
-                self._reserves.forget(self.entries[name])
-                del self.entries[name], self._by_table[name]
-                for member in self._ring.members:
-                    # for good: made again the sequence gets other lanes, and two of one database know nothing of the
-                    # order in which the other hands out
-                    self.lanes.pop((name, member.database.offset)).retire("has had the sequence dropped")
+                self._remove(self.entries[name], "has had the sequence dropped")
 
     # --- making ----------------------------------------------------------------------------------------------------
 
@@ -325,12 +371,11 @@ class Catalog:
         entry = self.entries.get(name) if looked_up else await self.known(name)
         if entry is None:
             self._refuse_case_alone(name)
-            entry = await self._create(name, width or Width.BIGINT, start or 1)
-            made = True
+            entry, made = await self._create(name, width or Width.BIGINT, start or 1)
         else:
             made = False
         if entry.kind is not TICKET and (kind is not None or width is not None):
-            raise SequenceConflict(f"the sequence {name} exists as {in_words(self.definitions.known[name])}")
+            raise SequenceConflict(f"the sequence {name} exists as {_in_words(entry)}")
         if width is not None and entry.width != width:
             raise SequenceConflict(f"the sequence {name} exists with {int(entry.width)} bits")
         return entry, made
@@ -341,22 +386,37 @@ class Catalog:
         """Make a sequence of another kind than `ticket`, with these parameters, the others being the kind's defaults.
         `looked_up`, and what it raises: as `create`."""
         entry = self.entries.get(name) if looked_up else await self.known(name)
-        if entry is not None:
-            kind.refuse_unknown(given)
-            known = self.definitions.known.get(name)
-            if known is None:
-                raise SequenceConflict(f"the sequence {name} exists with tickets of {int(entry.width)} bits")
-            if known.kind != kind.name or not same(given, known.parameters):
-                raise SequenceConflict(f"the sequence {name} exists as {in_words(known)}")
-            return entry, False
-        self._refuse_case_alone(name)
-        definition = Definition(name, kind.name, kind.complete(given, now_ms))
+        made = False
+        if entry is None:
+            self._refuse_case_alone(name)
+            entry, made = await self._agree(Definition(name, kind.name, kind.complete(given, now_ms)))
+        kind.refuse_unknown(given)
+        if entry.kind is TICKET and entry.tables:
+            raise SequenceConflict(f"the sequence {name} exists with tickets of {int(entry.width)} bits")
+        if entry.kind is not kind or not same(given, entry.parameters):
+            raise SequenceConflict(f"the sequence {name} exists as {_in_words(entry)}")
+        return entry, made
+
+    async def _agree(self, wanted: Definition) -> tuple[Entry, bool]:
+        """Agree with the other servers on what a sequence that is not known is made as, and make its tables. Returns
+        its entry, and whether it is what was `wanted` here first. Raises NoTicketDatabase, SequenceConflict."""
         up = [member for member in self._ring.members if member.up]
-        await self.definitions.define(definition, up)
-        entry = self.entries.get(name) or self._define(self.definitions.known[name])
-        if entry.table:
+        standing, made = await self.definitions.agree(wanted, up)
+        name = wanted.sequence
+        if standing.sequence != name:
+            raise SequenceConflict(f"the sequence {standing.sequence} differs from {name} by case alone")
+        self._define(standing)
+        entry = self.entries.get(name)
+        if standing.kind == TICKET.name:
+            width, start = Width(standing.parameters.get("bits", 64)), standing.parameters.get("start", 1)
+            await asyncio.gather(*(self._make_on(member, name, width, start) for member in up))
+        elif entry is not None and entry.table:
             await asyncio.gather(*(self._make_on(member, entry.table, Width.BIGINT, 1) for member in up))
-        return entry, True
+        self._refuse_troubled()
+        entry = self.entries.get(name)
+        if entry is None:
+            raise NoTicketDatabase("no ticket database could make the sequence")
+        return entry, made
 
     def _refuse_case_alone(self, name: str) -> None:
         clash = next((other for other in self.entries if other.lower() == name.lower()), None)
@@ -383,16 +443,11 @@ class Catalog:
             for each in found.values():
                 self._enter(member, each)
 
-    async def _create(self, name: str, width: Width, start: int) -> Entry:
+    async def _create(self, name: str, width: Width, start: int) -> tuple[Entry, bool]:
         ceiling = ceiling_of(width, unsigned=True)
         if start >= ceiling:
             raise AboveCeiling(f"start has to be below {ceiling}, the end of a sequence of {int(width)} bits")
-        up = [member for member in self._ring.members if member.up]
-        await asyncio.gather(*(self._make_on(member, name, width, start) for member in up))
-        entry = self.entries.get(name)
-        if entry is None:
-            raise NoTicketDatabase("no ticket database could make the sequence")
-        return entry
+        return await self._agree(Definition(name, TICKET.name, {"bits": int(width), "start": start}))
 
     async def _make_on(self, member: Member, name: str, width: Width, start: int) -> None:
         try:
@@ -407,12 +462,14 @@ class Catalog:
             self._names.setdefault(member, {})[name] = table.created
 
     async def _make_missing(self, entries: list[Entry]) -> None:
-        """Make what one database has and another lacks."""
+        """Make what one database has and another lacks. A table that was dropped on all of them, the last one while
+        this makes another, is not made again."""
         for entry in entries:
-            if len(entry.tables) == len(self._ring.members) or not (entry.tables or is_inner_name(entry.table)):
+            if len(entry.tables) == len(self._ring.members):
                 continue
             for member in self._ring.members:
-                if member.up and member not in entry.tables and member in self._names:
+                is_one = entry.tables or is_inner_name(entry.table)
+                if is_one and member.up and member not in entry.tables and member in self._names:
                     await self._make_above_others(entry, member)
 
     async def _make_above_others(self, entry: Entry, member: Member) -> None:
@@ -427,7 +484,7 @@ class Catalog:
     async def _start_above_others(self, entry: Entry, member: Member) -> int | None:
         """Above all that is known of it: where it was made to begin, where the databases that are up stand, drawn from
         or not, and what is remembered of the others. None where that leaves one of which nothing is known."""
-        start = entry.start or 1
+        start = max(entry.start or 1, entry.least)
         for other in self._ring.members:
             if other is member:
                 continue
@@ -457,3 +514,7 @@ class Catalog:
         if self._look_up_task is not None:
             self._look_up_task.cancel()
             await asyncio.gather(self._look_up_task, return_exceptions=True)
+
+
+def _in_words(entry: Entry) -> str:
+    return in_words(Definition(entry.name, entry.kind.name, entry.parameters))

@@ -20,9 +20,9 @@ class Entry:
     """One sequence: its place in the ring, and its table on each database that has it.
 
     `table`: the name of its table. `start`: what its tables were made to begin at, where this server made any; None
-    where it made none. `kind` and `parameters`: what its ids are made of. `source`: where they come from, None for
-    plain tickets. `reserve`: what was drawn ahead of them, None where nothing is. One whose ids are made in memory has
-    no lanes and no table.
+    where it made none. `least`: what its definition says that they begin at, whoever made them. `kind` and
+    `parameters`: what its ids are made of. `source`: where they come from, None for plain tickets. `reserve`: what was
+    drawn ahead of them, None where nothing is. One whose ids are made in memory has no lanes and no table.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Entry:
     table: str
     tables: dict[Member, Table] = field(default_factory=dict)
     start: int | None = None
+    least: int = 1
     kind: Kind = TICKET
     parameters: Mapping[str, int] = field(default_factory=dict)
     source: Source | None = None

@@ -207,7 +207,13 @@ class Prober:
         try:
             if member.marks_trouble is not None and not await self._admission.keep_marks_again(member):
                 return
-            await self._ledger.exchange.refresh(member, self._catalog.lanes, lambda: self._reserves.read(member, began))
+            knows_servers = await self._reserves.ask_for_servers(member)
+
+            def on_read() -> None:
+                if knows_servers:
+                    self._reserves.read(member, began)
+
+            await self._ledger.exchange.refresh(member, self._catalog.lanes, on_read)
         except RingChanged as error:
             self._ring.mark_down(member, str(error))
         except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:

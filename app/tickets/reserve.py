@@ -16,6 +16,7 @@ What is dropped becomes a gap, counted by its cause:
     passed      its lane has given larger tickets by itself
     superseded  the token that it was drawn under is not its lane's any more: the database may have gone back
     blind       see `Reserves.came_up`
+    older       a server was seen that does not announce bumps
     ended       the server has ended, or the sequence is no more, or of another ring
 """
 
@@ -313,6 +314,8 @@ class Reserve:
         shelf.add(tickets, asked_at)
         if self._closed:
             self._drop(shelf, "ended", ())
+        if asked_at <= self._window.older_at:
+            self._drop(shelf, "older", ())
         self._drop_up_to(shelf, self._bumped_above, "bumped")
         self._drop_up_to(shelf, shelf.given, "passed")
 

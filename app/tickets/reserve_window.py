@@ -9,6 +9,10 @@ window since either of these is not over:
 - it began to look at every database, and none could be reached: it cannot know of a bump, which the contract excepts.
   That a look which began before the record was committed failed is no excuse, so this has the same window.
 
+Servers of releases that do not announce themselves record no bumps. While a database says that one of them uses it,
+and for OLDER_SECONDS after a database said so last and could not be asked again, the window is closed: nothing is
+handed out. Tickets asked for before that are dropped, since such a server may have answered a bump above them.
+
 The clock is one that goes on while the machine is suspended, and is read at each hand-out: a server that stood still
 anywhere finds its window over, and has to look first.
 """
@@ -16,6 +20,7 @@ anywhere finds its window over, and has to look first.
 import math
 from collections.abc import Callable, Sequence
 
+from app.databases.protocol import OLDER_SECONDS
 from app.tickets.ring import Member
 
 HURRY_SECONDS = 0.25
@@ -41,6 +46,10 @@ class Window:
         self._read: dict[Member, float] = {}
         self._looked: dict[Member, tuple[float, bool]] = {}
         self._asked_at = -math.inf
+        self._older: dict[Member, float] = {}
+        """When each database said last that a server uses it which does not announce bumps."""
+        self.older_at = -math.inf
+        """When any database said so last. Tickets that were asked for before are not handed out."""
 
     def __repr__(self) -> str:
         return f"<Window of {self.seconds} s until {self.until}>"
@@ -56,6 +65,20 @@ class Window:
         self._read[member] = max(began, self._read.get(member, -math.inf))
         self._work_out()
 
+    def told_of_servers(self, member: Member, *, older: bool) -> None:
+        """A database has said whether a server uses it that does not announce bumps."""
+        if older:
+            self._older[member] = self.older_at = self._clock()
+        else:
+            self._older.pop(member, None)
+        self._work_out()
+
+    @property
+    def older_on(self) -> list[Member]:
+        """The databases used by a server that does not announce bumps."""
+        since = self._clock() - OLDER_SECONDS
+        return [member for member in self._members if self._older.get(member, -math.inf) > since]
+
     @property
     def reaches_none(self) -> bool:
         """Whether the last look at every database has failed."""
@@ -66,7 +89,7 @@ class Window:
         began = max(self._read.values(), default=-math.inf)
         if self.reaches_none:
             began = max(began, min(at for at, _ in self._looked.values()))
-        self.until = began + self.seconds
+        self.until = -math.inf if self.older_on else began + self.seconds
 
     def look_again(self) -> None:
         """It is over, and somebody asks for what is in reserve: have every database looked at now."""

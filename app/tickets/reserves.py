@@ -5,10 +5,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 
 from app.common.boot_clock import boot_seconds
+from app.common.errors import TicketDatabaseError
 from app.common.log import event
 from app.common.sequences import bump_name
 from app.common.slices import in_slices
 from app.common.tasks import Tasks
+from app.databases.protocol import OLDER, OLDER_SECONDS
 from app.tickets.entry import Entry
 from app.tickets.observer import Observer
 from app.tickets.reserve import LaneAsker, Reserve
@@ -20,6 +22,8 @@ log = logging.getLogger(__name__)
 DRIFT = 0.002
 """The share by which a bump waits longer than a server gives itself: one clock may be slewed up while another is slewed
 down, each by half a thousandth at the most."""
+NOT_DRAWN_AHEAD = "no tickets are drawn ahead"
+BESIDE_OLDER = "a ticket server of an older release serves it and does not announce bumps"
 SWEEP_SECONDS = 1.0
 """How often what is too old is dropped where nobody asks for it."""
 
@@ -49,6 +53,7 @@ class Reserves:
         self._asker: LaneAsker
         self._reserves: dict[str, Reserve] = {}
         self._living_on_them = False
+        self._beside_older = False
         self._known: dict[Member, str] = {}
         """The incarnation of each database whose records are complete."""
         self._tasks = Tasks()
@@ -97,6 +102,41 @@ class Reserves:
             event(log, logging.WARNING, "no ticket database can be reached: lives on its reserves", tickets=tickets)
         elif not self._living_on_them:
             event(log, logging.INFO, "reaches a ticket database: lives no longer on its reserves alone", left=tickets)
+
+    async def ask_for_servers(self, member: Member) -> bool:
+        """Ask a database which servers use it. True where it has answered; then its marks may be `read`.
+
+        A server that does not announce bumps closes the window, and all reserves are dropped.
+        """
+        if not self.seconds:
+            return True
+        try:
+            servers = await member.database.servers(OLDER_SECONDS)
+        except TicketDatabaseError as error:
+            event(log, logging.WARNING, "could not ask which servers use it", database=member.name, reason=error)
+            return False
+        self.window.told_of_servers(member, older=any(server.release == OLDER for server in servers))
+        self._say_whether_beside_older()
+        return True
+
+    def _say_whether_beside_older(self) -> None:
+        names = ", ".join(member.name for member in self.window.older_on)
+        if names:
+            for reserve in self._reserves.values():
+                reserve.drop_all("older")
+        if bool(names) is self._beside_older:
+            return
+        self._beside_older = bool(names)
+        if names:
+            event(log, logging.WARNING, NOT_DRAWN_AHEAD, database=names, reason=BESIDE_OLDER)
+        else:
+            event(log, logging.INFO, "tickets are drawn ahead again: every server announces bumps")
+
+    @property
+    def warnings(self) -> Iterator[tuple[Member, str]]:
+        """Why no tickets are drawn ahead, with the database that says so."""
+        for member in self.window.older_on:
+            yield member, f"{NOT_DRAWN_AHEAD}: {BESIDE_OLDER}; upgrade that server, or stop it"
 
     def read(self, member: Member, began: float) -> None:
         """See Window.read. One that cannot keep marks may lack the record of a bump: nobody could bring it there."""

@@ -7,7 +7,7 @@ from app.databases.mysql import own_sql
 from app.databases.mysql.bounds import MOST_TABLES, listing
 from app.databases.mysql.driver import Rows
 from app.databases.mysql.pool import MySQLPool
-from app.databases.mysql.rows import kind_name, parameters_text, sequence_name
+from app.databases.mysql.rows import claimant, kind_name, parameters_text, sequence_name
 from app.kinds.definition import Definition
 
 UNREADABLE = "unreadable"
@@ -24,27 +24,40 @@ class MySQLDefinitions:
         async with self._pool.question() as connection:
             return await connection.ask(own_sql.DEFINITIONS, definitions_of, listing(MOST_TABLES))
 
-    async def define(self, definition: Definition) -> Definition:
+    async def define(self, definition: Definition, old: Definition | None = None) -> Definition:
         """See TicketDatabase.define."""
-        name = sequence_name(definition.sequence)
-        keep, read = own_sql.define(name, kind_name(definition.kind), parameters_text(definition.text()))
+        *writes, read = own_sql.define(_row_of(definition), None if old is None else _row_of(old))
         async with self._pool.question() as connection:
-            await connection.execute(keep)
+            for write in writes:
+                await connection.execute(write)
             kept = await connection.ask(read, definitions_of)
-        if name not in kept:
+        if definition.key not in kept:
             raise TicketDatabaseUnavailable("lost a definition")
-        return kept[name]
+        return kept[definition.key]
+
+    async def forget_definition(self, definition: Definition) -> None:
+        """See TicketDatabase.forget_definition."""
+        async with self._pool.question() as connection:
+            await connection.execute(own_sql.forget_definition(_row_of(definition)))
+
+
+def _row_of(definition: Definition) -> own_sql.DefinitionRow:
+    """The row of a definition. Raises ValueError where a value cannot be put into SQL."""
+    name, kind = sequence_name(definition.sequence), kind_name(definition.kind)
+    text = parameters_text(definition.text())
+    return name.lower(), name, kind, text, int(definition.decided), claimant(definition.by)
 
 
 def definitions_of(rows: Rows) -> dict[str, Definition]:
-    """The definitions in these rows, by sequence. Raises ValueError, TypeError."""
-    return {found.sequence: found for found in map(_definition_of, rows)}
+    """The definitions in these rows, by name in lower case. Raises ValueError, TypeError."""
+    return {found.key: found for found in map(_definition_of, rows)}
 
 
 def _definition_of(row: tuple[Any, ...]) -> Definition:
-    sequence, kind, parameters = row
+    sequence, kind, parameters, decided, by = row
     try:
         kind_name(kind)
     except ValueError:
         kind = UNREADABLE
-    return Definition.from_text(sequence_name(sequence), kind, str(parameters))
+    name = sequence_name(sequence)
+    return Definition.from_text(name, kind, str(parameters), decided=int(decided) != 0, by=claimant(by))

@@ -241,7 +241,7 @@ class MySQLInspector:
         marks = own_sql.ALL_MARKS if inner else own_sql.marks_in(own_sql.MARKS_TABLE)
         found.marks = tuple(await connection.ask(marks, marks_of, listing(MOST_MARKS)))
         if own_sql.KINDS_TABLE not in found.own_unread:
-            found.definitions = await connection.ask(own_sql.DEFINITIONS, definitions_of, listing(MOST_TABLES))
+            found.definitions = await connection.ask(own_sql.KINDS, definitions_of, listing(MOST_TABLES))
         if own_sql.SERVERS_TABLE not in found.own_unread:
             found.servers = tuple(
                 await connection.ask(own_sql.servers(SERVERS_SECONDS), servers_of, listing(MOST_SERVERS))

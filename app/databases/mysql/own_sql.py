@@ -16,6 +16,9 @@ on the bodies of data. `docs/tables.md` describes every table."""
 
 MARKS_TABLE, INNER_MARKS_TABLE = "_high_water", "_inner_high_water"
 KINDS_TABLE, SERVERS_TABLE = "_kinds", "_servers"
+DEFINITIONS_TABLE = "_definitions"
+"""Of every name that a server was asked to make. `_kinds` has what is decided of other kinds than `ticket`: servers of
+release 0.2.0 look there, and refuse a sequence of plain tickets that they find there."""
 LATER_TABLES = KINDS_TABLE, SERVERS_TABLE, INNER_MARKS_TABLE
 """Those of version 3."""
 
@@ -59,17 +62,24 @@ OWN_TABLES = (
     "server VARCHAR(300) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
     "probe_interval DOUBLE NOT NULL, at DATETIME(6) NOT NULL, "
     "PRIMARY KEY (instance, offset_of), KEY at (at)) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS _definitions ("
+    "folded VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, "
+    "sequence VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "kind VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "parameters VARCHAR(2000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, "
+    "decided TINYINT NOT NULL, "
+    "claimed_by VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE=InnoDB",
 )
 OWN_TABLES_ARE_THERE = (
-    "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water, _servers, _kinds, _bodies, _ring_more, _in_use "
-    "WHERE FALSE"
+    "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water, _servers, _kinds, _bodies, _ring_more, _in_use, "
+    "_definitions WHERE FALSE"
 )
 RECORD_LAYOUT = (
     f"INSERT INTO _layout (id, version) VALUES (1, {LAYOUT_VERSION}) "  # noqa: S608 - a constant
     "ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))"
 )
 LAYOUT = "SELECT version FROM _layout WHERE id = 1"
-NAMES = "_probe", "_layout", MARKS_TABLE, INNER_MARKS_TABLE, "_ring", SERVERS_TABLE, KINDS_TABLE
+NAMES = "_probe", "_layout", MARKS_TABLE, INNER_MARKS_TABLE, "_ring", SERVERS_TABLE, KINDS_TABLE, DEFINITIONS_TABLE
 ENGINES = (
     "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() "  # noqa: S608
     f"AND TABLE_TYPE = 'BASE TABLE' AND TABLE_NAME IN ({', '.join(map(repr, NAMES))})"
@@ -244,16 +254,51 @@ def _ring_columns(row: RingRow) -> list[str]:
 
 # --- kinds -----------------------------------------------------------------------------------------------------------
 
-DEFINITIONS = "SELECT sequence, kind, parameters FROM _kinds"
+KINDS = "SELECT sequence, kind, parameters, 1, '' FROM _kinds"
+_DEFINITIONS = "SELECT sequence, kind, parameters, decided, claimed_by FROM _definitions"
+DEFINITIONS = (
+    f"{_DEFINITIONS} UNION ALL {KINDS} "  # noqa: S608 - constants
+    "WHERE LOWER(sequence) NOT IN (SELECT folded FROM _definitions WHERE decided = 1)"
+)
+"""Every definition; then what servers of release 0.2.0 have decided beside it, which replaces a claim of that name."""
+
+DefinitionRow = tuple[str, str, str, str, int, str]
+"""The name in lower case, the sequence, its kind, its parameters, whether it is decided, who claimed it."""
 
 
-def define(sequence: str, kind: str, parameters: str) -> tuple[str, str]:
-    """Keeps what a sequence was made as, unless it is there; then reads what is kept."""
-    return (
-        f"INSERT INTO _kinds (sequence, kind, parameters) VALUES ('{sequence}', '{kind}', '{parameters}') "  # noqa: S608
-        "ON DUPLICATE KEY UPDATE kind = kind",
-        f"{DEFINITIONS} WHERE sequence = '{sequence}'",
-    )
+def define(new: DefinitionRow, old: DefinitionRow | None) -> list[str]:
+    """Takes over what a server of release 0.2.0 has decided for the name; writes `new` in the place of `old` alone
+    (None: of nothing); tells servers of release 0.2.0 what is decided; then reads what is kept."""
+    folded, values = new[0], ", ".join(map(repr, new))
+    if old is None:
+        write = f"INSERT INTO _definitions VALUES ({values}) ON DUPLICATE KEY UPDATE folded = folded"  # noqa: S608
+    else:
+        written = ", ".join(_definition_columns(new))
+        write = f"UPDATE _definitions SET {written} WHERE {' AND '.join(_definition_columns(old))} AND decided = 0"  # noqa: S608
+    return [
+        "INSERT INTO _definitions SELECT LOWER(k.sequence), k.sequence, k.kind, k.parameters, 1, '' "  # noqa: S608
+        f"FROM _kinds AS k WHERE LOWER(k.sequence) = '{folded}' ORDER BY k.sequence LIMIT 1 "
+        "ON DUPLICATE KEY UPDATE "
+        + ", ".join(
+            f"{column} = IF(_definitions.decided, _definitions.{column}, VALUES({column}))"
+            for column in ("sequence", "kind", "parameters", "claimed_by", "decided")
+        ),
+        write,
+        "INSERT IGNORE INTO _kinds (sequence, kind, parameters) "  # noqa: S608
+        f"SELECT sequence, kind, parameters FROM _definitions WHERE folded = '{folded}' AND decided = 1 "
+        "AND kind <> 'ticket'",
+        f"{_DEFINITIONS} WHERE folded = '{folded}'",
+    ]
+
+
+def forget_definition(row: DefinitionRow) -> str:
+    """Takes away a definition that is kept as it is here."""
+    return f"DELETE FROM _definitions WHERE {' AND '.join(_definition_columns(row))}"  # noqa: S608
+
+
+def _definition_columns(row: DefinitionRow) -> list[str]:
+    names = "folded", "sequence", "kind", "parameters", "decided", "claimed_by"
+    return [f"{name} = {value!r}" for name, value in zip(names, row, strict=True)]
 
 
 # --- the servers, and their probes -----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ _KIND = re.compile(r"[0-9a-z_]{1,32}")
 _PARAMETERS = re.compile(r'[0-9A-Za-z_ {}:,"-]{2,2000}')
 _WORD = re.compile(r"[0-9a-f]{1,64}|")
 _LIFE = re.compile(r"[0-9A-Za-z_.:-]{0,64}")
+_CLAIMANT = re.compile(r"[0-9a-f]{0,64}")
 _MOMENT = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?|None")
 
 
@@ -56,6 +57,11 @@ def kind_name(value: Any) -> str:
 def parameters_text(value: Any) -> str:
     """A kind's parameters as they are put into SQL: they hold nothing that ends a literal."""
     return _matching(_PARAMETERS, value)
+
+
+def claimant(value: Any) -> str:
+    """Who claimed a name."""
+    return _matching(_CLAIMANT, value)
 
 
 def table_name(value: Any) -> str:

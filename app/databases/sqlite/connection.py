@@ -76,6 +76,9 @@ CREATE TABLE IF NOT EXISTS _ring_more (
 CREATE TABLE IF NOT EXISTS _in_use (
     instance TEXT NOT NULL, offset_of INTEGER NOT NULL, word TEXT NOT NULL, place TEXT NOT NULL, server TEXT NOT NULL,
     probe_interval REAL NOT NULL, at REAL NOT NULL, PRIMARY KEY (instance, offset_of));
+CREATE TABLE IF NOT EXISTS _definitions (
+    folded TEXT NOT NULL PRIMARY KEY, sequence TEXT NOT NULL, kind TEXT NOT NULL, parameters TEXT NOT NULL,
+    decided INTEGER NOT NULL, claimed_by TEXT NOT NULL);
 """
 """Made where it is missing whenever a file is opened: releases before have laid it out without."""
 

@@ -51,7 +51,8 @@ from app.kinds.definition import Definition
 T = TypeVar("T")
 
 _SEQUENCES = "SELECT name, bits, last, created FROM _sequences UNION ALL SELECT * FROM _inner_sequences"
-_KINDS = "SELECT sequence, kind, parameters FROM _kinds"
+_KINDS = "SELECT sequence, kind, parameters, 1, '' FROM _kinds"
+_DEFINITIONS = "SELECT sequence, kind, parameters, decided, claimed_by FROM _definitions"
 _PROBED = "SELECT instance, at FROM _servers WHERE instance <> ? UNION ALL SELECT '', probed FROM _database"
 """When each ticket server but one has probed; those of releases that do not announce themselves in the last row."""
 
@@ -310,19 +311,33 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
 
     async def definitions(self) -> dict[str, Definition]:
         """See TicketDatabase.definitions."""
-        rows = await self._file.run(lambda c: c.execute(_KINDS).fetchall())
-        return {row[0]: Definition.from_text(*row) for row in rows}
+        return await self._file.run(_all_defined)
 
-    async def define(self, definition: Definition) -> Definition:
-        """See TicketDatabase.define."""
-        row = (definition.sequence, definition.kind, definition.text())
+    async def define(self, definition: Definition, old: Definition | None = None) -> Definition:
+        """See TicketDatabase.define. What is decided of other kinds than `ticket` stands in `_kinds` too, where servers
+        of release 0.2.0 look."""
 
         def write(connection: sqlite3.Connection) -> Definition:
-            connection.execute("INSERT OR IGNORE INTO _kinds VALUES (?, ?, ?)", row)
-            kept = connection.execute(f"{_KINDS} WHERE sequence = ?", row[:1]).fetchone()
-            return Definition.from_text(*kept)
+            kept = _all_defined(connection).get(definition.key)
+            if kept is not None and (kept != old or kept.decided):
+                return kept
+            text = definition.text()
+            row = definition.key, definition.sequence, definition.kind, text, int(definition.decided), definition.by
+            connection.execute("INSERT OR REPLACE INTO _definitions VALUES (?, ?, ?, ?, ?, ?)", row)
+            if definition.decided and definition.kind != "ticket":
+                connection.execute("INSERT OR IGNORE INTO _kinds VALUES (?, ?, ?)", (row[1], row[2], text))
+            return definition
 
         return await self._file.run(write)
+
+    async def forget_definition(self, definition: Definition) -> None:
+        """See TicketDatabase.forget_definition."""
+
+        def forget(connection: sqlite3.Connection) -> None:
+            if _all_defined(connection).get(definition.key) == definition:
+                connection.execute("DELETE FROM _definitions WHERE folded = ?", (definition.key,))
+
+        await self._file.run(forget)
 
     def forget_connections(self) -> None:
         """See TicketDatabase.forget_connections. The file is checked against its path before every use anyway."""
@@ -336,6 +351,18 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
             with contextlib.suppress(TicketDatabaseError):
                 await self._file.run(lambda c: forget(c, instance))
         await self._file.close()
+
+
+def _all_defined(connection: sqlite3.Connection) -> dict[str, Definition]:
+    """Every definition by name in lower case; what a server of release 0.2.0 has decided in place of a claim."""
+    found: dict[str, Definition] = {}
+    for query in (_DEFINITIONS, _KINDS):
+        for sequence, kind, text, decided, by in connection.execute(query).fetchall():
+            definition = Definition.from_text(sequence, kind, text, decided=bool(decided), by=by)
+            kept = found.get(definition.key)
+            if kept is None or not kept.decided:
+                found[definition.key] = definition
+    return found
 
 
 def _sequences_with(name: str) -> str:

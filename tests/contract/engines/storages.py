@@ -164,6 +164,13 @@ class Storage(abc.ABC):
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
         """Write such a row of how a sequence was made into the database of offset 1, as another release might."""
 
+    has_no_earlier_release = False
+    """Whether no release before this one ever used such a database."""
+
+    def definitions_of_0_2_0(self) -> list[tuple[str, str, str]]:
+        """What servers of release 0.2.0 read of the database of offset 1: sequence, kind and parameters."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def alter_by_hand(self, sequence: str) -> None:
         """Somebody changes something about a sequence's table in the database of offset 1 that is not its width."""
@@ -284,6 +291,9 @@ class MySQLStorage(Storage):
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
         self._execute(f"INSERT INTO _kinds VALUES ('{sequence}', '{kind}', '{parameters}')")
 
+    def definitions_of_0_2_0(self) -> list[tuple[str, str, str]]:
+        return [tuple(row) for row in self._execute("SELECT sequence, kind, parameters FROM _kinds")]
+
     def alter_by_hand(self, sequence: str) -> None:
         self._execute(f"ALTER TABLE `{sequence}` DROP PRIMARY KEY, ADD PRIMARY KEY (stub), ADD note INT")
         self._execute(f"ALTER TABLE `{sequence}` ENGINE=MyISAM")
@@ -367,6 +377,9 @@ class SQLiteStorage(Storage):
     def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
         self._execute(f"INSERT INTO _kinds VALUES ('{sequence}', '{kind}', '{parameters}')")
 
+    def definitions_of_0_2_0(self) -> list[tuple[str, str, str]]:
+        return [tuple(row) for row in self._execute("SELECT sequence, kind, parameters FROM _kinds")]
+
     def alter_by_hand(self, sequence: str) -> None:
         self._execute(f"UPDATE _sequences SET last = 999 WHERE name = '{sequence}'")
 
@@ -393,6 +406,8 @@ class SQLiteStorage(Storage):
 
 class FakeStorage(Storage):
     """Two servers in memory; every client's statements take other times on their way."""
+
+    has_no_earlier_release = True
 
     def __init__(self) -> None:
         super().__init__()

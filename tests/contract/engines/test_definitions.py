@@ -8,8 +8,10 @@ from tests.contract.engines.storages import Storage, made, on_each_engine
 
 LIKES = Definition("likes", "instagram", {"epoch": 1_314_220_021_721, "shards": 2000})
 UPPER = Definition("Likes", "snowflake", {"epoch": 1_288_834_974_657})
+OTHER = Definition("Events", "snowflake", {"epoch": 1_288_834_974_657})
+CLAIM = replace(LIKES, decided=False, by="0123456789abcdef")
 PLAIN = Definition("x" * 64, "uuid4", {})
-ALL = {each.sequence: each for each in (LIKES, UPPER, PLAIN)}
+ALL = {each.key: each for each in (LIKES, OTHER, PLAIN)}
 
 
 @on_each_engine
@@ -76,3 +78,74 @@ async def test_what_this_release_cannot_read_has_no_parameters(storage: Storage)
     assert found.pop("plain") == Definition("plain", "of_2040", {"new": 7})
     assert found == {f"s{number}": Definition(f"s{number}", "of_2040", {}) for number in range(7)}
     assert await database.define(Definition("s0", "ticket", {})) == Definition("s0", "of_2040", {})
+
+
+@on_each_engine
+async def test_of_names_that_differ_by_case_one_is_kept(storage: Storage) -> None:
+    one, other = await storage.client(), await storage.client()
+    assert await one.define(UPPER) == UPPER
+    for client in (one, other):
+        assert await client.define(LIKES) == UPPER
+        assert await client.definitions() == {"likes": UPPER}
+
+
+@on_each_engine
+async def test_a_claim_is_replaced_by_whoever_has_read_it_and_what_is_decided_is_not(storage: Storage) -> None:
+    database = await storage.client()
+    assert await database.define(CLAIM) == CLAIM
+    plain = Definition("LIKES", "ticket", {"bits": 64, "start": 5}, by="ab")
+    for stale in (None, replace(CLAIM, by="ab"), replace(CLAIM, kind="uuid4"), replace(CLAIM, parameters={}), LIKES):
+        assert await database.define(plain, stale) == CLAIM
+    assert await database.define(plain, CLAIM) == plain
+    for old in (None, CLAIM, plain):
+        assert await database.define(CLAIM, old) == plain
+    assert await database.definitions() == {"likes": plain}
+
+
+@on_each_engine
+async def test_of_several_that_replace_a_claim_one_does(storage: Storage) -> None:
+    clients = [await storage.client() for _ in range(4)]
+    for round_ in range(5):
+        claim = replace(CLAIM, sequence=f"s{round_}")
+        await clients[0].define(claim)
+        wanted = [replace(claim, decided=True, by=f"{number:x}") for number in range(len(clients))]
+        came = await asyncio.gather(*(client.define(each, claim) for client, each in zip(clients, wanted, strict=True)))
+        assert came[0] in wanted
+        assert all(each == came[0] for each in came)
+
+
+@on_each_engine
+async def test_what_is_forgotten_is_what_was_read(storage: Storage) -> None:
+    database = await storage.client()
+    await database.define(CLAIM)
+    await database.forget_definition(LIKES)
+    assert await database.definitions() == {"likes": CLAIM}
+    await database.forget_definition(CLAIM)
+    assert await database.definitions() == {}
+
+
+@on_each_engine
+async def test_what_a_server_of_release_0_2_0_has_decided_takes_the_place_of_a_claim(storage: Storage) -> None:
+    if storage.has_no_earlier_release:
+        return
+    database = await storage.client()
+    await database.define(CLAIM)
+    storage.write_definition("Likes", "uuid4", "{}")
+    older = Definition("Likes", "uuid4", {})
+    assert await database.definitions() == {"likes": older}
+    assert await database.define(replace(CLAIM, decided=True), CLAIM) == older
+    assert await database.definitions() == {"likes": older}
+
+
+@on_each_engine
+async def test_servers_of_release_0_2_0_read_what_is_decided_of_other_kinds_and_no_plain_tickets(
+    storage: Storage,
+) -> None:
+    if storage.has_no_earlier_release:
+        return
+    database = await storage.client()
+    await database.define(CLAIM)
+    await database.define(Definition("songs", "ticket", {"bits": 64, "start": 1}))
+    assert storage.definitions_of_0_2_0() == []
+    await database.define(LIKES, CLAIM)
+    assert storage.definitions_of_0_2_0() == [("likes", "instagram", LIKES.text())]

@@ -361,9 +361,18 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.definitions."""
         return await self._statement(lambda: dict(self.server.state.kinds), writes=False)
 
-    async def define(self, definition: Definition) -> Definition:
+    async def define(self, definition: Definition, old: Definition | None = None) -> Definition:
         """See TicketDatabase.define."""
-        return await self._statement(lambda: self.server.state.kinds.setdefault(definition.sequence, definition))
+        return await self._statement(lambda: self.server.define(definition, old))
+
+    async def forget_definition(self, definition: Definition) -> None:
+        """See TicketDatabase.forget_definition."""
+
+        def forget() -> None:
+            if self.server.state.kinds.get(definition.key) == definition:
+                del self.server.state.kinds[definition.key]
+
+        await self._statement(forget)
 
     async def marks(self, changed_within: float | None = None, *, anybody: bool = True) -> list[Mark]:
         """See TicketDatabase.marks."""

@@ -10,6 +10,7 @@ from typing import Protocol
 from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.sequences import Width
 from app.databases.protocol import OLDER, OLDER_SECONDS, USE_INTERVALS, Draw, Mark, RingRecord, ServerEntry, Use
+from app.kinds.definition import Definition
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
 from tests.fakes.virtual_time import VirtualLoop
 
@@ -164,6 +165,11 @@ class FakeServer:
         if sequence not in self.state.tables:
             made = FakeTable(width, created=f"t{next(self._numbers)}", unsigned=unsigned, counter=start)
             self.state.tables[sequence] = made
+
+    def define(self, definition: Definition, old: Definition | None) -> Definition:
+        if self.state.kinds.get(definition.key) == old and (old is None or not old.decided):
+            self.state.kinds[definition.key] = definition
+        return self.state.kinds[definition.key]
 
     def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
         if self.state.ring == old:

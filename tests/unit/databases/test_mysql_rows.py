@@ -118,12 +118,26 @@ async def test_rows_of_a_ledger_that_were_not_asked_for_or_are_missing(server: S
 @pytest.mark.parametrize("kind", [None, 7, "", "Ticket", "x' OR '1'='1", "a" * 33])
 async def test_a_definition_whose_kind_is_no_name_has_one_that_is(server: Server, kind: Any) -> None:
     """Its sequence is there, and no kind of this release serves it."""
-    database, _ = await database_that_answers(server, (("likes", kind, "{}"), ("other", "uuid4", "{}")))
+    database, _ = await database_that_answers(server, (("likes", kind, "{}", 1, ""), ("other", "uuid4", "{}", 0, "ab")))
     found = await database.definitions()
-    assert found == {"likes": Definition("likes", "unreadable", {}), "other": Definition("other", "uuid4", {})}
+    assert found == {
+        "likes": Definition("likes", "unreadable", {}),
+        "other": Definition("other", "uuid4", {}, decided=False, by="ab"),
+    }
 
 
-@pytest.mark.parametrize("row", [(), ("likes", "uuid4"), ("_1", "uuid4", "{}"), ("a'b", "uuid4", "{}"), (None,) * 3])
+@pytest.mark.parametrize(
+    "row",
+    [
+        (),
+        ("likes", "uuid4", "{}"),
+        ("_1", "uuid4", "{}", 1, ""),
+        ("a'b", "uuid4", "{}", 1, ""),
+        ("likes", "uuid4", "{}", 1, "x'"),
+        ("likes", "uuid4", "{}", "yes", ""),
+        (None,) * 5,
+    ],
+)
 async def test_a_definition_of_no_sequence(server: Server, row: tuple[Any, ...]) -> None:
     database, driver = await database_that_answers(server, (row,))
     with pytest.raises(TicketDatabaseUnavailable, match="answered nonsense"):

@@ -44,11 +44,12 @@ def test_no_statement_is_larger_than_what_the_doctor_asks_for() -> None:
     ring = (MOST, LARGEST_INCREMENT, MOST, "9" * 8000, LARGEST_INCREMENT, "x" * 16)
     bodies = [(LARGEST_INCREMENT, MOST, "f" * 64, "h" * 255, "l" * 64)] * 64
     one_draw = f"{sequence_sql.advance(NAME, MOST)};{sequence_sql.draw(NAME, len(sequence_sql.STUBS))};"
+    kind = (NAME, NAME, "k" * 32, "p" * 2000, 1, "f" * 64)
     sent = {
         "marks": f"{reserve}; {own_sql.RING_NUMBER}; {read_back}",
         "marks superseded": "; ".join(["BEGIN", *[supersede] * MARKS_PER_WRITE, "COMMIT", own_sql.RING_NUMBER]),
         "a ring": ";".join(own_sql.next_ring(ring, ring, "9" * 8000, bodies)),
-        "a kind": ";".join(own_sql.define(NAME, "k" * 32, "p" * 2000)),
+        "a kind": ";".join(own_sql.define(kind, kind)),
         "draws": one_draw * DRAWS_PER_PACKET,
         "positions": ";".join(sequence_sql.positions([NAME] * 50)),
         "tables": sequence_sql.tables([NAME] * 50),
