@@ -93,7 +93,11 @@ class Admission:
         vouch for what the others have issued; and those that are up are told about those that come before the first
         draw on them. Only then is anybody up, all at once.
         """
-        await self._agree_on_ring(coming)
+        self._ring.is_changing = True
+        try:
+            await self._agree_on_ring(coming)
+        finally:
+            self._ring.is_changing = False
         if not coming:
             return
         for member, result in coming.items():

@@ -72,7 +72,7 @@ class MarkExchange:
             try:
                 marks = await self.read(other)
             except TicketDatabaseError as error:
-                self._witnesses.failed(other, error)
+                self._witnesses.failed(other, error, self._ring.number)
                 continue
             take_larger(best, (mark for mark in marks if mark.offset != member.database.offset))
         changed = {

@@ -120,9 +120,10 @@ class Prober:
         if member.up and result.incarnation != member.incarnation:
             self._ring.mark_down(member, "was restarted or replaced")
         elif member.up and not same_ring(result.record, self._ring.record):
-            self._ring.mark_down(member, "had its ring record changed")
-        if member.up:
+            self._ring.records_another_ring(member, self._ring.number, "had its ring record changed")
+        if member.up and not self._ring.is_changing:  # else it holds what was seen before the change
             member.probe_result = result
+        if member.up:
             self._ring.settle(member)
         else:
             await self._admission.take_in(member)
@@ -204,6 +205,7 @@ class Prober:
 
         `began`: when the probe did that was before this.
         """
+        number = self._ring.number
         try:
             if member.marks_trouble is not None and not await self._admission.keep_marks_again(member):
                 return
@@ -215,7 +217,7 @@ class Prober:
 
             await self._ledger.exchange.refresh(member, self._catalog.lanes, on_read)
         except RingChanged as error:
-            self._ring.mark_down(member, str(error))
+            self._ring.records_another_ring(member, number, str(error))
         except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:
             event(log, logging.WARNING, "could not read floors", database=member.name, reason=error)
         except TicketDatabaseError as error:

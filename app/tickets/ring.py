@@ -100,6 +100,8 @@ class Ring:
         self.unaccounted: dict[tuple[Member, Member], int] = {}
         """Pairs of which the first may not keep marks for every sequence of the second yet, by the generation that saw
         one of them come up, or keep marks again."""
+        self.is_changing = False
+        """Whether this server itself is agreeing on another ring now, and writes its record."""
         self.generation = 0
         self._changed = asyncio.Event()
         self._followers: list[Callable[[Member], None]] = []
@@ -205,6 +207,14 @@ class Ring:
             member.wake.set()
         if member.status is not Status.QUARANTINED:
             self._set(member, Status.DOWN, reason)
+
+    def records_another_ring(self, member: Member, number: int, reason: str) -> None:
+        """A database has refused the ring of this number: the server looks at the database anew.
+
+        Not where the server itself has changed the ring since, or is changing it: then the database is well.
+        """
+        if number == self.number and not self.is_changing:
+            self.mark_down(member, reason)
 
     def quarantine(self, member: Member, reason: str, *, residue_of: str | None = None) -> None:
         """Take it out until what is wrong has been put right; `residue_of` names the sequence a bad id was drawn in."""

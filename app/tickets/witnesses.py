@@ -68,12 +68,12 @@ class Witnesses:
             async with patience(self._seconds):
                 return await future
         except TimeoutError:
-            self.failed(witness, TicketDatabaseHung("did not answer in time"))
+            self.failed(witness, TicketDatabaseHung("did not answer in time"), ring)
         except RingChanged as error:
-            self.failed(witness, error)
+            self.failed(witness, error, ring)
             raise
         except TicketDatabaseError as error:
-            self.failed(witness, error)
+            self.failed(witness, error, ring)
         return None
 
     async def _write_on(self, witness: Member, ring: int) -> None:
@@ -96,10 +96,13 @@ class Witnesses:
         finally:
             self._writing.discard(key)
 
-    def failed(self, witness: Member, error: TicketDatabaseError) -> None:
+    def failed(self, witness: Member, error: TicketDatabaseError, ring: int) -> None:
         """A database that does not answer is down, and one that records another ring is asked which; one that answers,
-        but cannot keep marks, may still draw; one that was merely busy is asked again."""
-        if isinstance(error, TicketDatabaseUnavailable | RingChanged):
+        but cannot keep marks, may still draw; one that was merely busy is asked again. `ring`: the number of the ring
+        that it was asked under."""
+        if isinstance(error, RingChanged):
+            self._ring.records_another_ring(witness, ring, str(error))
+        elif isinstance(error, TicketDatabaseUnavailable):
             self._ring.mark_down(witness, str(error))
         elif not isinstance(error, TicketDatabaseBusy):
             self._ring.keeps_no_marks(witness, str(error))
@@ -116,7 +119,7 @@ class Witnesses:
         try:
             row = await witness.database.supersede(old, new, ring)
         except TicketDatabaseError as error:
-            self.failed(witness, error)
+            self.failed(witness, error, ring)
             if isinstance(error, RingChanged):
                 raise
             raise WitnessLost(f"lost {witness.name}, which kept its high-water marks") from error

@@ -330,10 +330,13 @@ class WorkerLease:
     async def _ask(self, member: Member, question: Coroutine[None, None, T]) -> T:
         """What the database answers. One that fails is down, or keeps no marks, as everywhere. Raises
         TicketDatabaseError."""
+        number = self._ring.number
         try:
             return await question
         except TicketDatabaseError as error:
-            if isinstance(error, TicketDatabaseUnavailable | RingChanged):
+            if isinstance(error, RingChanged):
+                self._ring.records_another_ring(member, number, str(error))
+            elif isinstance(error, TicketDatabaseUnavailable):
                 self._ring.mark_down(member, str(error))
             elif member.up and not isinstance(error, TicketDatabaseBusy):
                 self._ring.keeps_no_marks(member, str(error))
