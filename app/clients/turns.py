@@ -57,7 +57,8 @@ class Turns:
         """Have a worker work now, if this turn has time left. Returns False if the worker has to wait; its `work` is
         called in a later turn then."""
         newcomers, line = self._newcomers, self._line
-        if (newcomers and worker in newcomers) or (line and worker in line):
+        someone_waits = newcomers or line
+        if someone_waits and (worker in newcomers or worker in line):
             return False
         now = self.clock()
         end = self._end
@@ -66,7 +67,16 @@ class Turns:
         if self._is_working or now >= end:
             newcomers[worker] = None
             return False
-        self._work(worker, now, end)
+        if someone_waits:
+            self._work(worker, now, end)
+            return True
+        # the same as `_work`, for every request comes by here
+        self._is_working = True
+        try:
+            if worker.work(now + SLICE_SECONDS):
+                line[worker] = None
+        finally:
+            self._is_working = False
         return True
 
     def take_later(self, worker: Worker) -> None:

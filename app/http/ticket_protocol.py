@@ -148,7 +148,8 @@ class TicketProtocol(asyncio.Protocol):
             self.fail()
         finally:
             self._is_working = False
-        self._see_to_reading()
+        if self._unread or self._is_paused:
+            self._see_to_reading()
         return has_more
 
     def fail(self) -> None:
