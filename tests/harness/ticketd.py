@@ -319,3 +319,10 @@ class TicketServer:
             return wait_until(answers, timeout, f"{path} of {self!r}")
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.log_text()[-3000:]}") from error
+
+
+def begin_ring(urls: str) -> None:
+    """Have a server record the ring on new databases, all of which answer: one that is away then has a place in it."""
+    with TicketServer(urls, settings=PATIENT) as server:
+        server.wait_health()
+        server.terminate()

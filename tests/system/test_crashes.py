@@ -217,7 +217,7 @@ def _unwritable_marks(schema: Schema) -> Iterator[None]:
     everything = f"SELECT, INSERT, DELETE, UPDATE, CREATE ON `{schema.name}`.*"
     schema.execute(1, f"REVOKE {everything} FROM {user}")
     schema.execute(1, f"GRANT SELECT ON `{schema.name}`.* TO {user}")
-    for table in ("photos", "_servers", "_layout"):
+    for table in ("photos", "_servers", "_layout", "_in_use"):
         schema.execute(1, f"GRANT INSERT, DELETE, UPDATE ON `{schema.name}`.`{table}` TO {user}")
     schema.pair.even.end_connections()  # those that are open keep what they may do
     try:

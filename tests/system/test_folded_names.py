@@ -1,6 +1,5 @@
 """Ticket databases that fold table names to lower case, and a ring in which only some do."""
 
-import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -10,9 +9,9 @@ from tests.harness.doctor import doctor, notes, wrong
 from tests.harness.engine import Engine
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.notebook import Notebook
-from tests.harness.pair import MySQLPair
+from tests.harness.pair import MySQLPair, Schema
 from tests.harness.processes import free_port
-from tests.harness.ticketd import PATIENT, TicketServer
+from tests.harness.ticketd import PATIENT, TicketServer, begin_ring
 
 SETTINGS = PATIENT | {"TICKETS_PROBE_INTERVAL": 0.2}
 FOLDS = "folds table names to lower case (lower_case_table_names is not 0)"
@@ -65,11 +64,11 @@ def test_every_name_that_is_given_is_folded(folding: MySQLPair, reserve: int) ->
     assert any(FOLDS in note for note in notes(doctor(folding.urls)))
 
 
-def test_in_a_ring_in_which_only_one_folds_that_one_is_quarantined(engine: Engine) -> None:
-    with contextlib.ExitStack() as stack:
-        odd = stack.enter_context(TicketMySQL(engine, offset=1, folds_names=True))
-        even = stack.enter_context(TicketMySQL(engine, offset=2))
-        urls = f"{odd.url} {even.url}"
+def test_in_a_ring_in_which_only_one_folds_that_one_is_quarantined(fragile: Schema, engine: Engine) -> None:
+    begin_ring(fragile.urls)
+    even = fragile.pair.even
+    with TicketMySQL(engine, offset=1, folds_names=True) as odd:
+        urls = f"{odd.url} {even.url_of(fragile.name)}"
         with TicketServer(urls, settings=SETTINGS) as server:
             found = server.wait_database(odd.name, "quarantined")
             assert found["last_error"].startswith(FOLDS)
@@ -80,16 +79,17 @@ def test_in_a_ring_in_which_only_one_folds_that_one_is_quarantined(engine: Engin
         assert line.startswith(odd.name)
 
 
-def test_one_that_comes_later_and_does_not_fold_ends_the_folding(engine: Engine) -> None:
-    with contextlib.ExitStack() as stack:
-        odd = stack.enter_context(TicketMySQL(engine, offset=1, folds_names=True))
-        even = stack.enter_context(TicketMySQL(engine, offset=2))
+def test_one_that_comes_later_and_does_not_fold_ends_the_folding(folding: MySQLPair, engine: Engine) -> None:
+    begin_ring(folding.urls)
+    odd = folding.odd
+    with TicketMySQL(engine, offset=2) as even:
         even.kill()
         with TicketServer(f"{odd.url} {even.url}", settings=SETTINGS) as server:
             server.wait_database(odd.name, "up")
             assert server.get("/ticket/Tickets64").json()["sequence"] == "tickets64"
             even.restart()
-            server.wait_database(odd.name, "quarantined")
+            found = server.wait_database(odd.name, "quarantined")
+            assert found["last_error"].startswith(FOLDS)
             server.wait_database(even.name, "up")
             assert server.get("/ticket/Tickets64").json()["sequence"] == "Tickets64"
             assert server.get("/ticket/tickets64").status == 404

@@ -6,13 +6,14 @@ from tests.harness.doctor import doctor, wrong
 from tests.harness.multiplexer import Multiplexer
 from tests.harness.notebook import Notebook
 from tests.harness.pair import Schema
-from tests.harness.ticketd import PATIENT, TicketServer
+from tests.harness.ticketd import PATIENT, TicketServer, begin_ring
 
 MOVED = "answered in another session than the one that was prepared: a proxy between that multiplexes sessions"
 
 
 def test_one_that_swaps_sessions_between_packets_is_refused_by_name(fresh_schema: Schema) -> None:
     odd, even = fresh_schema.pair
+    begin_ring(fresh_schema.urls)
     with Multiplexer(odd, fresh_schema.name) as proxy:
         proxy.swaps_each = True
         urls = f"{proxy.url} {even.url_of(fresh_schema.name)}"

@@ -10,7 +10,7 @@ from tests.harness.load import Load
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.pair import MySQLPair, Schema
 from tests.harness.processes import wait_until
-from tests.harness.ticketd import PATIENT, TicketServer
+from tests.harness.ticketd import PATIENT, TicketServer, begin_ring
 
 WATCHFUL = {**PATIENT, "TICKETS_PROBE_INTERVAL": 0.2}
 
@@ -105,6 +105,7 @@ def test_databases_in_the_wrong_order_give_no_ticket(mysql_pair: MySQLPair, fres
 def test_two_urls_that_are_one_server_draw_from_it_once(mysql_pair: MySQLPair, fresh_schema: Schema) -> None:
     odd = mysql_pair.odd
     url = odd.url_of(fresh_schema.name)
+    begin_ring(fresh_schema.urls)
     with TicketServer(f"{url} {url.replace('127.0.0.1', 'localhost')}", settings=PATIENT) as server:
         server.wait_ready()
         one, other = server.databases()
@@ -120,6 +121,7 @@ def test_two_schemas_of_one_server_are_one_server_whatever_it_says_of_its_offset
     """Somebody sets the variables so that each connection finds what it expects: the identity gives it away."""
     odd = fragile.pair.odd
     url = odd.url_of(fragile.name)
+    begin_ring(fragile.urls)
     with TicketServer(f"{url} {url}", settings=WATCHFUL) as server:
         server.wait_ready()
         assert server.databases()[1]["status"] == "quarantined"
@@ -180,6 +182,7 @@ def test_durability_that_is_off_is_served_with_a_warning_until_it_is_on(fragile:
 def test_a_url_that_does_not_fit_leaves_the_other_database_to_serve(
     change: tuple[str, str], words: str, mysql_pair: MySQLPair, fresh_schema: Schema
 ) -> None:
+    begin_ring(fresh_schema.urls)
     odd, even = (database.url_of(fresh_schema.name, query="?") for database in mysql_pair)
     with TicketServer(f"{odd.replace(*change)} {even}", settings=PATIENT) as server:
         server.wait_ready()

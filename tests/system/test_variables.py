@@ -8,7 +8,7 @@ import pytest
 from tests.harness.engine import Engine
 from tests.harness.notebook import Notebook
 from tests.harness.pair import MySQLPair, Schema
-from tests.harness.ticketd import PATIENT, TicketServer
+from tests.harness.ticketd import PATIENT, TicketServer, begin_ring
 from tests.harness.variables import worst
 
 NAMES = ("photos", "accounts", "groups", "offline_tasks", "Tickets32", "Tickets64")
@@ -101,6 +101,7 @@ def test_what_init_connect_sets_is_set_back(fragile: Schema, statement: str, new
 
 def test_an_init_connect_that_chooses_the_next_id_is_refused_by_name(fragile: Schema) -> None:
     """Two sessions would draw the same id."""
+    begin_ring(fragile.urls)
     odd = fragile.pair.odd
     odd.execute("SET GLOBAL init_connect = 'SET insert_id = 777'")
     try:

@@ -199,7 +199,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
             version = await probe.ask(own_sql.LAYOUT, layout_of)
             await probe.execute(own_sql.OWN_TABLES_ARE_THERE)
         except SequenceMissing:
-            for statement in own_sql.OWN_TABLES:
+            for statement in (*own_sql.OWN_TABLES, own_sql.COMPLETE_KINDS):
                 await probe.execute(statement)
         if version < own_sql.LAYOUT_VERSION:
             await probe.execute(own_sql.RECORD_LAYOUT)

@@ -70,6 +70,11 @@ OWN_TABLES = (
     "decided TINYINT NOT NULL, "
     "claimed_by VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL) ENGINE=InnoDB",
 )
+COMPLETE_KINDS = (
+    "INSERT IGNORE INTO _kinds (sequence, kind, parameters) "
+    "SELECT sequence, kind, parameters FROM _definitions WHERE decided = 1 AND kind <> 'ticket'"
+)
+"""Writes what servers of release 0.2.0 read, where somebody has dropped the table."""
 OWN_TABLES_ARE_THERE = (
     "SELECT 1 FROM _high_water, _probe, _ring, _inner_high_water, _servers, _kinds, _bodies, _ring_more, _in_use, "
     "_definitions WHERE FALSE"
@@ -79,7 +84,10 @@ RECORD_LAYOUT = (
     "ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))"
 )
 LAYOUT = "SELECT version FROM _layout WHERE id = 1"
-NAMES = "_probe", "_layout", MARKS_TABLE, INNER_MARKS_TABLE, "_ring", SERVERS_TABLE, KINDS_TABLE, DEFINITIONS_TABLE
+NAMES = (
+    *("_probe", "_layout", MARKS_TABLE, INNER_MARKS_TABLE, "_ring", "_ring_more", "_bodies", "_in_use"),
+    *(SERVERS_TABLE, KINDS_TABLE, DEFINITIONS_TABLE),
+)
 ENGINES = (
     "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() "  # noqa: S608
     f"AND TABLE_TYPE = 'BASE TABLE' AND TABLE_NAME IN ({', '.join(map(repr, NAMES))})"
