@@ -118,7 +118,7 @@ def test_connections_to_a_server_that_drains_are_closed_while_it_serves(servers:
     servers.haproxy.wait_states("UP", "DOWN", "UP", timeout=6)
     try:
         # HAProxy says that the server is down a moment before it closes the connections to it
-        wait_until(lambda: not all(map(_answers, connections)), 15, "the connections to it to be closed")
+        wait_until(lambda: not all(map(_answers, connections)), 5, "the connections to it to be closed")
         assert servers.all[1].running
         assert any(map(_answers, connections)), "those to the others stay"
     finally:
