@@ -1,7 +1,6 @@
 """How ticket databases come into the ring: one admission at a time, of all that answer, together."""
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
@@ -67,8 +66,11 @@ class Admission:
             for _ in range(ATTEMPTS):
                 if member.up:
                     return
-                with contextlib.suppress(Overtaken):
+                try:
                     await self._take_in_all()
+                except Overtaken as overtaken:
+                    self._ring.records_another_ring(self._ring.number, str(overtaken.error))
+                else:
                     return
 
     async def _take_in_all(self) -> None:
@@ -145,9 +147,8 @@ class Admission:
                 record, refused = await self._records.agree(up | coming)
             except DatabaseFailed as failed:
                 member = next(each for each in self._ring.members if each.database is failed.database)
-                if isinstance(failed, Overtaken):
-                    self._ring.mark_down(member, str(failed.error))
-                    raise
+                if isinstance(failed.error, RingChanged):
+                    raise Overtaken(failed.database, failed.error) from failed
                 coming.pop(member, None)
                 if self._goes_on_drawing(member, failed.error):
                     silent.add(member)
@@ -181,7 +182,7 @@ class Admission:
         """False where the error takes it out of the ring, which then knows why."""
         if isinstance(error, TicketDatabaseMisconfigured):
             self._ring.quarantine(member, str(error))
-        elif member.up and not isinstance(error, TicketDatabaseUnavailable | RingChanged):
+        elif member.up and not isinstance(error, TicketDatabaseUnavailable):
             return True
         else:
             self._ring.mark_down(member, str(error))
@@ -210,10 +211,12 @@ class Admission:
         return anew
 
     async def _bring_up_to_date(self, member: Member, others: list[Member]) -> bool:
-        """False where it does not answer, or answers in another ring; one that cannot keep marks may draw."""
+        """False where it does not answer; one that cannot keep marks may draw. Raises Overtaken."""
         try:
             await self._ledger.exchange.admit(member, others)
-        except (TicketDatabaseUnavailable, TicketDatabaseBusy, RingChanged) as error:
+        except RingChanged as error:
+            raise Overtaken(member.database, error) from error
+        except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:
             self._ring.unreachable(member, str(error))
             return False
         except TicketDatabaseError as error:
@@ -248,7 +251,11 @@ class Admission:
             return False
         async with self._one_at_a_time:
             others = [m for m in self._ring.members if m.up and m is not member]
-            if not await self._bring_up_to_date(member, others):
+            try:
+                if not await self._bring_up_to_date(member, others):
+                    return False
+            except Overtaken as overtaken:
+                self._ring.records_another_ring(self._ring.number, str(overtaken.error))
                 return False
         if member.marks_trouble is None:
             self._can_keep_marks_again(member, others)

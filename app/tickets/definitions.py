@@ -144,10 +144,12 @@ class Definitions:
         }
         self._without_table = {each: self._without_table.get(each, now) for each in found}
         for definition in [each for each, since in self._without_table.items() if now - since >= ABANDONED_SECONDS]:
-            for member, kept in self._on.items():
-                if kept.get(definition.key) == definition:
+            for member in list(self._on):
+                if self._on.get(member, {}).get(definition.key) == definition:
                     await member.database.forget_definition(definition)
-                    del kept[definition.key]
+                    # what was read meanwhile is newer
+                    if (kept := self._on.get(member, {})).get(definition.key) == definition:
+                        del kept[definition.key]
             if definition.key not in {each for kept in self._on.values() for each in kept}:
                 self.known.pop(definition.sequence, None)
 

@@ -120,7 +120,7 @@ class Prober:
         if member.up and result.incarnation != member.incarnation:
             self._ring.mark_down(member, "was restarted or replaced")
         elif member.up and not same_ring(result.record, self._ring.record):
-            self._ring.records_another_ring(member, self._ring.number, "had its ring record changed")
+            self._ring.records_another_ring(self._ring.number, "had its ring record changed")
         if member.up and not self._ring.is_changing:  # else it holds what was seen before the change
             member.probe_result = result
         if member.up:
@@ -217,7 +217,7 @@ class Prober:
 
             await self._ledger.exchange.refresh(member, self._catalog.lanes, on_read)
         except RingChanged as error:
-            self._ring.records_another_ring(member, number, str(error))
+            self._ring.records_another_ring(number, str(error))
         except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:
             event(log, logging.WARNING, "could not read floors", database=member.name, reason=error)
         except TicketDatabaseError as error:

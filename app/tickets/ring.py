@@ -208,13 +208,16 @@ class Ring:
         if member.status is not Status.QUARANTINED:
             self._set(member, Status.DOWN, reason)
 
-    def records_another_ring(self, member: Member, number: int, reason: str) -> None:
-        """A database has refused the ring of this number: the server looks at the database anew.
+    def records_another_ring(self, number: int, reason: str) -> None:
+        """A database has refused the ring of this number: nothing is drawn until all of them have been looked at anew.
 
-        Not where the server itself has changed the ring since, or is changing it: then the database is well.
+        With that database alone taken out, nobody would keep marks for the others, and they would be drawn from
+        unprotected: among them maybe a body of data that another one has replaced. Not where the server itself has
+        changed the ring since, or is changing it: then the databases are well.
         """
         if number == self.number and not self.is_changing:
-            self.mark_down(member, reason)
+            for member in self.members:
+                self.mark_down(member, reason)
 
     def quarantine(self, member: Member, reason: str, *, residue_of: str | None = None) -> None:
         """Take it out until what is wrong has been put right; `residue_of` names the sequence a bad id was drawn in."""

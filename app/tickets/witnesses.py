@@ -101,7 +101,7 @@ class Witnesses:
         but cannot keep marks, may still draw; one that was merely busy is asked again. `ring`: the number of the ring
         that it was asked under."""
         if isinstance(error, RingChanged):
-            self._ring.records_another_ring(witness, ring, str(error))
+            self._ring.records_another_ring(ring, str(error))
         elif isinstance(error, TicketDatabaseUnavailable):
             self._ring.mark_down(witness, str(error))
         elif not isinstance(error, TicketDatabaseBusy):

@@ -335,7 +335,7 @@ class WorkerLease:
             return await question
         except TicketDatabaseError as error:
             if isinstance(error, RingChanged):
-                self._ring.records_another_ring(member, number, str(error))
+                self._ring.records_another_ring(number, str(error))
             elif isinstance(error, TicketDatabaseUnavailable):
                 self._ring.mark_down(member, str(error))
             elif member.up and not isinstance(error, TicketDatabaseBusy):

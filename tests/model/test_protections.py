@@ -197,10 +197,11 @@ MOMENTS = 40
 """At so many a ticket server wakes, 5 ms apart."""
 
 
-def wakes_during_a_growth(seed: int) -> None:
+def wakes_during_a_growth(seed: int, *, alone: bool = False) -> None:
     """A ticket server was frozen when its connections were ended; it wakes while the sequences are raised.
 
-    The databases have no increment of their own that would keep it from drawing, as files have none.
+    The databases have no increment of their own that would keep it from drawing, as files have none. `alone`: it
+    reaches the first database only, all the while, and draws unprotected.
     """
     world = World(2, 1, seed, spare=True)
     operator = Operator(world)
@@ -208,6 +209,8 @@ def wakes_during_a_growth(seed: int) -> None:
     host.refuses = False
     try:
         world.pass_time(0.5)
+        if alone:
+            host.clients[1].cut = True
         for _ in range(4):
             world.request(host, "photos", 50, whole=False)
             world.pass_time(0.1)
@@ -232,20 +235,25 @@ def wakes_during_a_growth(seed: int) -> None:
         world.end()
 
 
-def wake_during_growths(times: int) -> None:
+def wake_during_growths(times: int, *, alone: bool = False) -> None:
     for seed in range(times):
-        wakes_during_a_growth(seed)
+        wakes_during_a_growth(seed, alone=alone)
 
 
+@pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("times", [MOMENTS, pytest.param(3 * MOMENTS, marks=pytest.mark.long)])
-def test_one_that_wakes_during_a_growth_draws_nothing_twice(times: int) -> None:
-    wake_during_growths(times)
+def test_one_that_wakes_during_a_growth_draws_nothing_twice(times: int, alone: bool) -> None:
+    wake_during_growths(times, alone=alone)
 
 
-@pytest.mark.parametrize("take_out", [without_ring_number, without_own_ring_number], ids=["reservations", "own record"])
+@pytest.mark.parametrize(
+    ("take_out", "alone"),
+    [(without_ring_number, False), (without_own_ring_number, True)],
+    ids=["reservations", "own record"],
+)
 def test_without_the_ring_number_one_that_wakes_during_a_growth_draws_twice(
-    take_out: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    take_out: Callable[[pytest.MonkeyPatch], None], alone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_out(monkeypatch)
     with pytest.raises(AssertionError, match=WRONG):
-        wake_during_growths(600)
+        wake_during_growths(600, alone=alone)

@@ -30,7 +30,7 @@ from app.common.errors import (
     UnknownSequence,
 )
 from app.common.sequences import Width, ceiling_of, counter_table, number_leased
-from app.databases.protocol import RingState
+from app.databases.protocol import USE_INTERVALS, RingState
 from app.kinds.definition import Definition
 from app.tickets.chores import LISTING_SECONDS
 from app.tickets.instance_number import TABLE as INSTANCES
@@ -433,6 +433,7 @@ class World:
         for host in self.running:
             host.disarm()
         patience = LISTED if self.lost_a_table else PROBED
+        patience += USE_INTERVALS * PROBE_INTERVAL * self._another_body_is_announced()
         members = [server for server in self.ring if server.state.ring is not None]
         held = {name: [server for server in members if name in server.state.tables] for name in SEQUENCES}
         self.pass_time(patience)
@@ -472,6 +473,13 @@ class World:
             self.lost_a_table = False
             self.record.all_is_well(self.ring, lambda *of: any(host.holds(*of) for host in self.hosts))
 
+    def _another_body_is_announced(self) -> bool:
+        """Whether a server said that it uses another body of data than the one that the operator wants at its offset,
+        one that has ended without a word included."""
+        words = {i: server.state.ring.body if server.state.ring else "" for i, server in enumerate(self.ring, start=1)}
+        announced = {use for server in self.ring for use in server.uses(None, self.clock.now)}
+        return any(words.get(use.offset, use.word) != use.word for use in announced)
+
     def _recorded(self, servers: list[FakeServer]) -> list[FakeServer]:
         """Those that record the ring. One that is new in it is taken in when the others can be asked."""
         numbers = {server: server.state.ring.number if server.state.ring else 0 for server in self.ring}
@@ -479,7 +487,8 @@ class World:
 
     def _serves_kind(self, host: Host, definition: Definition, well: list[FakeServer], *, all_well: bool) -> None:
         name = definition.sequence
-        known = [server for server in well if name in server.state.kinds]
+        kept = (server.state.kinds.get(name) for server in well)
+        known = [each for each in kept if each is not None and each.decided]
         if not host.wall.right or not any(abs(server.clock_offset) <= RIGHT_SECONDS for server in well):
             return
         if not known or (not all_well and host.refuses) or self._stands_ahead(host, definition):

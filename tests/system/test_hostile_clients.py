@@ -119,7 +119,7 @@ def test_a_crowd_is_turned_away_and_health_is_answered() -> None:
             assert outcome in server.get("/metrics").text
             report = server.get("/healthz").json()
             assert report["status"] == "warn"
-            assert "all 50 client connections" in report["warnings"][0]["reason"]
+            assert any("all 50 client connections" in warning["reason"] for warning in report["warnings"])
             assert "all client connections are taken most=50 refused=1" in server.log_text()
             clients[0].sendall(b"GET /ticket/photos HTTP/1.1\r\nHost: x\r\n\r\n")
             assert clients[0].recv(65536).startswith(b"HTTP/1.1 200")

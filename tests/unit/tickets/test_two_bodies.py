@@ -7,7 +7,7 @@ import re
 import pytest
 
 from app.common.errors import TicketError
-from app.databases.protocol import OLDER_SECONDS, ServerEntry
+from app.databases.protocol import OLDER_SECONDS, ProbeResult, ServerEntry, TicketDatabase
 from app.tickets.lane_marks import SMALLEST_STEP
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
@@ -167,15 +167,47 @@ def test_whatever_the_names_lead_to_nothing_comes_twice(seed: int) -> None:
     attack()
 
 
-async def drawn_by_any(servers: list[FakeTicketServer], seconds: float) -> list[int]:
-    """Tickets of those that can give any."""
+async def drawn_by_any(servers: list[FakeTicketServer], seconds: float, count: int = 2) -> list[int]:
+    """Tickets of those that can give any, so many with each request."""
     tickets: list[int] = []
     until = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < until:
         for server in servers:
             try:
-                tickets += await server.desk.take("photos", 2)
+                tickets += await server.desk.take("photos", count)
             except TicketError:
                 continue
         await asyncio.sleep(0.05)
     return tickets
+
+
+@virtual_time
+async def test_a_server_that_stood_still_does_not_draw_from_its_old_body_for_want_of_a_witness() -> None:
+    """Its announcement is as good as none by then, and the number of the ring is all that tells it."""
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        tickets = await drawn_by([first], 1)
+        resumed = [stall_probes(database) for database in first.databases]
+        other = another(site, 1)
+        second = await site.ticket_server(servers=[other, site.servers[1]])
+        await asyncio.sleep(7 * PROBE_INTERVAL)
+        assert refusal(second, 1) == ""
+        tickets += await drawn_by_any([second], 1, 100)
+        tickets += await drawn_by_any([first, second], 5, 100)
+        for resume in resumed:
+            resume.set()
+        tickets += await drawn_by_any([first, second], 5)
+        assert len(set(tickets)) == len(tickets)
+        assert "draws from other1:3306" in refusal(first, 1)
+
+
+def stall_probes(database: TicketDatabase) -> asyncio.Event:
+    """Let no probe of this server reach the database until the event is set."""
+    probe, resumed = database.probe, asyncio.Event()
+
+    async def stalled() -> ProbeResult:
+        await resumed.wait()
+        return await probe()
+
+    database.probe = stalled  # type: ignore[method-assign]
+    return resumed
