@@ -134,7 +134,7 @@ class RingRecords:
         `recorded`: whether any database that can be asked records a ring; else only this server remembers it.
         """
         _use(results, record.increment)
-        held, refused = holders(record, results), dict[Member, str]()
+        held, refused = holders(record, results, self._ring.members), dict[Member, str]()
         raised: list[Member] = []
         misplaced: list[str] = []
         placeless: dict[Member, str] = {}

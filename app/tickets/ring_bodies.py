@@ -14,16 +14,26 @@ every database that it reaches, with every probe.
 """
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from app.databases.protocol import Body, ProbeResult, RingRecord, Use, place_named
 from app.tickets.ring import Member
 
 
-def holders(record: RingRecord, results: Mapping[Member, ProbeResult]) -> dict[Member, str]:
+def holders(record: RingRecord, results: Mapping[Member, ProbeResult], members: Iterable[Member]) -> dict[Member, str]:
     """The databases whose body may not be taken in, since another server uses another body at their offset, and which
-    server and body that is, in words."""
-    uses = {use for result in results.values() for use in result.uses}
+    server and body that is, in words.
+
+    `members`: all databases of the ring. What one of them announced last stands while it cannot be asked: nobody can
+    tell whether the server has let go. Where one database answers alone, it may be another one than before, so what was
+    last announced in its place stands as well.
+    """
+    last = {member: member.probe_result for member in members if member.probe_result is not None}
+    heard = [
+        *results.values(),
+        *(result for member, result in last.items() if member not in results or len(results) == 1),
+    ]
+    uses = {use for result in heard for use in result.uses}
     refused: dict[Member, str] = {}
     for member, result in results.items():
         if not is_in_use(record, member, result) and (use := _in_the_way(uses, member, result)) is not None:

@@ -111,6 +111,20 @@ async def test_a_server_whose_database_is_down_lets_go_and_waits_when_that_is_ba
 
 
 @virtual_time
+async def test_what_a_database_announced_last_stands_while_it_cannot_be_asked() -> None:
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        tickets = await drawn_by([first], 1)
+        second = await site.ticket_server(servers=[another(site, 1, copied=True), site.servers[1]])
+        await asyncio.sleep(2 * PROBE_INTERVAL)
+        assert refusal(first, 1)
+        site.servers[1].down = True
+        tickets += await drawn_by_any([first, second], 10 * PROBE_INTERVAL, 100)
+        assert len(set(tickets)) == len(tickets)
+        assert "draws from other1:3306" in refusal(first, 1)
+
+
+@virtual_time
 async def test_a_fresh_ring_with_one_of_its_databases_away_draws_nothing_yet() -> None:
     async with Site(2, recorded=False) as site:
         site.servers[1].down = True
@@ -152,7 +166,7 @@ def test_whatever_the_names_lead_to_nothing_comes_twice(seed: int) -> None:
                         servers.append(await site.ticket_server(servers=listed))
                     case _:
                         await asyncio.sleep(chance.choice([0.01, 0.4, 7 * PROBE_INTERVAL]))
-                tickets += await drawn_by_any(servers, chance.choice([0.2, 1.0, 3.0]))
+                tickets += await drawn_by_any(servers, chance.choice([0.2, 1.0, 3.0]), chance.choice([2, 100]))
                 for database in (*bodies, *site.servers[1:]):
                     if chance.random() < 0.7:
                         database.heal()
