@@ -334,6 +334,8 @@ class TicketDatabase(Protocol):
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
         """Record `new` if the record is still `old` (None: there is none); commit. Returns the record as it stands.
 
+        What the server announces is written in the same transaction, if it has announced itself.
+
         Raises TicketDatabaseUnavailable where there is none any more.
         """
 

@@ -191,6 +191,7 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
 
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
         """See TicketDatabase.record_ring."""
+        entry = None if self._describe is None else self._describe()
 
         def write(connection: sqlite3.Connection) -> RingRecord:
             found = record_in(connection)
@@ -199,6 +200,8 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
                     raise TicketDatabaseUnavailable("lost its ring record")
                 return found
             write_record(connection, new)
+            if entry is not None:
+                announce(connection, entry, time.time())
             return new
 
         return await self._file.run(write)

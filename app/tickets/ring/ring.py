@@ -100,6 +100,8 @@ class Ring:
         self.unaccounted: dict[tuple[Member, Member], int] = {}
         """Pairs of which the first may not keep marks for every sequence of the second yet, by the generation that saw
         one of them come up, or keep marks again."""
+        self.taking_in: dict[Member, str] = {}
+        """Databases whose bodies of data this server is about to use, and the words of these bodies."""
         self.is_changing = False
         """Whether this server itself is agreeing on another ring now, and writes its record."""
         self.generation = 0
@@ -162,11 +164,16 @@ class Ring:
         return 0 if self.record is None else self.record.number
 
     def uses(self, server: str) -> tuple[Use, ...]:
-        """The bodies of data that this server uses, announced under its host name and port."""
-        return tuple(
-            Use(member.database.offset, member.probe_result.record.body, place_named(member.name), place_named(server))
+        """The bodies of data that this server uses or is about to use, announced under its host name and port."""
+        words = {
+            member: member.probe_result.record.body
             for member in self.members
             if member.up and member.probe_result is not None and member.probe_result.record is not None
+        } | self.taking_in
+        return tuple(
+            Use(member.database.offset, words[member], place_named(member.name), place_named(server))
+            for member in self.members
+            if member in words
         )
 
     @property

@@ -95,13 +95,21 @@ class Admission:
         vouch for what the others have issued; and those that are up are told about those that come before the first
         draw on them. Only then is anybody up, all at once.
         """
-        self._ring.is_changing = True
         try:
-            await self._agree_on_ring(coming)
+            self._ring.is_changing = True
+            try:
+                await self._agree_on_ring(coming)
+            finally:
+                self._ring.is_changing = False
+            if coming:
+                await self._bring_all_up_to_date(coming)
+                self._take_up(coming)
+                self._reserves.came_up(coming)
         finally:
-            self._ring.is_changing = False
-        if not coming:
-            return
+            self._ring.taking_in = {}
+
+    async def _bring_all_up_to_date(self, coming: dict[Member, ProbeResult]) -> None:
+        """Have each database keep what the others know. Takes those out of `coming` that do not answer."""
         for member, result in coming.items():
             member.incarnation = result.incarnation
             self._close_lanes(member)
@@ -115,8 +123,6 @@ class Admission:
         for member in up:
             if not await self._bring_up_to_date(member, list(coming)):
                 self._ring.mark_down(member, "could not keep the marks of those that came up")
-        self._take_up(coming)
-        self._reserves.came_up(coming)
 
     def _take_up(self, coming: dict[Member, ProbeResult]) -> None:
         for member, result in coming.items():

@@ -254,7 +254,10 @@ class FakeTicketDatabase(TicketDatabase):
 
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
         """See TicketDatabase.record_ring."""
-        return await self._statement(lambda: self.server.record_ring(old, new), anybody=True)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        entry, clock = None if self._describe is None else self._describe(), loop.clock
+        return await self._statement(lambda: self.server.record_ring(old, new, entry, clock.now), anybody=True)
 
     async def recorded_ring(self) -> RingRecord | None:
         """See TicketDatabase.recorded_ring."""

@@ -171,9 +171,13 @@ class FakeServer:
             self.state.kinds[definition.key] = definition
         return self.state.kinds[definition.key]
 
-    def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
+    def record_ring(
+        self, old: RingRecord | None, new: RingRecord, entry: ServerEntry | None = None, now: float = 0.0
+    ) -> RingRecord:
+        """`entry`: what the ticket server announces with it, when a virtual clock stands at `now`."""
         if self.state.ring == old:
             self.state.ring = new
+            self.probes(entry, now)
         if self.state.ring is None:  # replaced by an empty one since it was looked at
             raise TicketDatabaseUnavailable("lost its ring record")
         return self.state.ring

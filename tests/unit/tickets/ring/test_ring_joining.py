@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.databases.protocol import Mark, RingRecord, RingState
+from app.databases.protocol import Mark, RingRecord, RingState, ServerEntry
 from app.tickets.ring.ring import Status
 from tests.fakes.ticket_database import FakeServer
 from tests.fakes.ticket_server import FakeTicketServer, Site
@@ -232,10 +232,12 @@ async def test_one_that_is_restored_after_it_was_raised_and_before_it_is_recorde
         late.state.tables["photos"].counter, late.state.tables["photos"].largest = 500, 499
         before, record = late.snapshot(), late.record_ring
 
-        def restored(old: RingRecord | None, new: RingRecord) -> RingRecord:
+        def restored(
+            old: RingRecord | None, new: RingRecord, entry: ServerEntry | None = None, now: float = 0.0
+        ) -> RingRecord:
             late.record_ring = record  # type: ignore[method-assign]
             late.restore(before)
-            return record(old, new)
+            return record(old, new, entry, now)
 
         late.record_ring = restored  # type: ignore[method-assign]
         ticket_server = await site.ticket_server()

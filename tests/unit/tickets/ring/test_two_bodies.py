@@ -215,6 +215,38 @@ async def test_a_server_that_stood_still_does_not_draw_from_its_old_body_for_wan
         assert "draws from other1:3306" in refusal(first, 1)
 
 
+@virtual_time
+async def test_a_body_is_announced_as_it_is_taken_in_and_not_with_the_next_probe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A copy beside its original: else each server takes its own body back in until the other one probes."""
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        tickets = await drawn_by([first], 1)
+        before = number_of(site)
+        other, probe = another(site, 1, copied=True), FakeTicketDatabase.probe
+
+        async def slow_afterwards(database: FakeTicketDatabase) -> ProbeResult:
+            taken = other.state.ring is not None and other.state.ring.life == other.incarnation
+            if taken and database not in first.databases:
+                await asyncio.sleep(3 * PROBE_INTERVAL)
+            return await probe(database)
+
+        monkeypatch.setattr(FakeTicketDatabase, "probe", slow_afterwards)
+        second = await site.ticket_server(servers=[other, site.servers[1]])
+        tickets += await drawn_by_any([first, second], 4 * PROBE_INTERVAL)
+        assert number_of(site) == before + 1
+        assert "draws from other1:3306" in refusal(first, 1)
+        assert len(set(tickets)) == len(tickets)
+
+
+def number_of(site: Site) -> int:
+    """Of the ring that the second database records: it rises with each body that is taken in."""
+    ring = site.servers[1].state.ring
+    assert ring is not None
+    return ring.number
+
+
 def stall_probes(database: TicketDatabase) -> asyncio.Event:
     """Let no probe of this server reach the database until the event is set."""
     probe, resumed = database.probe, asyncio.Event()
