@@ -54,6 +54,8 @@ What holds, and what does not:
   draw, and its older row, with another token, closes the lane, which opens again with all the above.
 - A witness lost while it is asked: what was drawn is dropped, and the draw begins again with the witnesses that are
   left. Its answer may have been late because this process stood still, while another server advanced d.
+- A database that does not keep the mark, since it is down: it may have heard that another body of data has replaced d
+  while this process stood still. So what was drawn is handed out only if each such database has been looked at lately.
 - A witness vouches for what it was up for, and nobody can tell from its rows what it missed. So a lane that opens on
   another epoch of d needs the marks of every other database of the ring. Where one of them cannot be asked, the lane is
   unverified: TICKETS_UNVERIFIED decides whether it draws, /healthz warns, its token says so, and it opens again when
@@ -64,7 +66,7 @@ What holds, and what does not:
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from app.common.errors import ColumnExhausted, MarkRefused, TicketDatabaseBusy, TicketDatabaseError
@@ -86,7 +88,8 @@ class Ledger:
     other outside of any draw.
 
     `patience`: seconds that a lane waits for another database's marks. `forgets_after`: seconds after which what was
-    read of the marks counts no more, and the lane opens again. `on_bump`: see MarkExchange.
+    read of the marks counts no more, and the lane opens again. `boot_clock`: goes on while the machine is suspended.
+    `on_bump`: see MarkExchange.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Ledger:
         patience: float,
         forgets_after: float,
         clock: Callable[[], float],
+        boot_clock: Callable[[], float],
         on_bump: Callable[[str, int], None],
     ) -> None:
         self._ring = ring
@@ -105,6 +109,7 @@ class Ledger:
         self.exchange = MarkExchange(ring, self._witnesses, clock, on_bump)
         self._forgets_after = forgets_after
         self._clock = clock
+        self._boot_clock = boot_clock
         self._tasks = Tasks()
         self._reserving: set[Lane] = set()
         self._unverified: set[Lane] = set()
@@ -141,7 +146,9 @@ class Ledger:
         """Before a draw: close a lane that has lost touch; raise TicketDatabaseBusy where it may not draw."""
         if not self.may_draw(lane.member):
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
-        if self._ring.has_witness(lane.member) and self._clock() > lane.marks.read_at + self._forgets_after:
+        if not self._ring.has_witness(lane.member):
+            self._see_that_all_were_looked_at(lane.member, ())
+        elif self._clock() > lane.marks.read_at + self._forgets_after:
             lane.close()
 
     def is_of_another_epoch(self, lane: Lane) -> bool:
@@ -204,8 +211,17 @@ class Ledger:
             if protected or self._refuse:
                 raise TicketDatabaseBusy("lost the database that kept its marks while it drew")
             await database.check_ring(lane.marks.ring)
-        elif lane.marks.token == token:
+        self._see_that_all_were_looked_at(lane.member, rows)
+        if rows and lane.marks.token == token:
             lane.marks.reserved(mark, last)
+
+    def _see_that_all_were_looked_at(self, member: Member, asked: Collection[Member]) -> None:
+        """Raise TicketDatabaseBusy while a database that is not among those asked has to be looked at first, and where
+        one said meanwhile that the ring is another one."""
+        if len(asked) < len(self._ring.members) - 1 and not member.up:
+            raise TicketDatabaseBusy("was taken out of the ring while it drew")
+        if unsure := self._ring.unsure(member, asked, self._boot_clock()):
+            raise TicketDatabaseBusy(f"waits until {unsure} has been looked at")
 
     def reserve_soon(self, lane: Lane) -> None:
         """Reserve the next step in the background, so that no request waits for it."""

@@ -6,6 +6,7 @@ state (`generation`), not once for each request.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -38,8 +39,9 @@ class Member:
     `since`: seconds since the epoch of the last change of status. `last_error`: in this server's words. `incarnation`:
     of the last admission. `settled`: false from the moment it goes down until the first probe after that has
     concluded; requests that find no database wait for that. `residue_of`: the sequence whose id had a wrong residue.
-    `marks_trouble`: why it cannot keep marks for the others, though it draws. `folds_names`: whether it folds table
-    names to lower case, None before the first probe that said so.
+    `marks_trouble`: why it cannot keep marks for the others, though it draws. `sure_until`: how long what the last look
+    said of it counts, in seconds on a clock that goes on while this process stands still; see `Ring.unsure`.
+    `folds_names`: whether it folds table names to lower case, None before the first probe that said so.
     """
 
     database: TicketDatabase
@@ -51,6 +53,7 @@ class Member:
     settled: bool = False
     residue_of: str | None = None
     marks_trouble: str | None = None
+    sure_until: float = -math.inf
     folds_names: bool | None = None
     failovers: int = 0
     quarantines: int = 0
@@ -144,6 +147,16 @@ class Ring:
         offsets = {*names, *(self.record.offsets if self.record is not None else ())}
         held = {other.database.offset for other in self.members if other in asked} | {member.database.offset}
         return ", ".join(names.get(offset, f"offset {offset}") for offset in sorted(offsets - held))
+
+    def unsure(self, member: Member, asked: Container[Member], now: float) -> str:
+        """The other databases that are not among those asked, and may have heard by now that another body of data
+        replaced that of `member`: their names. Empty where there is none.
+
+        A database that has been looked at keeps an announcement of this server, beside which no other body is taken
+        in, or could not be reached. When this process has stood still, neither is true any more.
+        """
+        others = (other for other in self.members if other is not member and other not in asked)
+        return ", ".join(other.name for other in others if now > other.sure_until)
 
     def keeps_no_marks(self, member: Member, reason: str) -> None:
         """It draws, but cannot keep marks: the others are protected by the rest of the ring, if there is any."""

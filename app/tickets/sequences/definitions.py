@@ -167,49 +167,46 @@ class Definitions:
             await self._refuse_while_older_servers_serve(wanted.kind, up)
         claim = replace(wanted, decided=False, by=secrets.token_hex(8))
         for _ in range(TRIES):
-            standing = await self._claim(claim, up)
-            if await self._decide(standing, up):
+            standing, found = await self._claim(claim, up)
+            if await self._decide(standing, found):
                 self._work_out([claim.key])
                 return standing, standing.by == claim.by
             await asyncio.sleep(PAUSE)
         raise NoTicketDatabase("other servers are making this sequence; try again")
 
-    async def _claim(self, claim: Definition, up: list[Member]) -> Definition:
+    async def _claim(self, claim: Definition, up: list[Member]) -> tuple[Definition, dict[Member, Definition]]:
         """Claim the name on these databases. `up` is left with those that keep a definition. Returns the definition
-        that has to be decided."""
+        that has to be decided, and what each of them keeps: a listing under way meanwhile may not have seen it."""
         carried = claim
+        found: dict[Member, Definition] = {}
         for member in list(up):
             try:
-                carried = self._on.setdefault(member, {})[claim.key] = await self._define(
-                    member, replace(carried, decided=False), None
-                )
+                carried = found[member] = await self._define(member, replace(carried, decided=False), None)
             except TicketDatabaseUnavailable as error:
                 event(log, logging.WARNING, "could not define it", sequence=claim.sequence,
                       database=member.name, reason=error)  # fmt: skip
                 up.remove(member)
         if not up:
             raise NoTicketDatabase("no ticket database could make the sequence")
-        kept = (self._on[member][claim.key] for member in up)
-        return next((each for each in kept if each.decided), replace(carried, decided=True))
+        return next((each for each in found.values() if each.decided), replace(carried, decided=True)), found
 
-    async def _decide(self, definition: Definition, up: list[Member]) -> bool:
+    async def _decide(self, definition: Definition, found: dict[Member, Definition]) -> bool:
         """Have these databases keep it for good, the last one first. False where another server was faster; what is
-        decided otherwise stays."""
-        key = definition.key
-        for member in reversed(up):
-            found = self._on[member][key]
-            if found.decided:
-                continue
-            try:
-                found = self._on[member][key] = await self._define(member, definition, found)
-            except TicketDatabaseUnavailable as error:
-                event(log, logging.WARNING, "could not define it", sequence=definition.sequence,
-                      database=member.name, reason=error)  # fmt: skip
-                up.remove(member)
-                continue
-            if found != definition:
-                return False
-        return bool(up)
+        decided otherwise stays. `found`: what each of them keeps."""
+        is_kept = False
+        for member, kept in reversed(found.items()):
+            if not kept.decided:
+                try:
+                    kept = await self._define(member, definition, kept)
+                except TicketDatabaseUnavailable as error:
+                    event(log, logging.WARNING, "could not define it", sequence=definition.sequence,
+                          database=member.name, reason=error)  # fmt: skip
+                    continue
+                if kept != definition:
+                    return False
+            self._on.setdefault(member, {})[definition.key] = kept
+            is_kept = True
+        return is_kept
 
     async def _define(self, member: Member, definition: Definition, old: Definition | None) -> Definition:
         """The same as TicketDatabase.define, again and again while the database is busy. Raises NoTicketDatabase,

@@ -21,13 +21,13 @@ from app.common.errors import (
 )
 from app.common.log import event
 from app.common.tasks import Tasks
-from app.databases.protocol import ProbeResult, check_settings
+from app.databases.protocol import USE_INTERVALS, ProbeResult, check_settings
 from app.tickets.lanes.id_guard import WrongResidue
 from app.tickets.marks.ledger import Ledger
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.reserve.window import HURRY_SECONDS
 from app.tickets.ring.agreement import RingRecords
-from app.tickets.ring.record import same_ring
+from app.tickets.ring.record import overtakes, same_ring
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sequences.catalog import Catalog
 from app.tickets.sources.server_clock import ServerClock
@@ -53,8 +53,10 @@ class Prober:
         *,
         reserves: Reserves,
         interval: float,
+        forgets_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`forgets_after`: seconds for which it counts that a database could not be reached."""
         self._chores = Chores(ring, ledger, catalog, clock)
         self._ring = ring
         self._ledger = ledger
@@ -62,6 +64,7 @@ class Prober:
         self._server_clock = server_clock
         self._reserves = reserves
         self._interval = interval
+        self._forgets_after = forgets_after
         self._loops = Tasks()
         self._stopping = False
         self._admission = Admission(
@@ -135,6 +138,16 @@ class Prober:
     async def _look(self, member: Member) -> ProbeResult | None:
         """What the database says; None where it is down or not what it should be, which the ring then knows."""
         began = self._reserves.clock()
+        result = await self._ask(member, began)
+        if result is None:
+            member.sure_until = self._reserves.clock() + self._forgets_after
+        else:
+            member.sure_until = began + USE_INTERVALS * self._interval
+            if overtakes(result.record, self._ring.record):  # also where it is not up: all that are draw on, else
+                self._ring.records_another_ring(self._ring.number, "had its ring record changed")
+        return result
+
+    async def _ask(self, member: Member, began: float) -> ProbeResult | None:
         answered = False
         try:
             result = await member.database.probe()

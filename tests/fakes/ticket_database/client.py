@@ -257,7 +257,9 @@ class FakeTicketDatabase(TicketDatabase):
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         entry, clock = None if self._describe is None else self._describe(), loop.clock
-        return await self._statement(lambda: self.server.record_ring(old, new, entry, clock.now), anybody=True)
+        return await self._statement(
+            lambda: self.server.record_ring(old, new, entry, clock.now), anybody=True, patient=True
+        )
 
     async def recorded_ring(self) -> RingRecord | None:
         """See TicketDatabase.recorded_ring."""
@@ -366,7 +368,7 @@ class FakeTicketDatabase(TicketDatabase):
 
     async def define(self, definition: Definition, old: Definition | None = None) -> Definition:
         """See TicketDatabase.define."""
-        return await self._statement(lambda: self.server.define(definition, old))
+        return await self._statement(lambda: self.server.define(definition, old), patient=True)
 
     async def forget_definition(self, definition: Definition) -> None:
         """See TicketDatabase.forget_definition."""

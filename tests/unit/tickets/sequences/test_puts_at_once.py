@@ -288,3 +288,24 @@ async def test_a_busy_database_is_asked_again_and_is_not_passed_over() -> None:
                 site, (servers[0], f"s{number}", "uuid4", {}), (servers[1], f"s{number}", "ulid", {})
             )
             assert sorted(answers) == [201, 409]
+
+
+@virtual_time
+async def test_a_listing_that_has_not_seen_the_claim_does_not_end_the_making() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        first, last = server.ring.members
+        define = last.database.define
+
+        async def nothing() -> dict[str, Definition]:
+            return {}
+
+        async def beside_a_listing(definition: Definition, old: Definition | None = None) -> Definition:
+            kept = await define(definition, old)
+            first.database.definitions = nothing  # type: ignore[method-assign]
+            await server.catalog.definitions.read(first)
+            return kept
+
+        last.database.define = beside_a_listing  # type: ignore[method-assign]
+        assert await put(server, "likes", "uuid4") == 201
+        assert await put(server, "songs") == 201

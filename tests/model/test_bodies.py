@@ -1,0 +1,69 @@
+"""Two bodies of data for one offset in the model, and each protection taken out: then it goes wrong."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from app.tickets.ring import agreement
+from app.tickets.ring.ring import Ring
+from app.tickets.watch import prober
+from tests.fakes.ticket_database import FakeServer
+from tests.model.bodies import Bodies
+
+SEEDS = 12
+LONG = 600
+TRIED = 200
+"""At the most, until one goes wrong; the seeds that are named find it soon, as long as nothing else changes."""
+
+
+@pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(SEEDS, LONG, SEEDS))])
+def test_no_ticket_comes_twice_whichever_body_a_server_is_led_to(first: int) -> None:
+    for seed in range(first, first + SEEDS):
+        Bodies(seed).attack()
+
+
+def without_announcements(patch: pytest.MonkeyPatch) -> None:
+    """A body is taken in whoever uses another one at its offset."""
+    patch.setattr(agreement, "holders", lambda *_: {})
+
+
+def without_the_announcement_in_the_record(patch: pytest.MonkeyPatch) -> None:
+    """A server says that it uses a body with its next probe."""
+    record_ring = FakeServer.record_ring
+    patch.setattr(FakeServer, "record_ring", lambda self, old, new, *_: record_ring(self, old, new))
+
+
+def without_a_look_after_standing_still(patch: pytest.MonkeyPatch) -> None:
+    """A database that is down has heard of no other body, however long ago it was looked at."""
+    patch.setattr(Ring, "unsure", lambda self, member, asked, now: "")
+
+
+def without_what_a_database_says_before_it_is_up(patch: pytest.MonkeyPatch) -> None:
+    """That the ring is another one counts when a database that is up says so."""
+    patch.setattr(prober, "overtakes", lambda found, ours: False)
+
+
+@pytest.mark.parametrize(
+    ("take_out", "first", "says"),
+    [
+        (without_announcements, 0, "had given|changes of body"),
+        (without_the_announcement_in_the_record, 0, "had given|changes of body"),
+        (without_a_look_after_standing_still, 40, "had given"),
+        (without_what_a_database_says_before_it_is_up, 40, "had given"),
+    ],
+    ids=lambda each: each.__name__.replace("_", " ") if callable(each) else "",
+)
+@pytest.mark.timeout(300)
+def test_without_it_something_goes_wrong(
+    take_out: Callable[[pytest.MonkeyPatch], None], first: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_out(monkeypatch)
+    for seed in range(first, first + TRIED):
+        try:
+            Bodies(seed).attack()
+        except AssertionError as error:
+            if re.search(says, str(error)):
+                print(seed, error)
+                return
+    pytest.fail("nothing goes wrong without it")
