@@ -19,7 +19,7 @@ from unittest import mock
 from app.common.errors import SequenceConflict, TicketError
 from app.common.sequences import Width
 from tests.fakes.ticket_database import FakeServer
-from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer
+from tests.fakes.ticket_server import PROBE_INTERVAL, REQUEST_TIMEOUT, FakeTicketServer
 from tests.fakes.virtual_time import VirtualClock
 from tests.model.process import Process
 
@@ -144,7 +144,7 @@ class Bodies:
         server.spawn(self._put(server, name, kind, given))
 
     async def _put(self, server: Server, name: str, kind: str | None, given: dict[str, int]) -> None:
-        life, reached = server.begun, server.reaches_common
+        life, reached, until = server.begun, server.reaches_common, self.clock.now + REQUEST_TIMEOUT
         try:
             made, _ = await server.server.admin.make(name, kind, given)
         except SequenceConflict:
@@ -153,7 +153,8 @@ class Bodies:
             answer: object = str(error)
         else:
             answer = 201 if made else 200
-        if reached and server.begun == life and not server.stopped:
+        # later the client has been refused, and the server may have stood still since
+        if reached and server.begun == life and not server.stopped and self.clock.now <= until:
             self.answers.setdefault(name, []).append(answer)
             assert self.answers[name].count(201) <= 1, f"{name}: {self.answers[name]}"
 
@@ -246,7 +247,10 @@ class Bodies:
 
     def _fail(self, _: str) -> None:
         database = self.chance.choice([*self.bodies, *self.common[1:]])
-        self.chance.choice([database.hang, lambda: setattr(database, "down", True)])()
+        if self.toss_a_coin():
+            database.hang()
+        else:
+            database.down = True
         self._did(f"{database.name} is down or hangs")
 
     def _wait(self, _: str) -> None:
@@ -278,7 +282,7 @@ class Bodies:
                 database.heal()
         for server in self.servers:
             for client in server.clients:
-                client.cut &= self.toss_a_coin(0.3)
+                client.cut = client.cut and self.toss_a_coin(0.3)
             if server.frozen and self.toss_a_coin(0.7):
                 server.thaw()
 

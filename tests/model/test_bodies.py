@@ -34,11 +34,6 @@ def without_the_announcement_in_the_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FakeServer, "record_ring", lambda self, old, new, *_: record_ring(self, old, new))
 
 
-def without_a_look_after_standing_still(patch: pytest.MonkeyPatch) -> None:
-    """A database that is down has heard of no other body, however long ago it was looked at."""
-    patch.setattr(Ring, "unsure", lambda self, member, asked, now: "")
-
-
 def without_what_a_database_says_before_it_is_up(patch: pytest.MonkeyPatch) -> None:
     """That the ring is another one counts when a database that is up says so."""
     patch.setattr(prober, "overtakes", lambda found, ours: False)
@@ -49,7 +44,6 @@ def without_what_a_database_says_before_it_is_up(patch: pytest.MonkeyPatch) -> N
     [
         (without_announcements, 0, "had given|changes of body"),
         (without_the_announcement_in_the_record, 0, "had given|changes of body"),
-        (without_a_look_after_standing_still, 40, "had given"),
         (without_what_a_database_says_before_it_is_up, 40, "had given"),
     ],
     ids=lambda each: each.__name__.replace("_", " ") if callable(each) else "",

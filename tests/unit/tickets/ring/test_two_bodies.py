@@ -257,3 +257,36 @@ def stall_probes(database: TicketDatabase) -> asyncio.Event:
 
     database.probe = stalled  # type: ignore[method-assign]
     return resumed
+
+
+@virtual_time
+async def test_for_want_of_a_witness_nothing_is_handed_out_before_the_others_have_been_looked_at_again() -> None:
+    """The process stands still, and finds the connections to the database that has heard of another body broken."""
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        tickets = await drawn_by([first], 1)
+        resumed = [stall_probes(database) for database in first.databases]
+        second = await site.ticket_server(servers=[another(site, 1), site.servers[1]])
+        await asyncio.sleep(7 * PROBE_INTERVAL)
+        assert refusal(second, 1) == ""
+        tickets += await drawn_by_any([second], 1, 100)
+        first.ring.mark_down(first.ring.members[1], "broke the connection off")
+        tickets += await drawn_by_any([first, second], 3, 100)
+        for resume in resumed:
+            resume.set()
+        tickets += await drawn_by_any([first, second], 5)
+        assert len(set(tickets)) == len(tickets)
+        assert "draws from other1:3306" in refusal(first, 1)
+
+
+@virtual_time
+async def test_a_database_that_cannot_be_reached_holds_up_nothing_for_longer_than_one_look() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await drawn_by([server], 1)
+        site.servers[1].hang()
+        for _ in range(40):
+            began = asyncio.get_running_loop().time()
+            await server.desk.take("photos")
+            assert asyncio.get_running_loop().time() - began <= 0.6  # one attempt on the database that hangs
+            await asyncio.sleep(0.3)
