@@ -33,7 +33,7 @@ LONGEST_FIRST = (
 )
 """The files that took 20 s or more on two processors, as `--durations=0` had them. Only how fast a run ends depends on
 it: one that is not in its place, or not here at all, is run just the same."""
-_FOLDERS = ("containers", "model", "deploy", "system", "contract", "unit")
+_FOLDERS = ("containers", "model", "deploy", "system", "recipes", "contract", "unit")
 """In this order go the folders of those that are not named; first of all what is in containers."""
 
 

@@ -86,7 +86,7 @@ class Recipe:
 LANGUAGES = {
     "bash": Language(
         "plain-sql.md",
-        needs={"bash": "bash", "curl": "curl"},
+        needs={"bash": "bash", "curl": "curl", "mysql": "mariadb-client-core"},
         drivers={},
         command=["bash", "-c", 'source take.sh; "$@"', "bash"],
         stores=False,
@@ -111,7 +111,9 @@ LANGUAGES = {
     "PHP": Language(
         "php-laravel.md",
         needs={
-            "php": "php-cli, php-curl and php-sqlite3",
+            "php": "php-cli",
+            "/usr/lib/php/*/curl.so": "php-curl",
+            "/usr/lib/php/*/pdo_sqlite.so": "php-sqlite3",
             "/usr/share/php/Illuminate/Database/autoload.php": "php-illuminate-database",
             "/usr/share/php/Illuminate/Events/autoload.php": "php-illuminate-events",
             "/usr/share/php/Illuminate/Http/autoload.php": "php-illuminate-http",
