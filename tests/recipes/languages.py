@@ -16,8 +16,14 @@ DRIVERS = Path(__file__).resolve().parent / "drivers"
 PRISMA_MODULES = REPOSITORY / ".venv/recipes/node_modules"
 JARS = Path("/usr/share/java")
 _CLASS_PATH = ":".join(
-    [".", *(f"{JARS}/{name}.jar" for name in ("eclipselink", "eclipselink-jpa-2.1-spec", "h2"))]
-    + [f"{JARS}/org.eclipse.persistence.jpa.jpql.jar", f"{JARS}/geronimo-jta-1.2-spec.jar"]
+    f"{JARS}/{name}.jar"
+    for name in (
+        "eclipselink",
+        "eclipselink-jpa-2.1-spec",
+        "org.eclipse.persistence.jpa.jpql",
+        "geronimo-jta-1.2-spec",
+        "h2",
+    )
 )
 
 
@@ -25,9 +31,12 @@ _CLASS_PATH = ":".join(
 class Language:
     """A recipe and what runs it.
 
-    `needs`: commands, and paths with `*` in them, each with what installs it. `drivers`: files of `drivers/`, and where each goes. `build`:
-    commands that are run once. `command`: the program; a test adds its arguments. `replacing`: text of the page that has
-    to be another here, and what it is. `stores`: whether the program has `store`.
+    `needs`: commands, and paths with `*` in them, each with what installs it.
+    `drivers`: files of `drivers/`, and where each goes.
+    `build`: commands that are run once.
+    `command`: the program, to which a test adds its arguments.
+    `replacing`: text of the page that has to be another here, and what replaces it.
+    `stores`: whether the program has `store`.
     """
 
     page: str
@@ -40,7 +49,7 @@ class Language:
     stores: bool = True
 
     def prepare(self, directory: Path) -> "Recipe":
-        """Write the page's files and the drivers into a directory, and build them. AssertionError says what is missing."""
+        """Write the page's files and the drivers into a directory, and build them. AssertionError: what is missing."""
         missing = {package for need, package in self.needs.items() if not shutil.which(need) and not glob.glob(need)}
         assert not missing, f"to run {self.page}, install {', '.join(sorted(missing))}"
         write_files(self.page, directory, dict(self.replacing))
@@ -145,8 +154,8 @@ HEAVY_LANGUAGES = {
             f"{JARS}/h2.jar": "libh2-java",
         },
         drivers={"Main.java": "Main.java", "persistence.xml": "META-INF/persistence.xml"},
-        build=[["javac", "-cp", _CLASS_PATH, "Main.java", "Tickets.java", "Photo.java", "PhotoAlbum.java"]],
-        command=["java", "-cp", _CLASS_PATH, "Main"],
+        build=[["javac", "-cp", f".:{_CLASS_PATH}", "Main.java", "Tickets.java", "Photo.java", "PhotoAlbum.java"]],
+        command=["java", "-cp", f".:{_CLASS_PATH}", "Main"],
         replacing={"jakarta.persistence": "javax.persistence"},
     ),
     "Prisma": Language(
