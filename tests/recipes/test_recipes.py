@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.harness.schema import PASSWORD, USER
 from tests.harness.ticketd import TicketServer
 from tests.recipes.conftest import LARGE, TOKEN
 from tests.recipes.front import Front
-from tests.recipes.languages import HEAVY_LANGUAGES, LANGUAGES, Recipe
+from tests.recipes.languages import HEAVY_LANGUAGES, LANGUAGES, Language, Recipe
 
 pytestmark = pytest.mark.any_engine
 
@@ -24,14 +25,19 @@ ALL = [
 STORING = [each for each in ALL if each.values[0].stores]  # type: ignore[attr-defined]
 ATTEMPT = 3.0
 """Seconds that an attempt may take, as the recipes have it."""
-START = 8.0
+START = 20.0
 """Seconds within which the program of a recipe starts and ends on a busy machine."""
 
 
-@pytest.fixture(scope="module", params=ALL)
-def recipe(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    prepared: Recipe = request.param.prepare(tmp_path_factory.mktemp("recipe"))
-    return prepared
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Language], Recipe]:
+    """Prepares the recipe of a language, once."""
+    return cache(lambda language: language.prepare(tmp_path_factory.mktemp("recipe")))
+
+
+@pytest.fixture(params=ALL)
+def recipe(request: pytest.FixtureRequest, prepared: Callable[[Language], Recipe]) -> Recipe:
+    return prepared(request.param)
 
 
 _schemas = itertools.count(1)
@@ -69,7 +75,7 @@ def test_the_ids_are_exact_and_the_token_is_sent(take: Callable[..., list[str]],
     assert {each.authorization for each in front.seen} == {f"Bearer {TOKEN}"}
 
 
-@pytest.mark.parametrize("recipe", STORING, indirect=True, scope="module")
+@pytest.mark.parametrize("recipe", STORING, indirect=True)
 def test_rows_are_stored_under_the_ids_that_were_drawn(recipe: Recipe, front: Front, application: str) -> None:
     ran = recipe.run("store", 7, urls=[front.url], token=TOKEN, database=application)
     assert ran.status == 0, ran
@@ -88,7 +94,7 @@ def test_a_silent_server_costs_one_timeout(take: Callable[..., list[str]], front
     take(3, other_front.url)
     assert len(other_front.seen) == len(front.seen) == 1
     waited = front.seen[0].at - other_front.seen[0].at
-    assert ATTEMPT - 0.1 <= waited < ATTEMPT + START
+    assert ATTEMPT - 2 < waited < ATTEMPT + START, "the front may see the first request late"
 
 
 def test_a_busy_server_is_passed_over_at_once(take: Callable[..., list[str]], front: Front, other_front: Front) -> None:

@@ -1,7 +1,7 @@
 // Drives the recipe for Prisma: `take SEQUENCE COUNT` prints ids; `store COUNT` stores so many rows in the SQLite database
 // DATABASE and prints the ids that are stored there.
 import { PrismaLibSql } from "@prisma/adapter-libsql";
-import { PrismaClient } from "@prisma/client";
+import { PrismaClient } from "./generated/index.js";
 import { idsAsStrings, withTickets } from "./photos.mjs";
 import { take } from "./tickets.mjs";
 
