@@ -6,7 +6,8 @@ import { idsAsStrings, withTickets } from "./photos.mjs";
 import { take } from "./tickets.mjs";
 
 async function store(count) {
-  const plain = new PrismaClient({ adapter: new PrismaLibSql({ url: `file:${process.env.DATABASE}` }) });
+  const adapter = new PrismaLibSql({ url: `file:${process.env.DATABASE}`, intMode: "bigint" });
+  const plain = new PrismaClient({ adapter });
   await plain.$executeRawUnsafe("CREATE TABLE photos (id BIGINT NOT NULL PRIMARY KEY, title TEXT NOT NULL)");
   await plain.photo.create({ data: { title: "without an id" } }).then(
     () => { throw new Error("the database has taken a row without an id"); },
