@@ -10,6 +10,7 @@ from app.tickets.lanes.lane import Lane
 from app.tickets.lanes.state import LaneState
 from app.tickets.marks.token import epoch_of, is_verified, new_token
 from app.tickets.marks.witnesses import Witnesses, take_larger
+from app.tickets.ring.failures import Asked
 from app.tickets.ring.ring import Member, Ring
 
 EVERYTHING_SECONDS = 30.0
@@ -72,7 +73,7 @@ class MarkExchange:
             try:
                 marks = await self.read(other)
             except TicketDatabaseError as error:
-                self._witnesses.failed(other, error, self._ring.number)
+                self._ring.failed(other, error, Asked.MARKS)
                 continue
             take_larger(best, (mark for mark in marks if mark.offset != member.database.offset))
         changed = {

@@ -13,11 +13,11 @@ from app.common.errors import (
     TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseHung,
-    TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
 from app.common.tasks import Tasks
 from app.databases.protocol import Mark
+from app.tickets.ring.failures import Asked
 from app.tickets.ring.ring import Member, Ring
 
 
@@ -68,12 +68,11 @@ class Witnesses:
             async with patience(self._seconds):
                 return await future
         except TimeoutError:
-            self.failed(witness, TicketDatabaseHung("did not answer in time"), ring)
-        except RingChanged as error:
-            self.failed(witness, error, ring)
-            raise
+            self._ring.failed(witness, TicketDatabaseHung("did not answer in time"), Asked.MARKS)
         except TicketDatabaseError as error:
-            self.failed(witness, error, ring)
+            self._ring.failed(witness, error, Asked.MARKS, ring)
+            if isinstance(error, RingChanged):
+                raise
         return None
 
     async def _write_on(self, witness: Member, ring: int) -> None:
@@ -96,17 +95,6 @@ class Witnesses:
         finally:
             self._writing.discard(key)
 
-    def failed(self, witness: Member, error: TicketDatabaseError, ring: int) -> None:
-        """A database that does not answer is down, and one that records another ring is asked which; one that answers,
-        but cannot keep marks, may still draw; one that was merely busy is asked again. `ring`: the number of the ring
-        that it was asked under."""
-        if isinstance(error, RingChanged):
-            self._ring.records_another_ring(ring, str(error))
-        elif isinstance(error, TicketDatabaseUnavailable):
-            self._ring.mark_down(witness, str(error))
-        elif not isinstance(error, TicketDatabaseBusy):
-            self._ring.keeps_no_marks(witness, str(error))
-
     def note(self, row: Mark) -> None:
         """Remember the largest mark ever read, for when its database cannot be asked."""
         key = (row.sequence, row.offset)
@@ -119,7 +107,7 @@ class Witnesses:
         try:
             row = await witness.database.supersede(old, new, ring)
         except TicketDatabaseError as error:
-            self.failed(witness, error, ring)
+            self._ring.failed(witness, error, Asked.MARKS, ring)
             if isinstance(error, RingChanged):
                 raise
             raise WitnessLost(f"lost {witness.name}, which kept its high-water marks") from error

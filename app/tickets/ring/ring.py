@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
+from app.common.errors import TicketDatabaseError
 from app.common.log import event
 from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase, Use, place_named
+from app.tickets.ring.failures import Asked, Effect, effect_of
 
 log = logging.getLogger(__name__)
 
@@ -144,9 +146,9 @@ class Ring:
         return ", ".join(names.get(offset, f"offset {offset}") for offset in sorted(offsets - held))
 
     def keeps_no_marks(self, member: Member, reason: str) -> None:
-        """It draws, but cannot keep marks: the others are protected by the rest of the ring, if there is any."""
-        if member.marks_trouble is None:
-            member.marks_trouble = reason
+        """It cannot keep marks: the others are protected by the rest of the ring, if there is any."""
+        kept, member.marks_trouble = member.marks_trouble is None, reason
+        if kept and member.up:
             self._tell(member)
             member.wake.set()
 
@@ -199,6 +201,34 @@ class Ring:
         if member.last_error == NEVER:
             member.last_error = None
         self._set(member, Status.UP, None)
+
+    def failed(
+        self,
+        member: Member,
+        error: TicketDatabaseError,
+        asked: Asked,
+        number: int | None = None,
+        *,
+        drawn_in: str | None = None,
+    ) -> Effect:
+        """Do what the error of a database that was asked for this calls for, and return what it was.
+
+        `number`: of the ring that the database was asked under, None where the question named none. `drawn_in`: the
+        sequence in which an id of a wrong residue was drawn.
+        """
+        effect = effect_of(error, asked)
+        reason = f"{error} (sequence {drawn_in})" if drawn_in else str(error)
+        if effect is Effect.DOWN:
+            self.mark_down(member, reason)
+        elif effect is Effect.UNREACHABLE:
+            self.unreachable(member, reason)
+        elif effect is Effect.QUARANTINED:
+            self.quarantine(member, reason, residue_of=drawn_in)
+        elif effect is Effect.KEEPS_NO_MARKS:
+            self.keeps_no_marks(member, reason)
+        elif effect is Effect.ALL_DOWN:
+            self.records_another_ring(self.number if number is None else number, reason)
+        return effect
 
     def mark_down(self, member: Member, reason: str) -> None:
         """Take it out of the ring and have it probed at once."""

@@ -23,7 +23,6 @@ from typing import TypeVar
 from app.common.errors import (
     NoTicketDatabase,
     RingChanged,
-    TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseUnavailable,
     TicketError,
@@ -33,6 +32,7 @@ from app.common.log import event
 from app.common.sequences import lease_name, number_leased
 from app.databases.protocol import Mark
 from app.tickets.marks.ledger import Ledger
+from app.tickets.ring.failures import Asked
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sources.rights import WAIT_SECONDS, NotYet
 from app.tickets.sources.server_clock import ServerClock
@@ -219,7 +219,9 @@ class WorkerLease:
         written: set[Member] = set()
         while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
             member = waiting[0]
-            row = (await self._ask(member, member.database.reserve([mark], lease.ring)))[mark.sequence, mark.offset]
+            row = (await self._ask(member, member.database.reserve([mark], lease.ring), lease.ring))[
+                mark.sequence, mark.offset
+            ]
             if row.token != lease.token:
                 raise LeaseLost("another server has taken it over")
             written.add(member)
@@ -263,7 +265,7 @@ class WorkerLease:
         """The largest T of every number that these databases know, of this ring and of those before."""
         found: dict[int, int] = {}
         for member in up:
-            for mark in await self._ask(member, member.database.marks_of_all_rings()):
+            for mark in await self._ask(member, member.database.marks_of_all_rings(), self._ring.number):
                 number = number_leased(mark.sequence)
                 if number is not None:
                     found[number] = max(mark.mark, found.get(number, 0))
@@ -287,11 +289,13 @@ class WorkerLease:
         while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
             member = waiting[0]
             database = member.database
-            row = (await self._ask(member, database.reserve([mark], lease.ring)))[mark.sequence, mark.offset]
+            row = (await self._ask(member, database.reserve([mark], lease.ring), lease.ring))[
+                mark.sequence, mark.offset
+            ]
             if row.token != lease.token:
                 if row.mark > lease.after_ms:
                     raise NumberTaken
-                row = await self._ask(member, database.supersede(row, mark, lease.ring))
+                row = await self._ask(member, database.supersede(row, mark, lease.ring), lease.ring)
                 if row.token != lease.token:
                     raise NumberTaken
             written.add(member)
@@ -327,17 +331,10 @@ class WorkerLease:
     def _with_authority_first(self, authority: Member) -> list[Member]:
         return [authority, *(other for other in self._ring.witnesses(authority))]
 
-    async def _ask(self, member: Member, question: Coroutine[None, None, T]) -> T:
-        """What the database answers. One that fails is down, or keeps no marks, as everywhere. Raises
-        TicketDatabaseError."""
-        number = self._ring.number
+    async def _ask(self, member: Member, question: Coroutine[None, None, T], ring: int) -> T:
+        """What the database answers; the ring takes note of an error. Raises TicketDatabaseError."""
         try:
             return await question
         except TicketDatabaseError as error:
-            if isinstance(error, RingChanged):
-                self._ring.records_another_ring(number, str(error))
-            elif isinstance(error, TicketDatabaseUnavailable):
-                self._ring.mark_down(member, str(error))
-            elif member.up and not isinstance(error, TicketDatabaseBusy):
-                self._ring.keeps_no_marks(member, str(error))
+            self._ring.failed(member, error, Asked.MARKS, ring)
             raise

@@ -6,19 +6,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from app.common.errors import (
-    RingChanged,
-    TicketDatabaseBusy,
-    TicketDatabaseError,
-    TicketDatabaseMisconfigured,
-    TicketDatabaseUnavailable,
-)
+from app.common.errors import RingChanged, TicketDatabaseError
 from app.common.log import event
 from app.databases.protocol import ProbeResult, RingRecord
 from app.tickets.marks.ledger import Ledger
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.ring.agreement import RingRecords
 from app.tickets.ring.changes import DatabaseFailed, Overtaken
+from app.tickets.ring.failures import Asked, Effect
 from app.tickets.ring.record import same_ring
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sequences.catalog import Catalog
@@ -69,7 +64,7 @@ class Admission:
                 try:
                     await self._take_in_all()
                 except Overtaken as overtaken:
-                    self._ring.records_another_ring(self._ring.number, str(overtaken.error))
+                    self._ring.failed(member, overtaken.error, Asked.PROBE)
                 else:
                     return
 
@@ -113,8 +108,7 @@ class Admission:
             if not await self._bring_up_to_date(member, [other for other in [*up, *coming] if other is not member]):
                 del coming[member]
         for member in up:
-            if not await self._bring_up_to_date(member, list(coming)):
-                self._ring.mark_down(member, "could not keep the marks of those that came up")
+            await self._bring_up_to_date(member, list(coming))
         self._take_up(coming)
         self._reserves.came_up(coming)
 
@@ -150,7 +144,8 @@ class Admission:
                 if isinstance(failed.error, RingChanged):
                     raise Overtaken(failed.database, failed.error) from failed
                 coming.pop(member, None)
-                if self._goes_on_drawing(member, failed.error):
+                self._ring.failed(member, failed.error, Asked.DRAW if member.up else Asked.PROBE)
+                if member.up:
                     silent.add(member)
                 continue
             for member, reason in refused.items():
@@ -177,17 +172,6 @@ class Admission:
                 del coming[member]
             else:
                 coming[member] = found
-
-    def _goes_on_drawing(self, member: Member, error: TicketDatabaseError) -> bool:
-        """False where the error takes it out of the ring, which then knows why."""
-        if isinstance(error, TicketDatabaseMisconfigured):
-            self._ring.quarantine(member, str(error))
-        elif member.up and not isinstance(error, TicketDatabaseUnavailable):
-            return True
-        else:
-            self._ring.mark_down(member, str(error))
-            self._ring.unreachable(member, str(error))
-        return False
 
     def _adopt(self, record: RingRecord) -> bool:
         """Draw in this ring from now on. True if connections and lanes have to be made anew for it."""
@@ -216,13 +200,9 @@ class Admission:
             await self._ledger.exchange.admit(member, others)
         except RingChanged as error:
             raise Overtaken(member.database, error) from error
-        except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:
-            self._ring.unreachable(member, str(error))
-            return False
         except TicketDatabaseError as error:
-            member.marks_trouble = str(error)
-        else:
-            member.marks_trouble = None
+            return self._ring.failed(member, error, Asked.ADMISSION) is Effect.KEEPS_NO_MARKS
+        member.marks_trouble = None
         return True
 
     async def _remember_marks(self, member: Member) -> None:
@@ -255,7 +235,7 @@ class Admission:
                 if not await self._bring_up_to_date(member, others):
                     return False
             except Overtaken as overtaken:
-                self._ring.records_another_ring(self._ring.number, str(overtaken.error))
+                self._ring.failed(member, overtaken.error, Asked.ADMISSION)
                 return False
         if member.marks_trouble is None:
             self._can_keep_marks_again(member, others)

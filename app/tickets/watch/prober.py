@@ -12,9 +12,7 @@ from collections.abc import Callable
 
 from app.common.errors import (
     ColumnExhausted,
-    RingChanged,
     SequenceUnavailable,
-    TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
@@ -27,6 +25,7 @@ from app.tickets.marks.ledger import Ledger
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.reserve.window import HURRY_SECONDS
 from app.tickets.ring.agreement import RingRecords
+from app.tickets.ring.failures import Asked, Effect
 from app.tickets.ring.record import same_ring
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sequences.catalog import Catalog
@@ -146,15 +145,11 @@ class Prober:
                 result = await self._check_residue(member, member.residue_of)
             self._check_identity(member, result)
             self._check_folding(member, result)
-        except TicketDatabaseMisconfigured as error:
-            member.database.forget_connections()
-            self._reserves.looked(member, began, reached=True)
-            self._ring.quarantine(member, str(error))
-            return None
         except TicketDatabaseError as error:
             reached = answered or not isinstance(error, TicketDatabaseUnavailable)
-            self._reserves.looked(member, began, reached=reached)  # before whoever waits for the database is sent on
-            self._ring.unreachable(member, str(error))
+            self._reserves.looked(member, began, reached=reached)  # before requests that wait for the database go on
+            if self._ring.failed(member, error, Asked.PROBE) is Effect.QUARANTINED:
+                member.database.forget_connections()
             return None
         self._reserves.looked(member, began, reached=True)
         return result
@@ -216,9 +211,6 @@ class Prober:
                     self._reserves.read(member, began)
 
             await self._ledger.exchange.refresh(member, self._catalog.lanes, on_read)
-        except RingChanged as error:
-            self._ring.records_another_ring(number, str(error))
-        except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:
-            event(log, logging.WARNING, "could not read floors", database=member.name, reason=error)
         except TicketDatabaseError as error:
-            self._ring.keeps_no_marks(member, str(error))
+            if self._ring.failed(member, error, Asked.UPKEEP, number) is Effect.NOTHING:
+                event(log, logging.WARNING, "could not read its marks", database=member.name, reason=error)
