@@ -101,8 +101,8 @@ class Ledger:
     ) -> None:
         self._ring = ring
         self._refuse = refuse_unverified
-        self._witnesses = Witnesses(ring, patience)
-        self.exchange = MarkExchange(ring, self._witnesses, clock, on_bump)
+        self.witnesses = Witnesses(ring, patience)
+        self.exchange = MarkExchange(ring, self.witnesses, clock, on_bump)
         self._forgets_after = forgets_after
         self._clock = clock
         self._tasks = Tasks()
@@ -146,19 +146,19 @@ class Ledger:
 
     def is_of_another_epoch(self, lane: Lane) -> bool:
         """Whether what is known of the sequence was issued by another epoch of the lane's database."""
-        seen = self._witnesses.seen.get((lane.sequence, lane.member.database.offset))
+        seen = self.witnesses.seen.get((lane.sequence, lane.member.database.offset))
         return seen is not None and not seen.token.startswith(f"{lane.member.incarnation}.")
 
     def known_mark(self, sequence: str, member: Member) -> int:
         """The largest mark ever read about the sequence on this database; 0 if there is none."""
-        seen = self._witnesses.seen.get((sequence, member.database.offset))
+        seen = self.witnesses.seen.get((sequence, member.database.offset))
         return 0 if seen is None else seen.mark
 
     def forget(self) -> None:
         """Another ring: nothing that was read of the one before counts."""
         self.exchange.forget()
         self._unverified.clear()
-        self._witnesses.forget()
+        self.witnesses.forget()
 
     # --- opening a lane --------------------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Ledger:
         Why the steps stand in this order is said in `lane_opening`.
         """
         read_at = self._clock()
-        opening = LaneOpening(lane, self._ring, self._witnesses)
+        opening = LaneOpening(lane, self._ring, self.witnesses)
         await opening.read_marks()
         if self._refuse and not (opening.rows and opening.verified):
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
@@ -196,7 +196,7 @@ class Ledger:
         mark = min(last + self._ids_ahead(lane, last), max(lane.guard.ceiling, last))
         database = lane.member.database
         proposed = Mark(lane.sequence, database.offset, database.increment, mark, last, token)
-        rows = await self._witnesses.on_others(lane.member, proposed, lane.marks.ring)
+        rows = await self.witnesses.on_others(lane.member, proposed, lane.marks.ring)
         for row in rows.values():
             if row.token != token or row.mark < last:
                 raise MarkRefused("the ledger holds another incarnation of it")
@@ -251,7 +251,7 @@ class Ledger:
         ring = self._ring.number if at_end else lane.marks.ring
         token = lane.marks.token or new_token(f"{lane.member.incarnation}.{table.created}", verified=False)
         proposed = Mark(lane.sequence, database.offset, database.increment, above, above, token)
-        rows = await self._witnesses.on_others(lane.member, proposed, ring)
+        rows = await self.witnesses.on_others(lane.member, proposed, ring)
         if any(
             other not in rows for other in self._ring.members if other is not lane.member and not other.marks_trouble
         ):
@@ -260,7 +260,7 @@ class Ledger:
             raise TicketDatabaseBusy("could not have the number kept on every other database")
         if at_end:  # nothing is drawn under the token: whose it is does not matter
             for other in {row.token for row in rows.values()} - {token}:
-                rows |= await self._witnesses.on_others(lane.member, replace(proposed, token=other), ring)
+                rows |= await self.witnesses.on_others(lane.member, replace(proposed, token=other), ring)
         elif any(row.token != token for row in rows.values()):
             raise MarkRefused("the ledger holds another incarnation of it")
         if any(row.issued < above for row in rows.values()):
@@ -272,4 +272,4 @@ class Ledger:
     async def close(self) -> None:
         """Let reservations that are under way finish."""
         await self._tasks.wait()
-        await self._witnesses.close()
+        await self.witnesses.close()

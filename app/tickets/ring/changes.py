@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from app.common.errors import RingChanged, TicketDatabaseError
 from app.databases.protocol import Mark, RingRecord, RingState, Table, TicketDatabase
+from app.tickets.ring.marks import Wanted, keep_marks
 from app.tickets.ring.record import finished
 
 T = TypeVar("T")
@@ -145,21 +146,19 @@ async def keep_floors(
     DatabaseFailed."""
     raised = list(of)
     for database in databases:
-        marks = [
-            Mark(name, other.offset, change.increment, floor, floor, f"raised:{change.number}")
+        wanted = [
+            Wanted(Mark(name, other.offset, change.increment, floor, floor, f"raised:{change.number}"), _any_row)
             for name, floor in sorted(floors.items())
             for other in raised
             if other is not database and floor
         ]
-        if not marks:
-            continue
-        rows = await or_fail(database, database.reserve(marks, change.number))
-        for mark in marks:
-            row = rows[mark.sequence, mark.offset]
-            if row.token != mark.token:  # from when this increment was the ring's before
-                await or_fail(
-                    database, database.supersede(row, replace(mark, mark=max(mark.mark, row.mark)), change.number)
-                )
+        if wanted:
+            await or_fail(database, keep_marks(database, wanted, change.number))
+
+
+def _any_row(_: Mark) -> bool:
+    """A row of another token is from when this increment was the ring's before."""
+    return True
 
 
 async def or_fail(database: TicketDatabase, question: Coroutine[None, None, T]) -> T:

@@ -16,9 +16,8 @@ lease is lost, and what was granted before holds up to its T.
 import asyncio
 import logging
 import secrets
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from app.common.errors import (
     NoTicketDatabase,
@@ -33,13 +32,12 @@ from app.common.sequences import lease_name, number_leased
 from app.databases.protocol import Mark
 from app.tickets.marks.ledger import Ledger
 from app.tickets.ring.failures import Asked
+from app.tickets.ring.marks import Wanted
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sources.rights import WAIT_SECONDS, NotYet
 from app.tickets.sources.server_clock import ServerClock
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 WORKERS = 1_024
 LEASE_MS = 120_000
@@ -55,12 +53,8 @@ MARGIN_MS = 1_000
 FOR_EVER = 2**63 - 1
 
 
-class LeaseLost(TicketError):
-    """Another server has taken the worker number over."""
-
-
 class NumberTaken(TicketError):
-    """Another server was faster."""
+    """Another server has leased the worker number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +156,7 @@ class WorkerLease:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if lease is not None:
-            await self._give_back(lease, max(last_ms, lease.after_ms), self._up())
+            await self._give_back(lease, max(last_ms, lease.after_ms))
 
     def _database_changed(self, member: Member) -> None:
         """A database that comes up may not know of the lease: it is used again when that one has it, too."""
@@ -200,7 +194,7 @@ class WorkerLease:
             if lease.member in self._up():
                 try:
                     await self._renew(lease)
-                except LeaseLost as error:
+                except NumberTaken as error:
                     event(log, logging.WARNING, "lost the worker number", number=lease.number, reason=error)
                 else:
                     return
@@ -209,25 +203,18 @@ class WorkerLease:
         await self._lease_another()
 
     async def _renew(self, lease: Lease) -> None:
-        """Have T committed further ahead, on every database that is up. Raises LeaseLost, TicketError."""
+        """Have T committed further ahead, on every database that is up. Raises NumberTaken, TicketError."""
         authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
         if lease.unasked and self._ring.absent_for(authority, self._up()) != lease.unasked:
             # the row of another holder may have given way to this one's, whose T is later
-            raise LeaseLost(f"it was leased while {lease.unasked} could not be asked, which may know of another holder")
+            raise NumberTaken(f"{lease.unasked} could not be asked when it was leased, and may know of another holder")
         until = self._clock.now_ms() + LEASE_MS
-        mark = lease.mark(max(until, lease.until_ms), 0)
-        written: set[Member] = set()
-        while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
-            member = waiting[0]
-            row = (await self._ask(member, member.database.reserve([mark], lease.ring), lease.ring))[
-                mark.sequence, mark.offset
-            ]
-            if row.token != lease.token:
-                raise LeaseLost("another server has taken it over")
-            written.add(member)
+        wanted = Wanted(lease.mark(max(until, lease.until_ms), 0))
+        written = await self._write(lease, wanted, self._authority(lease))
+        written |= await self._write(lease, wanted, self._others(lease))
         certain = incarnation == lease.incarnation and not lease.unasked
         unasked = "" if certain else self._ring.absent_for(authority, written)
-        self._hold(replace(lease, until_ms=mark.mark, incarnation=incarnation, unasked=unasked), came_up)
+        self._hold(replace(lease, until_ms=wanted.mark.mark, incarnation=incarnation, unasked=unasked), came_up)
 
     async def _lease_another(self) -> None:
         """Lease the smallest number that is free, from the first database that has one. Raises TicketError."""
@@ -265,7 +252,12 @@ class WorkerLease:
         """The largest T of every number that these databases know, of this ring and of those before."""
         found: dict[int, int] = {}
         for member in up:
-            for mark in await self._ask(member, member.database.marks_of_all_rings(), self._ring.number):
+            try:
+                marks = await member.database.marks_of_all_rings()
+            except TicketDatabaseError as error:
+                self._ring.failed(member, error, Asked.MARKS)
+                raise
+            for mark in marks:
                 number = number_leased(mark.sequence)
                 if number is not None:
                     found[number] = max(mark.mark, found.get(number, 0))
@@ -274,42 +266,33 @@ class WorkerLease:
     async def _take(self, lease: Lease) -> None:
         """Take the number over, first on the database that it belongs to, which lets one server have it, then on every
         other. Raises NumberTaken, TicketError; then it is given back, so that trying again uses up no other number."""
-        written: set[Member] = set()
-        try:
-            await self._write_and_hold(lease, written)
-        except TicketError:
-            await self._give_back(lease, lease.after_ms, written)
-            raise
-        event(log, logging.INFO, "leased a worker number", number=lease.number, database=lease.member.name)
-
-    async def _write_and_hold(self, lease: Lease, written: set[Member]) -> None:
-        """The same without giving it back; `written`: which databases have it, as they get it."""
         authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
-        mark = lease.mark(lease.until_ms, 0)
-        while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
-            member = waiting[0]
-            database = member.database
-            row = (await self._ask(member, database.reserve([mark], lease.ring), lease.ring))[
-                mark.sequence, mark.offset
-            ]
-            if row.token != lease.token:
-                if row.mark > lease.after_ms:
-                    raise NumberTaken
-                row = await self._ask(member, database.supersede(row, mark, lease.ring), lease.ring)
-                if row.token != lease.token:
-                    raise NumberTaken
-            written.add(member)
-        if authority.incarnation != incarnation:
-            raise TicketDatabaseUnavailable(f"{authority.name} was restarted or replaced while a number was leased")
-        self._hold(replace(lease, incarnation=incarnation), came_up)
+        wanted = Wanted(lease.mark(lease.until_ms, 0), lambda row: row.mark <= lease.after_ms)
+        await self._write(lease, wanted, self._authority(lease))
+        try:
+            await self._write(lease, wanted, self._others(lease))
+            if authority.incarnation != incarnation:
+                raise TicketDatabaseUnavailable(f"{authority.name} was restarted or replaced while a number was leased")
+            self._hold(replace(lease, incarnation=incarnation), came_up)
+        except TicketError:
+            await self._give_back(lease, lease.after_ms)
+            raise
+        event(log, logging.INFO, "leased a worker number", number=lease.number, database=authority.name)
 
-    async def _give_back(self, lease: Lease, last_ms: int, members: Iterable[Member]) -> None:
-        """Have these databases let the next holder stamp above `last_ms`. One that fails keeps the lease to its end."""
+    async def _write(self, lease: Lease, wanted: Wanted, databases: Callable[[], list[Member]]) -> set[Member]:
+        """Have T kept by these databases. Returns them; raises NumberTaken, TicketDatabaseError."""
+        rows = await self._ledger.witnesses.keep(wanted, lease.ring, databases)
+        if any(row.token != lease.token for row in rows.values()):
+            raise NumberTaken
+        return set(rows)
+
+    async def _give_back(self, lease: Lease, last_ms: int) -> None:
+        """Let the next holder stamp above `last_ms`. A database that cannot be told keeps the lease to its end."""
         held = lease.mark(FOR_EVER, 0)  # a renewal that was under way may have gone further than this server knows
         free = Mark(held.sequence, held.offset, held.increment, last_ms, 0, f"{self._owner}:free")
-        for member in members:
+        for member in self._up():
             try:
-                await member.database.supersede(held, free, lease.ring)
+                await self._ledger.witnesses.supersede(member, held, free, lease.ring)
             except TicketDatabaseError as error:
                 event(log, logging.DEBUG, "could not give the worker number back", database=member.name, reason=error)
 
@@ -328,13 +311,8 @@ class WorkerLease:
         """Those that can keep a lease."""
         return [member for member in self._ring.members if member.up and member.marks_trouble is None]
 
-    def _with_authority_first(self, authority: Member) -> list[Member]:
-        return [authority, *(other for other in self._ring.witnesses(authority))]
+    def _authority(self, lease: Lease) -> Callable[[], list[Member]]:
+        return lambda: [lease.member]
 
-    async def _ask(self, member: Member, question: Coroutine[None, None, T], ring: int) -> T:
-        """What the database answers; the ring takes note of an error. Raises TicketDatabaseError."""
-        try:
-            return await question
-        except TicketDatabaseError as error:
-            self._ring.failed(member, error, Asked.MARKS, ring)
-            raise
+    def _others(self, lease: Lease) -> Callable[[], list[Member]]:
+        return lambda: self._ring.witnesses(lease.member)
