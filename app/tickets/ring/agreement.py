@@ -14,6 +14,7 @@ from app.common.sequences import is_bump_name, number_leased
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
 from app.tickets.ring import changes as ring_changes
 from app.tickets.ring.bodies import holders, new_bodies
+from app.tickets.ring.joining import Comer, Found, Joins, Marks, found_in, join_all, marks_of
 from app.tickets.ring.record import (
     UNFINISHED,
     UNKNOWN,
@@ -134,64 +135,24 @@ class RingRecords:
         `recorded`: whether any database that can be asked records a ring; else only this server remembers it.
         """
         _use(results, record.increment)
-        held, refused = holders(record, results, self._ring.members), dict[Member, str]()
-        raised: list[Member] = []
-        misplaced: list[str] = []
-        placeless: dict[Member, str] = {}
-        everywhere = False
-        for member, result in results.items():
-            offset, found = member.database.offset, result.record
-            in_place = found is not None and _is_in_its_place(member, result)
-            if member in held and (in_place or found is None):
-                continue
-            if found is not None and in_place:
-                if found.since != record.since or offset not in record.offsets:
-                    raised.append(member)
-                    everywhere |= found.state is RingState.FORMING and await ring_changes.holds_tickets(member.database)
-                continue
-            kept = await _kept_by(member.database)
-            if found is not None:
-                holds = await ring_changes.holds_anything(member.database)
-                if holds:
-                    misplaced.append(member.name)
-                if reason := self._elsewhere(member, found, results, holds=holds):
-                    refused[member] = reason
-                else:
-                    raised.append(member)
-            elif contradicted := contradiction_of_marks(_of_this_ring(kept, record), record.increment, [offset], 0):
-                refused[member] = contradicted
-            elif not kept or record.since > 1 or offset not in record.offsets:
-                raised.append(member)
-                placeless |= {} if kept or recorded or self._all_answer(results) else {member: UNKNOWN}
-                everywhere |= not kept and await ring_changes.holds_tickets(member.database)
-        refused = held | refused | _in_doubt(misplaced, raised, results)
+        refused = holders(record, results, self._ring.members)
+        comers = {
+            member: await _ask(member.database, result.record, record)
+            for member, result in results.items()
+            if member not in refused or _is_elsewhere(member, result)
+        }
+        verdicts = join_all(comers, all_answer=self._all_answer(results), recorded=recorded)
+        refused |= {member: verdict.reason for member, verdict in verdicts.items() if verdict.reason}
         if record.since > 1:
-            refused |= self._newcomers(record, results, refused)
-        refused = placeless | refused
+            known = {member: reason for member, reason in refused.items() if reason != UNKNOWN}
+            refused |= self._newcomers(record, results, known)  # which says more than UNKNOWN
         joining = {member: result for member, result in results.items() if member not in refused}
+        raised = [member for member in joining if verdicts[member].is_raised]
+        everywhere = any(verdicts[member].joins is Joins.ALL_RAISED for member in joining)
         if _formed_apart(record, [result.record for result in joining.values() if result.record is not None]):
             raised, everywhere = list(joining), True
-        raised = [member for member in raised if member in joining]
         ring, more = await self._record(record, joining, raised, everywhere=everywhere)
         return ring, refused | more
-
-    def _elsewhere(
-        self, member: Member, found: RingRecord, results: Mapping[Member, ProbeResult], *, holds: bool
-    ) -> str:
-        """Why a database that records another offset than it is listed at may not be drawn from; empty where it may.
-        `holds`: whether it has a ticket or a mark."""
-        offset = member.database.offset
-        if holds:
-            return (
-                f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
-                "back in the order that they had"
-            )
-        if not self._all_answer(results):  # those that cannot be asked may have drawn its ids
-            return (
-                f"is recorded at offset {found.own}, holds no ticket, and is listed at {offset}: it takes "
-                "another place only where every database answers"
-            )
-        return ""
 
     def _newcomers(
         self, record: RingRecord, results: Mapping[Member, ProbeResult], refused: Mapping[Member, str]
@@ -301,10 +262,18 @@ async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
     }
 
 
-def _of_this_ring(kept: set[tuple[int, int]], record: RingRecord) -> set[tuple[int, int]]:
-    """Without those of increments from before the ring grew, on a database that has marks of this increment too."""
-    current = {(offset, increment) for offset, increment in kept if increment == record.increment}
-    return current if current and record.since > 1 else kept
+async def _ask(database: TicketDatabase, found: RingRecord | None, record: RingRecord) -> Comer:
+    """What the table of `joining` needs to know of a database that has the record `found`. Raises DatabaseFailed."""
+    offset, own = database.offset, 0 if found is None else found.own
+    comer = Comer(database.name, offset, found_in(found, offset, record), own)
+    if comer.found is Found.ANOTHER_PLACE:
+        return replace(comer, holds=await ring_changes.holds_anything(database))
+    if comer.found is Found.NOTHING:
+        marks, wrong = marks_of(await _kept_by(database), offset, record)
+        comer = replace(comer, marks=marks, contradiction=wrong)
+    if comer.found is Found.BEGUN or (comer.found is Found.NOTHING and comer.marks is Marks.NONE):
+        comer = replace(comer, holds=await ring_changes.holds_tickets(database))
+    return comer
 
 
 def _use(results: Iterable[Member], increment: int) -> None:
@@ -313,20 +282,9 @@ def _use(results: Iterable[Member], increment: int) -> None:
         member.database.use_increment(increment)
 
 
-def _is_in_its_place(member: Member, result: ProbeResult) -> bool:
-    """Whether the database records that it is drawn at the offset at which it is listed."""
-    return result.record is not None and result.record.own == member.database.offset
-
-
-def _in_doubt(
-    misplaced: list[str], raised: Iterable[Member], results: Mapping[Member, ProbeResult]
-) -> dict[Member, str]:
-    """The empty databases that would draw the ids of one of the misplaced ones from the beginning, and why they may
-    not. `misplaced`: names of databases that were drawn at another offset."""
-    if not misplaced:
-        return {}
-    reason = f"holds no ticket, and its place is in doubt while {' and '.join(misplaced)} had another one"
-    return {member: reason for member in raised if not _is_in_its_place(member, results[member])}
+def _is_elsewhere(member: Member, result: ProbeResult) -> bool:
+    """Whether the database records that it is drawn at another offset than the one at which it is listed."""
+    return result.record is not None and result.record.own != member.database.offset
 
 
 def _formed_apart(record: RingRecord, records: Iterable[RingRecord]) -> bool:
