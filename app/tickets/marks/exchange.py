@@ -92,7 +92,7 @@ class MarkExchange:
         if replacements:
             await member.database.supersede_all(replacements, ring)
 
-    async def account_for(
+    async def complete(
         self, witness: Member, other: Member, counters: Mapping[str, tuple[int, str]], lanes: Mapping[Key, Lane]
     ) -> None:
         """Have `witness` keep at least the live counters of `other`, by sequence: the next id, and when it was made.

@@ -47,8 +47,7 @@ class LaneOpening:
         self.ring = ring.number
         self.rows: dict[Member, Mark] = {}
         self.known: list[Mark] = []
-        self.absent = ""
-        self.verified = False
+        self.unverified = ""
         self.issued = 0
         self._ring = ring
         self._witnesses = witnesses
@@ -70,8 +69,8 @@ class LaneOpening:
         lane, member = self.lane, self._member
         self._table = table = lane.listed or await self._find_table()
         lane.guard.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
-        absent = self._ring.absent_for(member, self._ring.witnesses(member))
-        token = new_token(self.epoch, verified=not absent)
+        missing = self._ring.not_asked(member, self._ring.witnesses(member))
+        token = new_token(self.epoch, verified=not missing)
         database = member.database
         proposal = Mark(lane.sequence, database.offset, database.increment, 0, 0, token)
         self.rows = await self._witnesses.on_others(member, proposal, self.ring)
@@ -79,12 +78,10 @@ class LaneOpening:
         seen = self._witnesses.seen.get((lane.sequence, database.offset))
         if seen is not None:
             self.known.append(seen)
-        self.absent = self._ring.absent_for(member, self.rows)
-        # a verified token of this epoch says that the database has not gone back since: nobody else has to be asked
-        self.verified = not self.absent or any(
-            epoch_of(row.token) == self.epoch and is_verified(row.token) for row in self.known
-        )
-        self._proposal = replace(proposal, token=new_token(self.epoch, verified=self.verified))
+        # a verified token of this epoch says that the database has not gone back since: no other has to be asked
+        if not any(epoch_of(row.token) == self.epoch and is_verified(row.token) for row in self.known):
+            self.unverified = self._ring.not_asked(member, self.rows)
+        self._proposal = replace(proposal, token=new_token(self.epoch, verified=not self.unverified))
 
     async def read_position(self) -> None:
         """Read where the database stands. Raises TicketDatabaseError."""
@@ -118,7 +115,7 @@ class LaneOpening:
             lane.guard.advance(position.next_id - 1)
             raise ColumnExhausted("stands at the end of its column")
         own = [row for row in self.rows.values() if epoch_of(row.token) == self.epoch]
-        own = [row for row in own if is_verified(row.token) or not self.verified]
+        own = [row for row in own if is_verified(row.token) or self.unverified]
         best = max(own, key=lambda row: (row.mark, row.token), default=self._proposal)
         for witness, row in self.rows.items():
             if row.token != best.token:

@@ -113,10 +113,10 @@ class Ledger:
         """Whether the settings let this database draw now."""
         return not self._refuse or self._ring.has_witness(member)
 
-    def may_lease(self, member: Member, unasked: str) -> bool:
-        """Whether the settings let a worker number of this database be used now. `unasked`: the other databases that
+    def may_lease(self, member: Member, unverified: str) -> bool:
+        """Whether the settings let a worker number of this database be used now. `unverified`: the other databases that
         might know of another holder, and could not be asked."""
-        return self.may_draw(member) and not (self._refuse and unasked)
+        return self.may_draw(member) and not (self._refuse and unverified)
 
     def unprotected(self, member: Member) -> Iterable[str]:
         """Why what this database issues might come twice if it goes back, or has gone back; empty where it cannot."""
@@ -125,9 +125,9 @@ class Ledger:
         if not self._ring.has_witness(member):
             yield "no other database can keep its high-water marks"
             return
-        if unasked := {each.marks.unverified for each in self._unverified if each.member is member and each.is_open}:
-            yield f"{', '.join(sorted(unasked))} could not be asked for its high-water marks"
-        for witness, other in self._ring.unaccounted:
+        if unverified := {each.marks.unverified for each in self._unverified if each.member is member and each.is_open}:
+            yield f"{', '.join(sorted(unverified))} could not be asked for its high-water marks"
+        for witness, other in self._ring.incomplete:
             if other is member:
                 yield f"{witness.name} does not keep all its high-water marks yet"
 
@@ -170,7 +170,7 @@ class Ledger:
         read_at = self._clock()
         opening = LaneOpening(lane, self._ring, self.witnesses)
         await opening.read_marks()
-        if self._refuse and not (opening.rows and opening.verified):
+        if self._refuse and (opening.unverified or not opening.rows):
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
         await opening.read_position()
         if opening.may_have_gone_back:
@@ -178,7 +178,7 @@ class Ledger:
         else:
             await opening.adopt()
         opening.check_nothing_changed()
-        lane.marks.unverified = "" if opening.verified else opening.absent
+        lane.marks.unverified = opening.unverified
         (self._unverified.add if lane.marks.unverified else self._unverified.discard)(lane)
         lane.marks.ring = opening.ring
         lane.marks.read_at = read_at
@@ -252,9 +252,7 @@ class Ledger:
         token = lane.marks.token or new_token(f"{lane.member.incarnation}.{table.created}", verified=False)
         proposed = Mark(lane.sequence, database.offset, database.increment, above, above, token)
         rows = await self.witnesses.on_others(lane.member, proposed, ring)
-        if any(
-            other not in rows for other in self._ring.members if other is not lane.member and not other.marks_trouble
-        ):
+        if any(other not in rows for other in self._ring.members if other is not lane.member and not other.marks_error):
             # one of them has just gone down: where this one goes back to before, nobody would know of the number; one
             # that is up and keeps no marks is told by the counter when it can, and warned of until then
             raise TicketDatabaseBusy("could not have the number kept on every other database")

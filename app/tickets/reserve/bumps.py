@@ -113,7 +113,7 @@ class Bumps:
             raise MarkRefused("the record has another token")
 
     def _keepers(self) -> list[Member]:
-        return [member for member in self._ring.members if member.marks_trouble is None]
+        return [member for member in self._ring.members if member.marks_error is None]
 
 
 def _record_of(name: str, above: int, increment: int) -> Mark:

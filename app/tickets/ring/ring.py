@@ -40,7 +40,7 @@ class Member:
     `since`: seconds since the epoch of the last change of status. `last_error`: in this server's words. `incarnation`:
     of the last admission. `settled`: false from the moment it goes down until the first probe after that has
     concluded; requests that find no database wait for that. `residue_of`: the sequence whose id had a wrong residue.
-    `marks_trouble`: why it cannot keep marks for the others, though it draws. `folds_names`: whether it folds table
+    `marks_error`: why it cannot keep marks for the others, though it draws. `folds_names`: whether it folds table
     names to lower case, None before the first probe that said so.
     """
 
@@ -52,7 +52,7 @@ class Member:
     incarnation: str = ""
     settled: bool = False
     residue_of: str | None = None
-    marks_trouble: str | None = None
+    marks_error: str | None = None
     folds_names: bool | None = None
     failovers: int = 0
     quarantines: int = 0
@@ -65,6 +65,11 @@ class Member:
     @property
     def up(self) -> bool:
         return self.status is UP
+
+    @property
+    def is_witness(self) -> bool:
+        """Whether it is up and keeps marks for the others."""
+        return self.status is UP and self.marks_error is None
 
 
 class TurnTaker(Protocol):
@@ -99,7 +104,7 @@ class Ring:
         self.record: RingRecord | None = None
         self.note: str | None = None
         """What an operator should know of the ring, and nothing has to be done about."""
-        self.unaccounted: dict[tuple[Member, Member], int] = {}
+        self.incomplete: dict[tuple[Member, Member], int] = {}
         """Pairs of which the first may not keep marks for every sequence of the second yet, by the generation that saw
         one of them come up, or keep marks again."""
         self.is_changing = False
@@ -125,16 +130,16 @@ class Ring:
 
     def witnesses(self, member: Member) -> list[Member]:
         """Every other database that is up and keeps marks for `member`."""
-        return [m for m in self.members if m is not member and m.status is UP and m.marks_trouble is None]
+        return [m for m in self.members if m is not member and m.is_witness]
 
     def has_witness(self, member: Member) -> bool:
         """Whether any other database is up and keeps marks for `member`."""
         for other in self.members:  # noqa: SIM110  (`any` takes twice as long, and every draw asks)
-            if other is not member and other.status is UP and other.marks_trouble is None:
+            if other is not member and other.status is UP and other.marks_error is None:
                 return True
         return False
 
-    def absent_for(self, member: Member, asked: Container[Member]) -> str:
+    def not_asked(self, member: Member, asked: Container[Member]) -> str:
         """The other databases that may hold marks about `member` and are not among those asked: their names, or their
         offsets where this server does not know them. Empty where there is none.
 
@@ -147,14 +152,14 @@ class Ring:
 
     def keeps_no_marks(self, member: Member, reason: str) -> None:
         """It cannot keep marks: the others are protected by the rest of the ring, if there is any."""
-        kept, member.marks_trouble = member.marks_trouble is None, reason
+        kept, member.marks_error = member.marks_error is None, reason
         if kept and member.up:
             self._tell(member)
             member.wake.set()
 
     def keeps_marks_again(self, member: Member) -> None:
         """It draws, and keeps marks as well from now on. What was found of the others before does not count for it."""
-        member.marks_trouble = None
+        member.marks_error = None
         self.generation += 1
         self._tell(member)
 
@@ -305,7 +310,7 @@ class Ring:
 
     def _tell(self, member: Member) -> None:
         level = logging.INFO if member.up else logging.WARNING
-        reason = member.marks_trouble if member.up else member.last_error
+        reason = member.marks_error if member.up else member.last_error
         fields = {"reason": reason} if reason else {}
         event(log, level, f"database {member.status}", None, name=member.name, offset=member.database.offset, **fields)
         for follower in self._followers:

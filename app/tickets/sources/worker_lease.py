@@ -62,7 +62,7 @@ class Lease:
     """The right to stamp times above `after_ms` and at most `until_ms` (milliseconds since 1970) under a number.
 
     `member`: the database that the number belongs to; `ring`: the number of the ring that it was leased in.
-    `incarnation`: of that database, when every other one was asked; `unasked`: the names of those that could not be.
+    `incarnation`: of that database, when every other one was asked; `unverified`: the names of those that could not be.
     """
 
     number: int
@@ -72,7 +72,7 @@ class Lease:
     after_ms: int
     until_ms: int
     incarnation: str = ""
-    unasked: str = ""
+    unverified: str = ""
 
     def mark(self, until_ms: int, issued_ms: int) -> Mark:
         """The row that says so, up to another T."""
@@ -205,16 +205,18 @@ class WorkerLease:
     async def _renew(self, lease: Lease) -> None:
         """Have T committed further ahead, on every database that is up. Raises NumberTaken, TicketError."""
         authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
-        if lease.unasked and self._ring.absent_for(authority, self._up()) != lease.unasked:
+        if lease.unverified and self._ring.not_asked(authority, self._up()) != lease.unverified:
             # the row of another holder may have given way to this one's, whose T is later
-            raise NumberTaken(f"{lease.unasked} could not be asked when it was leased, and may know of another holder")
+            raise NumberTaken(
+                f"{lease.unverified} could not be asked when it was leased, and may know of another holder"
+            )
         until = self._clock.now_ms() + LEASE_MS
         wanted = Wanted(lease.mark(max(until, lease.until_ms), 0))
         written = await self._write(lease, wanted, self._authority(lease))
         written |= await self._write(lease, wanted, self._others(lease))
-        certain = incarnation == lease.incarnation and not lease.unasked
-        unasked = "" if certain else self._ring.absent_for(authority, written)
-        self._hold(replace(lease, until_ms=wanted.mark.mark, incarnation=incarnation, unasked=unasked), came_up)
+        certain = incarnation == lease.incarnation and not lease.unverified
+        unverified = "" if certain else self._ring.not_asked(authority, written)
+        self._hold(replace(lease, until_ms=wanted.mark.mark, incarnation=incarnation, unverified=unverified), came_up)
 
     async def _lease_another(self) -> None:
         """Lease the smallest number that is free, from the first database that has one. Raises TicketError."""
@@ -223,8 +225,8 @@ class WorkerLease:
         known = await self._known(up)
         taken, refused = 0, False
         for member in up:
-            unasked = self._ring.absent_for(member, up)
-            if not self._ledger.may_lease(member, unasked):
+            unverified = self._ring.not_asked(member, up)
+            if not self._ledger.may_lease(member, unverified):
                 refused = True
                 continue
             increment = member.database.increment
@@ -234,7 +236,7 @@ class WorkerLease:
                     taken += 1
                     continue
                 try:
-                    await self._take(Lease(number, member, self._token(), ring, after, now + LEASE_MS, "", unasked))
+                    await self._take(Lease(number, member, self._token(), ring, after, now + LEASE_MS, "", unverified))
                 except NumberTaken:
                     taken += 1
                 else:
@@ -303,13 +305,13 @@ class WorkerLease:
             raise TicketDatabaseUnavailable(f"{authority.name} went down while the lease was written")
         if lease.ring != self._ring.number:
             raise RingChanged
-        if not self._ledger.may_lease(authority, lease.unasked):
+        if not self._ledger.may_lease(authority, lease.unverified):
             raise Unverified("a worker number may not be used while no other ticket database can be asked for it")
         self._lease, self._confirmed = lease, came_up == self._came_up
 
     def _up(self) -> list[Member]:
         """Those that can keep a lease."""
-        return [member for member in self._ring.members if member.up and member.marks_trouble is None]
+        return [member for member in self._ring.members if member.is_witness]
 
     def _authority(self, lease: Lease) -> Callable[[], list[Member]]:
         return lambda: [lease.member]

@@ -100,7 +100,7 @@ class Admission:
         for member, result in coming.items():
             member.incarnation = result.incarnation
             self._close_lanes(member)
-        up = [member for member in self._ring.members if member.up and member.marks_trouble is None]
+        up = [member for member in self._ring.members if member.is_witness]
         for member in self._ring.members:
             if not member.up and member not in coming:
                 await self._remember_marks(member)
@@ -121,7 +121,7 @@ class Admission:
         self._ledger.reopen_unverified()
         for one, other in itertools.permutations([member for member in self._ring.members if member.up], 2):
             if one in coming or other in coming:
-                self._ring.unaccounted[one, other] = self._ring.generation
+                self._ring.incomplete[one, other] = self._ring.generation
                 other.wake.set()
 
     async def _agree_on_ring(self, coming: dict[Member, ProbeResult]) -> None:
@@ -202,7 +202,7 @@ class Admission:
             raise Overtaken(member.database, error) from error
         except TicketDatabaseError as error:
             return self._ring.failed(member, error, Asked.ADMISSION) is Effect.KEEPS_NO_MARKS
-        member.marks_trouble = None
+        member.marks_error = None
         return True
 
     async def _remember_marks(self, member: Member) -> None:
@@ -237,7 +237,7 @@ class Admission:
             except Overtaken as overtaken:
                 self._ring.failed(member, overtaken.error, Asked.ADMISSION)
                 return False
-        if member.marks_trouble is None:
+        if member.marks_error is None:
             self._can_keep_marks_again(member, others)
         return True
 
@@ -250,7 +250,7 @@ class Admission:
         self._ring.keeps_marks_again(member)
         self._reserves.came_up([member])
         for other in others:
-            self._ring.unaccounted[member, other] = self._ring.generation
+            self._ring.incomplete[member, other] = self._ring.generation
             other.wake.set()
 
 

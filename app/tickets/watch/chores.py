@@ -96,13 +96,13 @@ class Chores:
             if due or any(lane.missing for lane in self._suspended(member)):
                 self._listed[member] = self._clock()
                 await self._catalog.refresh(member)
-            await self._account_for(member)
+            await self._complete_witnesses(member)
         except TicketDatabaseError as error:
             event(log, logging.WARNING, "could not list its tables", database=member.name, reason=error)
 
-    async def _account_for(self, member: Member) -> None:
+    async def _complete_witnesses(self, member: Member) -> None:
         """Have every database that keeps marks for this one keep at least its live counters, once it has come up."""
-        due = {pair: since for pair, since in self._ring.unaccounted.items() if pair[1] is member}
+        due = {pair: since for pair, since in self._ring.incomplete.items() if pair[1] is member}
         if not due:
             return
         names = sorted(await member.database.names())
@@ -110,17 +110,17 @@ class Chores:
             found = await member.database.counters(part)
             for pair in list(due):
                 witness, _ = pair
-                if not witness.up or witness.marks_trouble is not None:
+                if not witness.is_witness:
                     del due[pair]  # its turn comes when it can keep marks again
                     continue
                 try:
-                    await self._ledger.exchange.account_for(witness, member, found, self._catalog.lanes)
+                    await self._ledger.exchange.complete(witness, member, found, self._catalog.lanes)
                 except TicketDatabaseError as error:
                     event(log, logging.WARNING, "could not keep marks", database=witness.name, reason=error)
                     return
         for pair, since in due.items():
-            if self._ring.unaccounted.get(pair) == since:  # else one of them came up once more, or keeps marks again
-                del self._ring.unaccounted[pair]
+            if self._ring.incomplete.get(pair) == since:  # else one of them came up once more, or keeps marks again
+                del self._ring.incomplete[pair]
 
     def _suspended(self, member: Member) -> list[Lane]:
         lanes = self._catalog.lanes.values()

@@ -202,7 +202,7 @@ class Prober:
         """
         number = self._ring.number
         try:
-            if member.marks_trouble is not None and not await self._admission.keep_marks_again(member):
+            if member.marks_error is not None and not await self._admission.keep_marks_again(member):
                 return
             knows_servers = await self._reserves.ask_for_servers(member)
 

@@ -96,13 +96,13 @@ def test_a_database_that_cannot_keep_marks_goes_on_drawing_and_its_last_reason_c
     for reason in ("has a damaged table for it", "has lost its tablespace"):
         ring.failed(member, SequenceUnavailable(reason), Asked.MARKS)
         assert member.up
-        assert member.marks_trouble == reason
+        assert member.marks_error == reason
     assert told == [member]
 
 
 def test_a_database_that_is_not_up_is_no_news_when_it_keeps_no_marks() -> None:
     member = failing(SequenceUnavailable("has a damaged table for it"), Asked.ADMISSION, up=False)
-    assert member.marks_trouble == "has a damaged table for it"
+    assert member.marks_error == "has a damaged table for it"
     assert member.status is Status.DOWN
     assert not member.wake.is_set()
 
