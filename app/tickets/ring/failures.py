@@ -1,7 +1,7 @@
 """What a ticket database's error means for the ring: the one table that decides it. Decisions only, no I/O.
 
-The effect depends on the error and on what the server asked for. `Ring.failed` carries it out. What the error means for
-the lane, the lease or the admission that asked, they decide themselves.
+The effect depends on the error and on what the server asked for. `Ring.failed` carries the effect out. What the error
+means beyond the ring is decided where it is caught: by the lane, the lease or the admission.
 """
 
 from enum import StrEnum
@@ -55,7 +55,7 @@ EFFECTS = {
         TicketDatabaseMisconfigured: Effect.QUARANTINED,
         TicketDatabaseError: Effect.UNREACHABLE,
     },
-    # A database that draws goes on drawing, whatever is wrong with one of its tables.
+    # An error of one table is the lane's affair, or says nothing about draws.
     Asked.DRAW: {
         RingChanged: Effect.ALL_DOWN,
         TicketDatabaseUnavailable: Effect.DOWN,
@@ -90,10 +90,10 @@ EFFECTS = {
         TicketDatabaseError: Effect.KEEPS_NO_MARKS,
     },
 }
-"""By what was asked, the effect of each error. The first class that fits counts; the last one is that of every error
-which concerns one table, one row, or a sequence."""
+"""For each question, the effects of the errors. The first class that fits counts; the last one stands for the errors
+that concern one table or one row."""
 
 
 def effect_of(error: TicketDatabaseError, asked: Asked) -> Effect:
-    """What the error of a database that was asked for this does to the ring."""
+    """The effect on the ring when a database that was asked for `asked` fails with this error."""
     return next(effect for kind, effect in EFFECTS[asked].items() if isinstance(error, kind))

@@ -95,7 +95,7 @@ def marks_of(kept: Set[tuple[int, int]], offset: int, record: RingRecord) -> tup
     each."""
     current = {(about, increment) for about, increment in kept if increment == record.increment}
     relevant = current if current and record.since > 1 else kept  # else they are from before the ring grew
-    if reason := contradiction_of_marks(relevant, record.increment, [offset], 0):
+    if reason := contradiction_of_marks(relevant, record.increment, offset, 0):
         return Marks.CONTRADICT, reason
     if not kept:
         return Marks.NONE, ""
