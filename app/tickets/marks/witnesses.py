@@ -1,7 +1,7 @@
-"""What the ledger writes to the other databases, and what it has read there.
+"""The writer of marks: has ticket databases keep a mark, and remembers the largest mark of each sequence.
 
-The lanes that reserve on one database at the same moment share a write. A database that does not answer is down; one
-that answers, but cannot keep marks, goes on drawing, and the others are protected by the rest of the ring.
+Marks that are written to one database at the same moment share a statement. What a database's failure means for the
+ring is decided in `ring/failures`.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from app.tickets.ring.ring import Member, Ring
 
 
 class WitnessLost(TicketDatabaseBusy):
-    """A database that kept the marks did not take this one; what was drawn under it is dropped."""
+    """A witness did not take the mark; the lane drops what it drew under it."""
 
 
 class Witnesses:
-    """The databases that keep marks for the others. `seconds`: how long a write to one of them may take."""
+    """Writes marks to ticket databases. `seconds`: how long one database may take to keep a mark."""
 
     def __init__(self, ring: Ring, seconds: float) -> None:
         self._ring = ring
@@ -36,17 +36,19 @@ class Witnesses:
         self._writing: set[tuple[Member, int]] = set()
         self._tasks = Tasks()
         self.seen: dict[tuple[str, int], Mark] = {}
-        """The largest mark ever read of each sequence and offset, for when its database cannot be asked."""
+        """The largest mark ever read of each sequence and offset. It counts even if its database cannot be asked."""
 
     async def on_others(self, member: Member, mark: Mark, ring: int) -> dict[Member, Mark]:
-        """Have every witness of `member` keep the mark; see `keep`. Empty where there is no witness, and only there."""
+        """Have every witness of `member` keep the mark; see `keep`. Empty if, and only if, there is no witness."""
         return await self.keep(Wanted(mark), ring, lambda: self._ring.witnesses(member))
 
     async def keep(self, wanted: Wanted, ring: int, databases: Callable[[], Iterable[Member]]) -> dict[Member, Mark]:
-        """Have all of these databases keep the mark under this ring number; the row of each as it stands then.
+        """Have all of these databases keep the mark under this ring number. Returns the row of each as it stands then.
 
-        `databases`: called again after each round of writes, since another database may have come up meanwhile. Raises
-        WitnessLost if any of the databases fails, whatever the reason, and RingChanged.
+        `databases`: called again after each round of writes, since another database may have come up meanwhile.
+
+        Raises WitnessLost if any of the databases fails, whatever the reason; RingChanged if one records another ring,
+        or this server has changed it meanwhile.
         """
         rows: dict[Member, Mark] = {}
         while missing := [member for member in databases() if member not in rows]:
@@ -55,7 +57,7 @@ class Witnesses:
                 if row is None:
                     raise WitnessLost(f"lost {member.name}, which keeps its high-water marks")
                 rows[member] = row
-            if ring != self._ring.number:  # rows of the ring before are not to be remembered in this one
+            if ring != self._ring.number:  # a row of the previous ring must not be remembered in this one
                 raise RingChanged
             for row in rows.values():
                 self.note(row)
@@ -105,14 +107,15 @@ class Witnesses:
             raise error
 
     def note(self, row: Mark) -> None:
-        """Remember the largest mark ever read, for when its database cannot be asked."""
+        """Remember a row if it has the largest mark ever read of its sequence and offset."""
         key = (row.sequence, row.offset)
         seen = self.seen.get(key)
         if seen is None or (row.mark, row.issued) >= (seen.mark, seen.issued):
             self.seen[key] = row
 
     async def supersede(self, witness: Member, old: Mark, new: Mark, ring: int) -> None:
-        """Raise MarkRefused if the row has changed, WitnessLost if the witness fails; RingChanged."""
+        """Replace the row `old` on a database. Raises MarkRefused if it has changed, WitnessLost if the database fails,
+        and RingChanged."""
         try:
             row = await witness.database.supersede(old, new, ring)
         except TicketDatabaseError as error:
@@ -124,7 +127,7 @@ class Witnesses:
             self.seen[row.sequence, row.offset] = row
 
     def forget(self) -> None:
-        """Another ring: what was read of the one before says nothing about this one."""
+        """Forget what was read: the ring is another one now."""
         self.seen.clear()
 
     async def close(self) -> None:
@@ -133,7 +136,7 @@ class Witnesses:
 
 
 def take_larger(best: dict[tuple[str, int], Mark], marks: Iterable[Mark]) -> None:
-    """Of two marks about the same the larger one holds."""
+    """Put each mark into `best` unless that has a mark as large of the same sequence and offset."""
     for mark in marks:
         row = best.get((mark.sequence, mark.offset))
         if row is None or mark.mark > row.mark:
