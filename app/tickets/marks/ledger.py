@@ -147,7 +147,7 @@ class Ledger:
         return self.may_draw(member) and not (self._refuse and unverified)
 
     def unprotected(self, member: Member) -> Iterable[str]:
-        """Why a ticket of this database might come twice if the database goes back, or has gone back; one reason each."""
+        """Why a ticket of this database might come twice if the database goes back, or has gone back."""
         if not member.up:
             return
         if not self._ring.has_witness(member):
