@@ -100,10 +100,10 @@ class Bumps:
             left = found.at + found.window - self._clock()
 
     async def _record(self, record: Mark) -> None:
-        """Commit the record on every database that keeps marks. Raises MarkRefused, TicketDatabaseError.
+        """Commit the record on every database that can keep marks. Raises MarkRefused, TicketDatabaseError.
 
-        A record that is there already is written once more, with a change that dates it anew: servers that read what
-        has changed would not be told of it otherwise.
+        The second write changes the row, so that the database dates it again if it was there already. Otherwise servers
+        that read the changed marks would not see it.
         """
         ring = self._ring.number
         rows = await self._keep(Wanted(record), ring, self._keepers)

@@ -203,10 +203,10 @@ class WorkerLease:
         await self._lease_another()
 
     async def _renew(self, lease: Lease) -> None:
-        """Have T committed further ahead, on every database that is up. Raises NumberTaken, TicketError."""
+        """Have every database that is up commit a later T. Raises NumberTaken, TicketError."""
         authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
         if lease.unverified and self._ring.not_asked(authority, self._up()) != lease.unverified:
-            # the row of another holder may have given way to this one's, whose T is later
+            # this lease's row, with the later T, may have replaced the row of another holder
             raise NumberTaken(
                 f"{lease.unverified} could not be asked when it was leased, and may know of another holder"
             )
@@ -266,8 +266,10 @@ class WorkerLease:
         return found
 
     async def _take(self, lease: Lease) -> None:
-        """Take the number over, first on the database that it belongs to, which lets one server have it, then on every
-        other. Raises NumberTaken, TicketError; then it is given back, so that trying again uses up no other number."""
+        """Take the number over, first on its own database, which lets a single server have it, then on the others.
+
+        Raises NumberTaken, TicketError. Then the number is given back, so that another attempt uses up no other number.
+        """
         authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
         wanted = Wanted(lease.mark(lease.until_ms, 0), lambda row: row.mark <= lease.after_ms)
         await self._write(lease, wanted, self._authority(lease))
@@ -282,7 +284,7 @@ class WorkerLease:
         event(log, logging.INFO, "leased a worker number", number=lease.number, database=authority.name)
 
     async def _write(self, lease: Lease, wanted: Wanted, databases: Callable[[], list[Member]]) -> set[Member]:
-        """Have T kept by these databases. Returns them; raises NumberTaken, TicketDatabaseError."""
+        """Have these databases keep T, and return them. Raises NumberTaken, TicketDatabaseError."""
         rows = await self._ledger.witnesses.keep(wanted, lease.ring, databases)
         if any(row.token != lease.token for row in rows.values()):
             raise NumberTaken
@@ -310,7 +312,7 @@ class WorkerLease:
         self._lease, self._confirmed = lease, came_up == self._came_up
 
     def _up(self) -> list[Member]:
-        """Those that can keep a lease."""
+        """The databases that can keep a lease."""
         return [member for member in self._ring.members if member.is_witness]
 
     def _authority(self, lease: Lease) -> Callable[[], list[Member]]:
