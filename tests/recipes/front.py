@@ -38,7 +38,7 @@ class Front:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                front._answer(self)
+                front.answer(self)
 
             def log_message(self, format: str, *arguments: object) -> None:
                 """Nothing: the tests look at `seen`."""
@@ -60,7 +60,8 @@ class Front:
         self._thread.join(30)
         self._http.server_close()
 
-    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        """Answer one request: by the server, or as `busy` and `silent` say."""
         with self._lock:
             self.seen.append(Seen(request.path, request.headers["Authorization"], time.monotonic()))
             is_busy = self.busy > 0

@@ -2,10 +2,11 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.pair import MySQLPair
@@ -18,15 +19,19 @@ from tests.recipes.languages import HEAVY_LANGUAGES, LANGUAGES, Language, Recipe
 
 pytestmark = pytest.mark.any_engine
 
-ALL = [
-    *(pytest.param(language, id=name) for name, language in LANGUAGES.items()),
-    *(pytest.param(language, id=name, marks=pytest.mark.long) for name, language in HEAVY_LANGUAGES.items()),
-]
-STORING = [each for each in ALL if each.values[0].stores]  # type: ignore[attr-defined]
 ATTEMPT = 3.0
 """Seconds that an attempt may take, as the recipes have it."""
 START = 20.0
 """Seconds within which the program of a recipe starts and ends on a busy machine."""
+
+
+def parameters(*, storing: bool = False) -> list[ParameterSet]:
+    """All languages, or those whose program has `store`; `make test` leaves the heavy ones out."""
+    return [
+        pytest.param(language, id=name, marks=[pytest.mark.long] if name in HEAVY_LANGUAGES else [])
+        for name, language in {**LANGUAGES, **HEAVY_LANGUAGES}.items()
+        if language.stores or not storing
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Language], R
     return cache(lambda language: language.prepare(tmp_path_factory.mktemp("recipe")))
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=parameters())
 def recipe(request: pytest.FixtureRequest, prepared: Callable[[Language], Recipe]) -> Recipe:
     return prepared(request.param)
 
@@ -56,7 +61,7 @@ def application(recipe: Recipe, request: pytest.FixtureRequest, database: str) -
 
 
 @pytest.fixture
-def take(recipe: Recipe, front: Front) -> Iterator[Callable[..., list[str]]]:
+def take(recipe: Recipe, front: Front) -> Callable[..., list[str]]:
     """Takes ids by the recipe; they have to be those that the front has seen. `urls`: servers that are asked first."""
 
     def taken(count: int, *urls: str) -> list[str]:
@@ -75,7 +80,7 @@ def test_the_ids_are_exact_and_the_token_is_sent(take: Callable[..., list[str]],
     assert {each.authorization for each in front.seen} == {f"Bearer {TOKEN}"}
 
 
-@pytest.mark.parametrize("recipe", STORING, indirect=True)
+@pytest.mark.parametrize("recipe", parameters(storing=True), indirect=True)
 def test_rows_are_stored_under_the_ids_that_were_drawn(recipe: Recipe, front: Front, application: str) -> None:
     ran = recipe.run("store", 7, urls=[front.url], token=TOKEN, database=application)
     assert ran.status == 0, ran
