@@ -4,9 +4,9 @@ import itertools
 import time
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
-from _pytest.mark.structures import ParameterSet
 
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.pair import MySQLPair
@@ -25,7 +25,7 @@ START = 20.0
 """Seconds within which the program of a recipe starts and ends on a busy machine."""
 
 
-def parameters(*, storing: bool = False) -> list[ParameterSet]:
+def parameters(*, storing: bool = False) -> list[Any]:
     """All languages, or those whose program has `store`; `make test` leaves the heavy ones out."""
     return [
         pytest.param(language, id=name, marks=[pytest.mark.long] if name in HEAVY_LANGUAGES else [])
