@@ -1,4 +1,6 @@
-"""Servers of releases 0.1.0 and 0.2.0 beside this one, from the repository's history: `python -m tests.long.older_releases`.
+"""Servers of releases 0.1.0 and 0.2.0 beside this one, from the repository's history.
+
+`python -m tests.long.older_releases` makes an environment for each of them, which takes a minute.
 
 In every mixture a server of each release answers bumps, the first one as soon as it is ready, while the server of this
 release hands out from its reserve. No ticket at or below a bump may come after its answer.

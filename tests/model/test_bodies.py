@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from app.tickets.ring import agreement
-from app.tickets.ring.ring import Ring
 from app.tickets.watch import prober
 from tests.fakes.ticket_database import FakeServer
 from tests.model.bodies import Bodies

@@ -309,3 +309,23 @@ async def test_a_listing_that_has_not_seen_the_claim_does_not_end_the_making() -
         last.database.define = beside_a_listing  # type: ignore[method-assign]
         assert await put(server, "likes", "uuid4") == 201
         assert await put(server, "songs") == 201
+
+
+@pytest.mark.parametrize("kind", ["instagram", None])
+def test_a_put_is_answered_whatever_the_server_reads_or_forgets_of_definitions_meanwhile(kind: str | None) -> None:
+    """Another ring makes the server forget what it has read, and a database may be read in the middle of a PUT."""
+
+    @virtual_time
+    async def scenario() -> None:
+        async with Site() as site:
+            server = await site.ticket_server()
+            for milliseconds in range(140):  # the look-up of a new name takes 100 of them
+                for disturb in (server.catalog.definitions.forget, server.catalog.forget):
+                    name = f"s{milliseconds}_{disturb.__qualname__.partition('.')[0]}"
+                    asked = asyncio.create_task(put(server, name, kind))
+                    await asyncio.sleep(milliseconds / 1000)
+                    disturb()
+                    assert await asked in (200, 201, "no ticket database could make the sequence")  # or 503: ask again
+                    assert await put(server, name, kind) in (200, 201)
+
+    scenario()
