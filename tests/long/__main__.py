@@ -7,7 +7,19 @@ import subprocess
 import sys
 import time
 
-from tests.long.plan import REPOSITORY, carry_out, clocks, costly, many_sequences, model, soak, torture, variants
+from tests.long.plan import (
+    REPOSITORY,
+    carry_out,
+    clocks,
+    costly,
+    many_sequences,
+    model,
+    older_releases,
+    soak,
+    torture,
+    two_bodies,
+    variants,
+)
 
 
 def main() -> int:
@@ -34,6 +46,8 @@ def main() -> int:
         *(variants(program) for program in options.mysqld),
         *(torture(options.seconds, program) for program in options.mysqld),
         torture(options.seconds / 2, options.mysqld[0], databases=3),
+        *(two_bodies(20, program) for program in options.mysqld),
+        older_releases(options.mysqld[0]),
         clocks(30, options.mysqld[0]),
         many_sequences(options.sequences),
         costly(options.seconds),

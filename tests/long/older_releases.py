@@ -2,8 +2,9 @@
 
 `python -m tests.long.older_releases` makes an environment for each of them, which takes a minute.
 
-In every mixture a server of each release answers bumps, the first one as soon as it is ready, while the server of this
-release hands out from its reserve. No ticket at or below a bump may come after its answer.
+In every mixture a server of each release answers bumps while the server of this release has a reserve, and has seen
+the others. No ticket at or below a bump may come after its answer. Until its first probe after an older server has
+started, at most a probe interval later, this release cannot know of that server: the older one waits for nobody.
 """
 
 import io
@@ -20,12 +21,14 @@ from pathlib import Path
 from tests.harness.engine import find_engine
 from tests.harness.load import Load
 from tests.harness.pair import MySQLPair
-from tests.harness.processes import ChildProcess
+from tests.harness.processes import ChildProcess, wait_until
 from tests.harness.ticketd import REPOSITORY, TicketServer
 
 BEFORE = {"0.1.0": "49a24a9^", "0.2.0": "e414863^"}
 """The last commit of each release: the one before the next version."""
 MIXTURES = (("0.1.0",), ("0.2.0",), ("0.1.0", "0.2.0"))
+SEEN_AS = {"0.1.0": "of an older release", "0.2.0": "of release 0.2.0"}
+"""How /healthz names a server of each."""
 RESERVE_SECONDS = 2.0
 BUMPS = 3
 LOAD_SECONDS = 1.5
@@ -38,7 +41,7 @@ class OlderServer(TicketServer):
     def __init__(self, checkout: Path, databases: str) -> None:
         super().__init__(databases)
         self._checkout = checkout
-        self.environment["PYTHONPATH"] = str(checkout)
+        self.environment["PYTHONPATH"] = f"{checkout}:{checkout / 'client'}"
 
     def start(self) -> None:
         """See TicketServer.start."""
@@ -59,18 +62,24 @@ def checkouts() -> Iterator[dict[str, Path]]:
         found = {}
         for release, commit in BEFORE.items():
             made = Path(folder) / release
-            archived = ["git", "archive", commit, "app", "requirements.txt"]
+            archived = ["git", "archive", commit]
             packed = subprocess.run(archived, cwd=REPOSITORY, capture_output=True, check=True).stdout
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
                 archive.extractall(made, filter="data")
             subprocess.run([sys.executable, "-m", "venv", made / "venv"], check=True)
-            install = [made / "venv/bin/pip", "install", "--quiet", "--requirement", made / "requirements.txt"]
+            install = [
+                str(made / "venv/bin/pip"),
+                "install",
+                "--quiet",
+                "--requirement",
+                str(made / "requirements.txt"),
+            ]
             subprocess.run(install, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True)
             found[release] = made
         yield found
 
 
-def too_small(pair: MySQLPair, older: list[Path], schema: str) -> list[str]:
+def too_small(pair: MySQLPair, older: list[Path], seen_as: list[str], schema: str) -> list[str]:
     """What came at or below an answered bump, in words."""
     urls = pair.make_schema(schema).urls
     found = []
@@ -82,11 +91,13 @@ def too_small(pair: MySQLPair, older: list[Path], schema: str) -> list[str]:
         above = 0
         servers: list[TicketServer] = []
         for checkout in older:
-            server = OlderServer(checkout, urls)
-            stack.callback(server.close)
-            server.start()
-            server.wait_alive()
-            servers.append(server)
+            other = OlderServer(checkout, urls)
+            stack.callback(other.close)
+            other.start()
+            other.wait_alive()
+            servers.append(other)
+        this.wait_health("warn")
+        wait_until(lambda: all(release in this.get("/healthz").text for release in seen_as), 10, "all to be seen")
         servers.append(this)
         for number in range(BUMPS):
             for server in servers:
@@ -119,7 +130,12 @@ def main() -> int:
             return os.EX_OK
         pair = stack.enter_context(MySQLPair(engine))
         for number, mixture in enumerate(MIXTURES):
-            wrong = too_small(pair, [found[release] for release in mixture], f"mixture_{number}")
+            wrong = too_small(
+                pair,
+                [found[release] for release in mixture],
+                [SEEN_AS[release] for release in mixture],
+                f"mixture_{number}",
+            )
             violations += bool(wrong)
             print(f"{' and '.join(mixture)} beside this release: {wrong or 'no ticket at or below a bump'}", flush=True)
     print(f"violations: {violations}")

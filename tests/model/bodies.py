@@ -267,7 +267,7 @@ class Bodies:
         for other in self.servers:
             if other is not server:
                 other.clients[0].server = body
-        for _ in range(4):
+        for _moment in range(4):
             self.pass_time(1.6 * PROBE_INTERVAL)
             self._load()
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from app.tickets.ring import agreement
-from app.tickets.watch import prober
 from tests.fakes.ticket_database import FakeServer
 from tests.model.bodies import Bodies
 
@@ -33,17 +32,11 @@ def without_the_announcement_in_the_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FakeServer, "record_ring", lambda self, old, new, *_: record_ring(self, old, new))
 
 
-def without_what_a_database_says_before_it_is_up(patch: pytest.MonkeyPatch) -> None:
-    """That the ring is another one counts when a database that is up says so."""
-    patch.setattr(prober, "overtakes", lambda found, ours: False)
-
-
 @pytest.mark.parametrize(
     ("take_out", "first", "says"),
     [
         (without_announcements, 0, "had given|changes of body"),
         (without_the_announcement_in_the_record, 0, "had given|changes of body"),
-        (without_what_a_database_says_before_it_is_up, 40, "had given"),
     ],
     ids=lambda each: each.__name__.replace("_", " ") if callable(each) else "",
 )

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from app.common.errors import TicketError
-from app.databases.protocol import OLDER_SECONDS, ProbeResult, ServerEntry, TicketDatabase
+from app.databases.protocol import OLDER_SECONDS, ProbeResult, RingRecord, ServerEntry, TicketDatabase
 from app.tickets.lanes.marks import SMALLEST_STEP
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
@@ -290,3 +290,32 @@ async def test_a_database_that_cannot_be_reached_holds_up_nothing_for_longer_tha
             await server.desk.take("photos")
             assert asyncio.get_running_loop().time() - began <= 0.6  # one attempt on the database that hangs
             await asyncio.sleep(0.3)
+
+
+@virtual_time
+async def test_what_a_database_says_of_another_body_counts_before_that_database_is_up() -> None:
+    """It was restarted, and the server has yet to record that when it reads that its own body has been replaced."""
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        tickets = await drawn_by([first], 1)
+        resumed = [stall_probes(database) for database in first.databases]
+        second = await site.ticket_server(servers=[another(site, 1), site.servers[1]])
+        await asyncio.sleep(7 * PROBE_INTERVAL)
+        tickets += await drawn_by_any([second], 1, 100)
+        site.servers[1].restart()
+        database = first.databases[1]
+        record_ring, recorded = database.record_ring, asyncio.Event()
+
+        async def slow(old: RingRecord | None, new: RingRecord) -> RingRecord:
+            await recorded.wait()
+            return await record_ring(old, new)
+
+        database.record_ring = slow  # type: ignore[method-assign]
+        first.ring.mark_down(first.ring.members[1], "was restarted or replaced")
+        for resume in resumed[1:]:
+            resume.set()
+        tickets += await drawn_by_any([first], 2, 100)
+        recorded.set()
+        resumed[0].set()
+        tickets += await drawn_by_any([first, second], 5)
+        assert len(set(tickets)) == len(tickets)
