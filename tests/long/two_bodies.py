@@ -174,9 +174,10 @@ class Round:
         self._say(f"server {which} from offset {index + 1} for {seconds}: {fault.__name__}")
 
     def _delay(self) -> None:
-        """The common database answers late, and is reached all the same."""
+        """The common database answers late, and is reached all the same: a new connection takes several answers, which
+        have to come within the timeout."""
         which, way = self._a_way()
-        way[1].delay(0.15)
+        way[1].delay(0.03)
         time.sleep(self._chance.choice(MOMENTS))
         way[1].restore()
         self._say(f"server {which}")
