@@ -139,8 +139,8 @@ def join(comer: Comer, *, all_answer: bool, recorded: bool) -> Verdict:
 def join_all(comers: Mapping[K, Comer], *, all_answer: bool, recorded: bool) -> dict[K, Verdict]:
     """What is done with each of these databases, see `join`; `comers` without the databases whose body may not be used.
 
-    Beside a database that was drawn in another place, one that would be raised and is in no place of its own is
-    refused: it might draw, from the beginning, the ids of that database.
+    If a database was drawn in another place, the databases that would be raised and record no place of their own, or
+    another one, are refused. One of them might draw the ids of that database from the beginning.
     """
     verdicts = {key: join(comer, all_answer=all_answer, recorded=recorded) for key, comer in comers.items()}
     misplaced = " and ".join(c.name for c in comers.values() if c.found is Found.ANOTHER_PLACE and c.holds)
