@@ -78,9 +78,13 @@ class Catalog:
     def _database_changed(self, member: Member) -> None:
         """Nobody waits for a database that is down."""
         if not member.up:
-            for lane in self.lanes.values():
-                if lane.member is member:
-                    lane.send_on()
+            for lane in self.lanes_on(member):
+                lane.send_on()
+
+    def lanes_on(self, member: Member) -> list[Lane]:
+        """The lanes of every sequence on this database."""
+        place = self._ring.members.index(member)
+        return [entry.rotation.lanes[place] for entry in self._by_table.values()]
 
     def forget(self) -> None:
         """Another ring: every sequence is looked up again, and gets other lanes."""

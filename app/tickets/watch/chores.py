@@ -123,18 +123,13 @@ class Chores:
                 del self._ring.unaccounted[pair]
 
     def _suspended(self, member: Member) -> list[Lane]:
-        lanes = self._catalog.lanes.values()
-        return [lane for lane in lanes if lane.member is member and lane.state is LaneState.SUSPENDED]
+        return [lane for lane in self._catalog.lanes_on(member) if lane.state is LaneState.SUSPENDED]
 
     def _of_another_epoch(self, member: Member) -> list[Lane]:
         """Those that were closed when it was taken in and may have gone back: they are moved above their marks
         now, while the marks are there."""
-        lanes = self._catalog.lanes.values()
-        return [
-            lane
-            for lane in lanes
-            if lane.member is member and lane.state is LaneState.CLOSED and self._ledger.is_of_another_epoch(lane)
-        ]
+        lanes = self._catalog.lanes_on(member)
+        return [lane for lane in lanes if lane.state is LaneState.CLOSED and self._ledger.is_of_another_epoch(lane)]
 
     async def _recover(self, lane: Lane, at_once: asyncio.Semaphore) -> None:
         async with at_once:
