@@ -228,7 +228,7 @@ class Admin:
             last = self._catalog.counters.last(entry, lane)
             step = lane.member.database.increment
             last -= (last - lane.member.database.offset) % step
-            known = last if last > 0 and table is not None and entry.source is None else None
+            known = last if last > 0 and table is not None and entry.supply.gives_plain_tickets else None
             first_free = guard.next_after(max(last, 0))
             headroom = None if table is None else max(0, (guard.last_allowed - first_free) // step + 1)
             if lane.state is LaneState.EXHAUSTED:
@@ -352,8 +352,8 @@ def _older(release: str) -> str:
 
 
 def _kind_warnings(entry: Entry, now_ms: int) -> Iterable[dict[str, Any]]:
-    if isinstance(entry.source, RefusingSource):
-        yield {"sequence": entry.name, "database": None, "reason": entry.source.reason}
+    if isinstance(entry.supply, RefusingSource):
+        yield {"sequence": entry.name, "database": None, "reason": entry.supply.reason}
     ends_at = entry.kind.ends_at(entry.parameters)
     if ends_at is not None and ends_at - now_ms < ENDS_SOON_MS:
         yield {"sequence": entry.name, "database": None, "reason": f"its ids end at {time_text(ends_at)}"}

@@ -13,6 +13,7 @@ from app.databases.protocol import ServerEntry, TicketDatabase
 from app.kinds.table import KINDS
 from app.tickets.desk.front_desk import FrontDesk, RequestObserver
 from app.tickets.desk.issuer import TicketIssuer
+from app.tickets.lanes.attempts import Attempts
 from app.tickets.lanes.lane import Lane
 from app.tickets.marks.ledger import Ledger
 from app.tickets.requests.observer import Observer
@@ -80,11 +81,13 @@ class Domain:
     ) -> None:
         self._databases = databases
         self.ring = Ring(databases, now=clocks.wall)
+        attempts = Attempts(settings.database_timeout)
         self.reserves = Reserves(
             self.ring,
             lane_observer,
             seconds=settings.reserve_seconds,
             window=window_seconds(settings.probe_interval, settings.database_timeout),
+            attempts=attempts,
             may_draw=self._may_draw,
             clock=clocks.boot,
         )
@@ -112,9 +115,9 @@ class Domain:
             self.ring,
             self.catalog,
             self.ledger.may_draw,
-            self.reserves,
-            attempt=settings.database_timeout,
+            attempts,
             timeout=settings.request_timeout,
+            draws_ahead=settings.reserve_seconds > 0,
         )
         self.prober = Prober(
             self.ring,

@@ -20,17 +20,19 @@ What is dropped becomes a gap, counted by its cause:
     ended       the server has ended, or the sequence is no more, or of another ring
 """
 
+import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
 
 from app.common.errors import Draining
+from app.tickets.lanes.attempts import Attempts
 from app.tickets.lanes.lane import Lane
 from app.tickets.requests.observer import Observer
 from app.tickets.requests.request import TicketRequest, Tickets
+from app.tickets.requests.supply import Supply
 from app.tickets.reserve.demand import Demand
-from app.tickets.reserve.shelf import Piece, Shelf, above
+from app.tickets.reserve.shelf import Shelf
 from app.tickets.reserve.window import Window
 from app.tickets.ring.ring import UP, Member
 
@@ -42,19 +44,6 @@ RETRY_SECONDS = 0.25
 """How soon a lane is asked again that could not give a refill, and any where there was none to ask."""
 SHARE_TICKETS = 100
 """A refill of more than so many for each lane is shared among them; a smaller one is drawn in one statement."""
-
-
-class LaneAsker(Protocol):
-    """The issuer, as far as a reserve needs it."""
-
-    def ask_lane(self, lane: Lane, request: TicketRequest) -> None:
-        """Have this lane asked for a refill; its `answer` is called once."""
-
-    def ask_lanes(self, request: TicketRequest) -> None:
-        """Have a request served without the reserve."""
-
-    def waits(self, reserve: "Reserve", request: TicketRequest) -> None:
-        """A request waits for a refill: have the reserve's `expire` called when it has waited long enough."""
 
 
 class Refill(TicketRequest):
@@ -75,10 +64,13 @@ class Refill(TicketRequest):
         self._reserve.came(self, tickets)
 
 
-class Reserve:
-    """The reserve of one sequence. `seconds`: TICKETS_RESERVE_SECONDS. `may_draw`: whether a database may draw at all.
+class Reserve(Supply):
+    """The reserve of one sequence of plain tickets.
 
-    `left`: tickets in reserve. `demand`: how many there are to be. `dropped`: how many have been dropped so far.
+    Attributes:
+        left: how many tickets are in reserve.
+        demand: how many there are to be.
+        dropped: how many have been dropped so far.
     """
 
     def __init__(
@@ -88,25 +80,33 @@ class Reserve:
         seconds: float,
         *,
         window: Window,
-        asker: LaneAsker,
+        attempts: Attempts,
         may_draw: Callable[[Member], bool],
         observer: Observer,
         clock: Callable[[], float],
     ) -> None:
+        """Args:
+        seconds: TICKETS_RESERVE_SECONDS.
+        window: until when tickets in reserve may be handed out.
+        attempts: ends the wait for a refill.
+        may_draw: whether the settings let a database draw now.
+        observer: is told what is dropped.
+        clock: seconds; goes on while the machine is suspended.
+        """
         self.sequence = sequence
-        self.shelves = [Shelf(lane) for lane in lanes]
+        self.shelves = [Shelf(lane, self._dropped) for lane in lanes]
         for shelf, following in zip(self.shelves, self.shelves[1:] + self.shelves[:1], strict=True):
             shelf.next = following
-            shelf.lane.shelf = LaneShelf(self, shelf)
         self.left = 0
         self.dropped = 0
         self.demand = Demand(seconds)
         self._seconds = seconds
         self._window = window
-        self._asker = asker
+        self._attempts = attempts
         self._may_draw = may_draw
         self._observer = observer
         self._clock = clock
+        self._loop = asyncio.get_running_loop()
         self._turn = self.shelves[0]
         self._waiting: deque[TicketRequest] = deque()
         self._coming = 0
@@ -164,7 +164,7 @@ class Reserve:
         shelf, found = self._turn, None
         for _ in self.shelves:
             if shelf.token != shelf.marks.token and shelf.pieces:
-                self._drop(shelf, "superseded", [piece for piece in shelf.left() if piece.token == shelf.marks.token])
+                shelf.drop("superseded", [piece for piece in shelf.left() if piece.token == shelf.marks.token])
             if found is None and (shelf.next_id + shelf.step * count <= shelf.end or len(shelf) >= count):
                 found = shelf
             shelf = shelf.next
@@ -177,18 +177,26 @@ class Reserve:
             self.refill(now)
         return tickets
 
+    def ready(self, count: int, singly: bool) -> Tickets | None:
+        """See Supply.ready."""
+        return self.take_singly(count) if singly else self.take(count)
+
     def takes(self, request: TicketRequest) -> bool:
-        """True where the request has been answered, or waits for a refill; false where the lanes are to be asked."""
+        """See Supply.takes. Blocks are left to the lanes. Where the reserve is empty and no refill is coming, the
+        request is passed on to the lanes, and a refill is asked for after it."""
+        if request.whole or request.address is not None:
+            return super().takes(request)
         if not self._waiting:
             tickets = self.take(request.count)
             if tickets is not None:
                 request.desk.answer(request, tickets)
                 return True
             if not self._may_wait:
-                self._count(request)
-                return False
+                self._pass_on(request)
+                return True
         self._waiting.append(request)
-        self._asker.waits(self, request)
+        request.until = min(self._loop.time() + self._attempts.seconds, request.deadline)
+        self._attempts.watch(self)
         return True
 
     @property
@@ -196,10 +204,21 @@ class Reserve:
         """Whether a refill is under way whose tickets may be handed out."""
         return self._coming > 0 and not self._closed and self._clock() < self._window.until
 
-    def _count(self, request: TicketRequest) -> None:
-        """The lanes are asked for a request: what it wants has been used, once, however often they are asked for it."""
-        if request.turn is None:
+    def _pass_on(self, request: TicketRequest) -> None:
+        """Have the lanes asked for a request, unless its client has gone, and then for a refill: the lane gives the
+        smaller tickets to the request. The tickets count as used once, however often the lanes are asked for them."""
+        if request.settled:
+            return
+        if not request.counted:
+            request.counted = True
             self.demand.by_lanes += request.count
+        request.desk.fail_over(request)
+        self.refill()
+
+    @property
+    def issued(self) -> int:
+        """See Supply.issued. The lanes have counted all tickets that they gave to the reserve."""
+        return -(self.left + self.dropped)
 
     @property
     def has_tickets(self) -> bool:
@@ -218,14 +237,9 @@ class Reserve:
         expired = [request for request in waiting if request.until <= now]
         self._waiting.extend(request for request in waiting if request.until > now)
         for request in expired:
-            self._leave_to_lanes(request)
+            self._pass_on(request)
         if expired:
             self._serve_waiting()
-
-    def _leave_to_lanes(self, request: TicketRequest) -> None:
-        if not request.settled:
-            self._count(request)
-            self._asker.ask_lanes(request)
 
     def _serve_waiting(self) -> None:
         """Serve those who wait for a refill, first come, first served. Who finds too few waits for the next one, if
@@ -244,7 +258,7 @@ class Reserve:
                 self._waiting.appendleft(request)
                 return
             else:
-                self._leave_to_lanes(request)
+                self._pass_on(request)
 
     # --- refills ------------------------------------------------------------------------------------------------------
 
@@ -279,7 +293,10 @@ class Reserve:
                 count = 1  # where its database stands is known when it has opened
             shelf.refilling = True
             self._coming += count
-            self._asker.ask_lane(shelf.lane, Refill(self, shelf, count, now))
+            refill = Refill(self, shelf, count, now)
+            refill.until = self._loop.time() + self._attempts.seconds
+            shelf.lane.ask(refill)
+            self._attempts.watch(shelf.lane)
 
     def _may_refill(self, shelf: Shelf, now: float) -> bool:
         lane = shelf.lane
@@ -313,55 +330,36 @@ class Reserve:
         self.left += len(tickets)
         shelf.add(tickets, asked_at)
         if self._closed:
-            self._drop(shelf, "ended", ())
+            shelf.drop("ended")
         if asked_at <= self._window.older_at:
-            self._drop(shelf, "older", ())
-        self._drop_up_to(shelf, self._bumped_above, "bumped")
-        self._drop_up_to(shelf, shelf.given, "passed")
+            shelf.drop("older")
+        shelf.drop_up_to(self._bumped_above, "bumped")
+        shelf.drop_up_to(shelf.given, "passed")
 
     # --- dropping -----------------------------------------------------------------------------------------------------
 
-    def _drop(self, shelf: Shelf, cause: str, kept: Iterable[Piece]) -> None:
-        """Keep these pieces of a shelf alone."""
-        before = len(shelf)
-        shelf.replace(kept)
-        dropped = before - len(shelf)
-        if dropped:
-            self.left -= dropped
-            self.dropped += dropped
-            self._observer.gap(shelf.lane.member, cause, dropped)
-
-    def _drop_up_to(self, shelf: Shelf, number: int, cause: str) -> None:
-        """Drop every ticket up to this number."""
-        if shelf.pieces and shelf.next_id <= number:
-            self._drop(shelf, cause, [above(piece, number) for piece in shelf.left()])
-
-    def passed(self, shelf: Shelf, ticket: int) -> None:
-        """The shelf's lane is about to hand out a ticket by itself."""
-        shelf.given = max(ticket, shelf.given)
-        self._drop_up_to(shelf, ticket, "passed")
+    def _dropped(self, member: Member, cause: str, tickets: int) -> None:
+        self.left -= tickets
+        self.dropped += tickets
+        self._observer.gap(member, cause, tickets)
 
     def bumped(self, number: int) -> None:
         """The sequence was bumped: nothing up to this number is handed out from now on."""
         self._bumped_above = max(number, self._bumped_above)
         for shelf in self.shelves:
-            self._drop_up_to(shelf, number, "bumped")
+            shelf.drop_up_to(number, "bumped")
 
     def drop_aged(self, now: float) -> None:
         """Drop what is too old."""
         oldest = now - OLDEST * self._seconds
         for shelf in self.shelves:
             if shelf.pieces and shelf.pieces[0].asked_at <= oldest:
-                self._drop(shelf, "aged", [piece for piece in shelf.left() if piece.asked_at > oldest])
-
-    def superseded(self, shelf: Shelf) -> None:
-        """The shelf's lane has found that its database went back."""
-        self._drop(shelf, "superseded", ())
+                shelf.drop("aged", [piece for piece in shelf.left() if piece.asked_at > oldest])
 
     def drop_all(self, cause: str) -> None:
         """Drop everything."""
         for shelf in self.shelves:
-            self._drop(shelf, cause, ())
+            shelf.drop(cause)
 
     def close(self, cause: str = "ended") -> None:
         """Drop everything, now and later; those who wait for a refill go to the lanes, which may refuse them."""
@@ -369,7 +367,7 @@ class Reserve:
         self.drop_all(cause)
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
-            self._leave_to_lanes(request)
+            self._pass_on(request)
 
     def refuse_waiting(self) -> None:
         """The server ends: nobody waits any more."""
@@ -384,21 +382,3 @@ class Reserve:
         for shelf in self.shelves:
             if count := shelf.unprotected:
                 yield shelf.lane.member, count
-
-
-class LaneShelf:
-    """What a lane tells the reserve of its sequence."""
-
-    __slots__ = ("_reserve", "_shelf")
-
-    def __init__(self, reserve: Reserve, shelf: Shelf) -> None:
-        self._reserve = reserve
-        self._shelf = shelf
-
-    def passed(self, ticket: int) -> None:
-        """The lane is about to hand out this ticket, of a list the last, by itself."""
-        self._reserve.passed(self._shelf, ticket)
-
-    def went_back(self) -> None:
-        """The lane has found that its database went back."""
-        self._reserve.superseded(self._shelf)

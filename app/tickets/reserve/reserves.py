@@ -11,9 +11,11 @@ from app.common.sequences import bump_name
 from app.common.slices import in_slices
 from app.common.tasks import Tasks
 from app.databases.protocol import OLDER, OLDER_SECONDS
+from app.tickets.lanes.attempts import Attempts
 from app.tickets.lanes.lane import Lane
 from app.tickets.requests.observer import Observer
-from app.tickets.reserve.reserve import LaneAsker, Reserve
+from app.tickets.requests.supply import Supply
+from app.tickets.reserve.reserve import Reserve
 from app.tickets.reserve.window import Window
 from app.tickets.ring.ring import Member, Ring
 
@@ -41,6 +43,7 @@ class Reserves:
         *,
         seconds: float,
         window: float,
+        attempts: Attempts,
         may_draw: Callable[[Member], bool],
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
@@ -49,8 +52,8 @@ class Reserves:
         self.clock = clock
         self._ring = ring
         self._observer = observer
+        self._attempts = attempts
         self._may_draw = may_draw
-        self._asker: LaneAsker
         self._reserves: dict[str, Reserve] = {}
         self._living_on_them = False
         self._beside_older = False
@@ -63,33 +66,29 @@ class Reserves:
         """The window that this server announces, in seconds; 0 where it has no reserves."""
         return self.window.seconds * (1 + DRIFT) if self.seconds else 0.0
 
-    def serve(self, asker: LaneAsker) -> None:
-        """Have lanes asked by the issuer from now on."""
-        self._asker = asker
-
-    def make(self, name: str, lanes: Sequence[Lane]) -> Reserve | None:
-        """A reserve for the sequence of plain tickets of this name and lanes; None where the server has no reserves."""
+    def supply(self, name: str, lanes: Sequence[Lane]) -> Supply:
+        """The supply of a sequence of plain tickets: a reserve, or the lanes alone without TICKETS_RESERVE_SECONDS."""
         if not self.seconds:
-            return None
+            return Supply()
         made = self._reserves[bump_name(name)] = Reserve(
             name,
             lanes,
             self.seconds,
             window=self.window,
-            asker=self._asker,
+            attempts=self._attempts,
             may_draw=self._may_draw,
             observer=self._observer,
             clock=self.clock,
         )
         return made
 
-    def drop(self, reserve: Reserve | None) -> None:
-        """Drop all tickets of a reserve for good: its sequence or its ring is gone. None has nothing to drop."""
-        if reserve is not None:
-            name = bump_name(reserve.sequence)
-            if self._reserves.get(name) is reserve:
+    def drop(self, supply: Supply) -> None:
+        """Drop all tickets of a reserve for good: its sequence or its ring is gone. Other supplies hold none."""
+        if isinstance(supply, Reserve):
+            name = bump_name(supply.sequence)
+            if self._reserves.get(name) is supply:
                 del self._reserves[name]
-            reserve.close()
+            supply.close()
 
     # --- what the looks at the databases find -------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ class Catalog:
         for lane in lanes:
             lane.retire()
         for entry in entries:
-            self._reserves.drop(entry.reserve)
+            self._reserves.drop(entry.supply)
 
     # --- finding ---------------------------------------------------------------------------------------------------
 
@@ -239,10 +239,10 @@ class Catalog:
     def _refuse_troubled(self) -> None:
         for name, reason in self.definitions.troubles.items():
             entry = self.entries[name]
-            if not isinstance(entry.source, RefusingSource):
+            if not isinstance(entry.supply, RefusingSource):
                 event(log, logging.ERROR, "cannot be served", sequence=name, reason=reason)
-                entry.source = RefusingSource(reason)
-                self._reserves.drop(entry.reserve)
+                before, entry.supply = entry.supply, RefusingSource(reason)
+                self._reserves.drop(before)
 
     def _define(self, definition: Definition) -> None:
         """Serve a sequence as this definition of it says, which stands."""
@@ -264,7 +264,7 @@ class Catalog:
         entry.parameters = definition.parameters
         if kind is not None:
             entry.kind = kind
-            entry.source = self._sources.source_for(definition, kind, entry.rotation.lanes)
+            entry.supply = self._sources.source_for(definition, kind, entry.rotation.lanes)
 
     def _give_up(self, entry: Entry) -> None:
         """Another definition stands from now on: what was served under this one ends, and its tables are listed
@@ -277,7 +277,7 @@ class Catalog:
     def _remove(self, entry: Entry, reason: str) -> None:
         """For good: made again the sequence gets other lanes, and two of one database know nothing of the order in
         which the other hands out."""
-        self._reserves.drop(entry.reserve)
+        self._reserves.drop(entry.supply)
         del self.entries[entry.name]
         self._by_table.pop(entry.table, None)
         for lane in entry.rotation.lanes:
@@ -328,7 +328,7 @@ class Catalog:
             definition = self.definitions.known.get(name)
             if definition is not None and definition.kind == TICKET.name:
                 entry.least = definition.parameters.get("start", 1)
-            entry.reserve = self._reserves.make(name, entry.rotation.lanes)
+            entry.supply = self._reserves.supply(name, entry.rotation.lanes)
         if isinstance(entry.kind, TimedKind):
             table = replace(table, ceiling=min(table.ceiling, entry.kind.last_tick(entry.parameters)))
         entry.tables[member] = table
@@ -342,7 +342,8 @@ class Catalog:
         """A sequence that no database has any more is gone, as soon as all of them can be asked."""
         if not all(member.up for member in self._ring.members):
             return
-        for name in [name for name, entry in self.entries.items() if not entry.tables and entry.source is None]:
+        gone = [name for name, each in self.entries.items() if not each.tables and each.supply.gives_plain_tickets]
+        for name in gone:
             if not any(name in names for names in self._names.values()):
                 self._remove(self.entries[name], "has had the sequence dropped")
 

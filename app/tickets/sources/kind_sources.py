@@ -7,7 +7,6 @@ and leaves it to the lanes. One whose ids are made in memory settles it itself.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from app.common.errors import (
     ClockWentBack,
@@ -21,19 +20,17 @@ from app.common.errors import (
 from app.kinds.kind import Kind, RandomKind, TimedKind
 from app.kinds.ticks import Ticks
 from app.tickets.requests.request import TicketRequest, Tickets
+from app.tickets.requests.supply import Supply
 from app.tickets.sources.rights import WAIT_SECONDS, Holder, NotYet
 from app.tickets.sources.server_clock import ServerClock
 
 Parameters = Mapping[str, int]
 
 
-class Source(Protocol):
-    """Where the ids of a sequence come from. `issued`: how many it has given by itself."""
+class Source(Supply):
+    """A supply whose ids are not plain tickets."""
 
-    issued: int
-
-    def takes(self, request: TicketRequest) -> bool:
-        """True where it has settled the request, or will; false where the lanes are to be asked, `encode` being set."""
+    gives_plain_tickets = False
 
 
 def check(kind: Kind, request: TicketRequest) -> None:
@@ -42,25 +39,21 @@ def check(kind: Kind, request: TicketRequest) -> None:
         raise NotForThisKind(f"{request.sequence} is of kind {kind.name}, which has no blocks; use ?count=")
 
 
-class RefusingSource:
+class RefusingSource(Source):
     """A sequence that cannot be served. `reason`: why, in a sentence."""
-
-    issued = 0
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
     def takes(self, request: TicketRequest) -> bool:
-        """See Source.takes."""
+        """See Supply.takes."""
         request.desk.refuse(request, NoTicketDatabase(f"{request.sequence} cannot be served: {self.reason}"))
         return True
 
 
-class CounterSource:
+class CounterSource(Source):
     """Ids that are tickets of a counter in the ticket databases, with a shard added. `most_at_once`: how many of them
     one request can get."""
-
-    issued = 0
 
     def __init__(
         self,
@@ -75,7 +68,7 @@ class CounterSource:
         self._most_at_once = most_at_once
 
     def takes(self, request: TicketRequest) -> bool:
-        """See Source.takes."""
+        """See Supply.takes."""
         try:
             check(self._kind, request)
             shard = self._kind.shard_of(self._parameters, *(request.address or (None, None)))
@@ -99,15 +92,20 @@ class CounterSource:
         return [encode(parameters, tick, shard) for tick in tickets]
 
 
-class MemorySource:
+class MemorySource(Source):
     """Ids that are made in memory. `timeout`: seconds for a request that has to wait for the clock."""
 
     def __init__(self, kind: Kind, parameters: Parameters, timeout: float) -> None:
-        self.issued = 0
+        self._issued = 0
         self._kind = kind
         self._parameters = parameters
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def issued(self) -> int:
+        """See Supply.issued."""
+        return self._issued
 
     @property
     def gives(self) -> bool:
@@ -115,7 +113,7 @@ class MemorySource:
         return True
 
     def takes(self, request: TicketRequest) -> bool:
-        """See Source.takes."""
+        """See Supply.takes."""
         try:
             check(self._kind, request)
             if request.address is not None:
@@ -140,7 +138,7 @@ class MemorySource:
         except TicketError as error:
             request.desk.refuse(request, error)
         else:
-            self.issued += request.count
+            self._issued += request.count
             request.desk.answer(request, ids)
 
     def _take(self, count: int) -> Sequence[int | str]:

@@ -23,9 +23,9 @@ def hear_of_a_bump(server: FakeTicketServer) -> None:
 
 
 def give_by_itself(server: FakeTicketServer) -> None:
-    reserve = reserve_of(server)
-    reserve.passed(reserve.shelves[0], 1_000_000)
-    reserve.passed(reserve.shelves[0], 10)
+    shelf = reserve_of(server).shelves[0]
+    shelf.passed(1_000_000)
+    shelf.passed(10)
 
 
 @pytest.mark.parametrize(
