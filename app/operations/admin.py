@@ -269,7 +269,7 @@ class Admin:
         """Create the sequence. `given`: the parameters that were named; without a kind they are of that which the
         sequence has, or of `ticket`. Returns whether it was created, and its description.
 
-        Raises as Catalog.create does.
+        Raises as Maker.make does.
         """
         named = None if kind_name is None else kind_named(kind_name)
         known = await self._catalog.known(name)
@@ -278,10 +278,10 @@ class Admin:
         if kind is TICKET:
             kind.complete({name: value for name, value in given.items() if name != "start"}, 0)
             width = Width(given["bits"]) if "bits" in given else None
-            _, made = await self._catalog.create(name, width, given.get("start"), named, looked_up=True)
+            _, made = await self._catalog.maker.make(name, width, given.get("start"), named)
         else:
             now_ms = self._clock.now_ms() if "epoch" in kind.parameters else 0  # a wrong clock would be its beginning
-            _, made = await self._catalog.create_of_kind(name, kind, given, now_ms, looked_up=True)
+            _, made = await self._catalog.maker.make_of_kind(name, kind, given, now_ms)
         return made, await self.sequence(name)
 
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:

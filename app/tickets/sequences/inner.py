@@ -14,7 +14,7 @@ RETRY_SECONDS = 0.25
 async def draw_one(ring: Ring, catalog: Catalog, table: str) -> int:
     """Draw one ticket of the inner sequence `table`, as soon as any database of the ring can draw."""
     while True:
-        entry = await catalog.inner(table)
+        entry = await catalog.maker.inner(table)
         for lane in ring.take_turn(entry.rotation):
             if not (lane.can_be_asked and lane.member.up):  # since the turn began
                 continue
