@@ -7,12 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from app.common.errors import (
-    AboveCeiling,
     Draining,
-    ForceRequired,
-    MarkRefused,
-    NotConfirmed,
-    NotForThisKind,
     NoTicketDatabase,
     TicketDatabaseError,
     Unavailable,
@@ -33,13 +28,11 @@ from app.tickets.domain import Domain
 from app.tickets.lanes.lane import Lane
 from app.tickets.lanes.state import LaneState
 from app.tickets.ring.ring import Member
+from app.tickets.sequences.bumps import FORCE_SHARE
 from app.tickets.sequences.entry import TICKET, Entry
 from app.tickets.sources.kind_sources import RefusingSource
 
 log = logging.getLogger(__name__)
-
-FORCE_SHARE = 0.9
-"""A bump beyond this share of the ids requires force; a sequence beyond it has a warning."""
 
 ENDS_SOON_MS = 90 * 86_400_000
 """A kind whose ids end so soon has a warning."""
@@ -285,47 +278,10 @@ class Admin:
         return made, await self.sequence(name)
 
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
-        """Advance the sequence above a number on every database.
-
-        Raises UnknownSequence, AboveCeiling, ForceRequired; NotConfirmed while a database is not up or fails, and
-        where a server that holds tickets drawn ahead may not know of it in time.
-        """
-        began = self._bumps.now()
-        entry = await self._catalog.find_on_all(name)
-        name = entry.name
-        if entry.kind is not TICKET:
-            raise NotForThisKind(f"{name} is of kind {entry.kind.name}, which cannot be advanced above a number")
-        if above >= entry.ceiling:
-            raise AboveCeiling(f"above has to be below {entry.ceiling}, the end of {name}")
-        if above > FORCE_SHARE * entry.ceiling and not force:
-            raise ForceRequired(f'that uses up more than {FORCE_SHARE:.0%} of {name}; set "force": true to confirm')
-        for member in self._ring.members:
-            if not member.up:
-                raise NotConfirmed(f"every ticket database has to be up for a bump, but {member.name} is not")
-            if member not in entry.tables:
-                raise NotConfirmed(f"{member.name} has no table of {name} yet; try again: a bump may be repeated")
-        unlisted = self._ring.absent_for(self._ring.members[0], self._ring.members)
-        if unlisted:
-            raise NotConfirmed(
-                f"every ticket database has to be up for a bump, but TICKETS_DATABASES lists none for {unlisted}"
-            )
-        for lane in entry.rotation.lanes:
-            await self._bump(lane, above)
-        await self._bumps.settle(name, entry.reserve, above, life=entry, began=began)
+        """Bump the sequence above a number, and describe it. Raises as Bumps.bump does."""
+        name = (await self._bumps.bump(name, above, force=force)).name
         found = await self.sequence(name)
         return {"sequence": name, "above": above, "above_str": str(above), "databases": found["databases"]}
-
-    async def _bump(self, lane: Lane, above: int) -> None:
-        for _ in range(3):
-            try:
-                await self._ledger.advance(lane, above)
-            except MarkRefused:
-                lane.close()
-            except TicketDatabaseError as error:
-                raise NotConfirmed(f"{lane.member.name} {error}; try again: a bump may be repeated") from error
-            else:
-                return
-        raise NotConfirmed(f"{lane.member.name} was advanced by another server meanwhile; try again")
 
     # --- metrics ---------------------------------------------------------------------------------------------------
 

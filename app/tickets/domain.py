@@ -17,11 +17,11 @@ from app.tickets.lanes.attempts import Attempts
 from app.tickets.lanes.lane import Lane
 from app.tickets.marks.ledger import Ledger
 from app.tickets.requests.observer import Observer
-from app.tickets.reserve.bumps import Bumps
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.reserve.window import window_seconds
 from app.tickets.ring.agreement import RingRecords
 from app.tickets.ring.ring import Member, Ring
+from app.tickets.sequences.bumps import Bumps
 from app.tickets.sequences.catalog import Catalog
 from app.tickets.sequences.inner import draw_one
 from app.tickets.sources.instance_number import InstanceNumber
@@ -130,7 +130,7 @@ class Domain:
             clock=clocks.monotonic,
         )
         self.desk = FrontDesk(self.issuer, request_observer)
-        self.bumps = Bumps(self.ring, self.reserves, settings.request_timeout)
+        self.bumps = Bumps(self.ring, self.catalog, self.ledger, self.reserves, settings.request_timeout)
 
     def _may_draw(self, member: Member) -> bool:
         return self.ledger.may_draw(member)

@@ -1,4 +1,4 @@
-"""The ledger: sequences that are moved up, and those that end."""
+"""Bumps: a sequence is advanced above a number on every database, also where it ends."""
 
 import asyncio
 
