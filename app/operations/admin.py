@@ -147,7 +147,7 @@ class Admin:
         return found
 
     def _lane_warnings(self, entry: Entry, lane: Lane) -> Iterable[dict[str, Any]]:
-        if lane.state is LaneState.SUSPENDED:
+        if lane.is_suspended:
             yield _warning(entry.name, lane.member, f"suspended: {lane.reason}")
         elif lane.state is LaneState.EXHAUSTED:
             yield _warning(entry.name, lane.member, "exhausted: every id has been used")

@@ -33,7 +33,8 @@ class Attempts:
         self._timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"<Attempts of {self.seconds} s at {len(self.watched)} places>"
+        timer = "" if self._timer is None else ", timer set"
+        return f"{len(self.watched)} places watched{timer}"
 
     def watch(self, place: Place) -> None:
         """A request waits at this place from now on."""

@@ -1,18 +1,15 @@
 """A lane: one sequence on one ticket database.
 
-Requests queue here while a statement is under way, and the next statement draws for all of them at once: first come,
-first served. One request alone waits for nobody. The statement is the lane's own, so a request that has gone away
-cancels nothing; its ticket becomes a gap. `expire` fails a request over to the next lane when its time on this database
-is over.
+Requests queue here while a statement is under way. The next statement draws for all of them at once: first come, first
+served. A single request is sent at once. The statement belongs to the lane, so a client that goes away cancels nothing,
+and its ticket becomes a gap. `expire` fails a request over to the next lane when its time on this database is over.
 
-The way of a batch is one chain: `_next` chooses it, `_send` sends the statement, `_came` checks what it brought and
-`_hand_out` hands it out, which begins the next. Mostly no task takes part. Where a link has to wait, a task does that
-and goes on with the same chain: `_prepare` before the statement (a lane that has to be opened, a position to be read),
-the ledger's `reserve` after it (a mark to be committed). An error ends in `_failed`, wherever it comes from.
+A batch takes one way: `_next` chooses it, `_send` sends the statement, `_came` checks the draw, and `_hand_out` answers
+the requests, then begins the next batch. A task takes part only where a step has to wait: `_prepare` before the
+statement, if the lane has to be opened or a position read; the ledger's `reserve` after it, if a mark has to be
+committed. Every error ends in `_failed`.
 
-Batches and states are one class, long as it is: whether a batch is sent and what it brought is taken depends on the
-state, a state that takes no requests sends the batches on, and a second object between them would cost each ticket a
-look-up.
+The states of the lane are in `state`. `Lane` inherits them, because a second object would cost each ticket a look-up.
 """
 
 import asyncio
@@ -25,22 +22,16 @@ from typing import NamedTuple, Protocol
 from app.common.errors import (
     ColumnExhausted,
     MarkRefused,
-    RingChanged,
-    SequenceMissing,
     SequenceUnavailable,
     SequenceWentBack,
     TicketDatabaseBusy,
     TicketDatabaseError,
-    TicketDatabaseHung,
-    TicketDatabaseMisconfigured,
 )
 from app.common.log import event
-from app.databases.protocol import ROOM, Draw, Drawn, Table
-from app.tickets.lanes.id_guard import IdGuard, WrongResidue
-from app.tickets.lanes.marks import LaneMarks
-from app.tickets.lanes.neighbours import Shelf, Stamps
+from app.databases.protocol import ROOM, Draw, Drawn
+from app.tickets.lanes.neighbours import Stamps
 from app.tickets.lanes.queue import SINGLY, Batch, LaneQueue
-from app.tickets.lanes.state import CLOSED, EXHAUSTED, OPEN, RETIRED, SUSPENDED, LaneEvent, LaneState, after
+from app.tickets.lanes.state import CLOSED, EXHAUSTED, OPEN, RETIRED, StatefulLane
 from app.tickets.requests.observer import Observer
 from app.tickets.requests.request import TicketRequest
 from app.tickets.ring.ring import Member, Ring
@@ -76,69 +67,28 @@ class _Sent(NamedTuple):
     protected: bool
 
 
-class Lane:
-    """One sequence on one database: its queue, the statement under way, its state.
+class Lane(StatefulLane):
+    """One sequence on one database: its queue, and the statement under way.
 
-    `marks`: what the ledger holds for it. `guard`: the check on ids. `listed`: the table as the catalog saw it last,
-    `table`: as it was when the lane opened. `must_advance`: the database may have gone back in this sequence, whatever
-    its incarnation says. `reason`: why the lane is suspended, in words; `missing`: because the database has no table
-    for it; `tried`: whether it has been tried again since, which requests wait for. `largest_whole`, `largest_list`:
-    close to the end, the largest block and list that may still be there, in tickets. `issued`: tickets handed out.
-    `stamps`: for a counter whose tickets hold the time. `shelf`: what it tells the sequence's reserve, None where there
-    is none.
+    Attributes:
+        issued: how many tickets it has handed out.
+        stamps: the times in its tickets, None if its tickets hold none.
     """
 
     def __init__(self, sequence: str, member: Member, ring: Ring, ledger: LaneLedger, observer: Observer) -> None:
-        self.sequence = sequence
-        self.member = member
-        self.marks = LaneMarks()
-        self.guard = IdGuard(member.database.offset, member.database.increment)
-        self.listed: Table | None = None
-        self.table: Table | None = None
+        super().__init__(sequence, member, ring, observer)
         self.stamps: Stamps | None = None
-        self.shelf: Shelf | None = None
-        self.must_advance = False
-        self.reason: str | None = None
-        self.missing = False
-        self.tried = False
         self.issued = 0
-        self.largest_whole = self.largest_list = member.database.largest_block
-        self._state: LaneState = CLOSED
-        self.can_be_asked = True
-        """Whether its state lets it take requests."""
-        self._ring = ring
         self._ledger = ledger
-        self._observer = observer
         self._loop = asyncio.get_running_loop()
         self._queue = LaneQueue(self)
-        self._busy = False
-        self._opening = asyncio.Lock()
         self._in_company = False
-        self._touch = 0
+        """Whether the last statement drew for several requests."""
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         busy = ", busy" * self._busy + ", collecting" * self._queue.is_collecting
         return f"<Lane {self.sequence} on {self.member.name} {self._state}, {len(self._queue)} waiting{busy}>"
-
-    @property
-    def state(self) -> LaneState:
-        return self._state
-
-    @property
-    def is_open(self) -> bool:
-        return self._state is OPEN
-
-    @property
-    def about_to_be_tried(self) -> bool:
-        """Whether it is suspended and the database, which is up, has not been asked for it since."""
-        return self._state is SUSPENDED and not self.tried and self.member.up
-
-    def may_hold(self, count: int, whole: bool) -> bool:
-        """Whether so many tickets may be left here; false where it is certain that they are not."""
-        if self._state is EXHAUSTED:
-            return False
-        return count == 1 or count <= (self.largest_whole if whole else self.largest_list)
 
     @property
     def waiting(self) -> bool:
@@ -163,8 +113,12 @@ class Lane:
         self._queue.fail_over_expired(now)
 
     def send_on(self) -> None:
-        """Let every request go: this lane cannot serve now. What the statement under way draws becomes a gap."""
+        """See StatefulLane.send_on."""
         self._queue.fail_over_all()
+
+    async def _open_with_ledger(self) -> None:
+        """See StatefulLane._open_with_ledger."""
+        await self._ledger.open(self)
 
     # --- the way of a batch ----------------------------------------------------------------------------------------
 
@@ -207,7 +161,7 @@ class Lane:
     async def _prepare(self, total: int) -> None:
         """Do what is to be done before the statement can be sent. Raises TicketDatabaseError."""
         self._ledger.check(self)
-        if self._state is SUSPENDED or self._state is RETIRED:
+        if self.is_suspended or self._state is RETIRED:
             raise SequenceUnavailable(self.reason)
         if self._state is EXHAUSTED:
             raise ColumnExhausted("holds no further id for it")
@@ -218,7 +172,7 @@ class Lane:
         if total > 1 and self.guard.headroom() < LAST_TICKETS:
             await self._make_sure_of(total)
         if self._state is not OPEN:
-            raise TicketDatabaseBusy("lost touch with it while its position was read")
+            raise TicketDatabaseBusy("the lane was closed while reading its position; retry")
 
     async def _see_that_it_has_not_gone_back(self) -> None:
         """Raise SequenceWentBack where the table stands below what is known issued."""
@@ -372,127 +326,3 @@ class Lane:
         else:
             self._queue.draw_ticket_by_ticket()
         return True
-
-    # --- states ----------------------------------------------------------------------------------------------------
-
-    def _move(self, what: LaneEvent) -> None:
-        before, self._state = self._state, after(self._state, what)
-        self.can_be_asked = self._state is OPEN or self._state is CLOSED
-        if self._state is not before and {before, self._state} != {CLOSED, OPEN}:
-            self._ring.lanes_changed()
-
-    async def open(self) -> None:
-        """Open it with the ledger, unless that has been done meanwhile. Raises TicketDatabaseError.
-
-        What closes it while it opens is no reason to begin again: the ledger looks itself, last of all, whether what it
-        has read still counts.
-        """
-        async with self._opening:  # two at a time would take the marks from each other, and advance it twice
-            if self._state is OPEN:
-                return
-            await self._ledger.open(self)
-            if self._state is RETIRED:
-                raise RingChanged
-            self.largest_whole = self.largest_list = self.member.database.largest_block  # a column may be wider now
-            self._move(LaneEvent.OPENED)
-
-    def close(self) -> None:
-        """Open again, with the ledger, before the next draw; the end of the sequence is found again, too."""
-        self._touch += 1
-        self._move(LaneEvent.LOST_TOUCH)
-
-    def report(self, error: TicketDatabaseError) -> None:
-        """Take the state that follows from an error on this lane, and tell the ring what is the database's own."""
-        member = self.member
-        if isinstance(error, ColumnExhausted):
-            self._exhaust()
-        elif isinstance(error, MarkRefused):
-            self._observer.violation(member, "mark")
-            self.close()
-        elif isinstance(error, RingChanged):
-            self._observer.violation(member, "ring")
-            self.close()
-            member.wake.set()
-        elif isinstance(error, SequenceUnavailable):
-            if isinstance(error, SequenceWentBack):
-                self._observer.violation(member, "order")
-            self.missing = isinstance(error, SequenceMissing)
-            self.suspend(str(error), must_advance=isinstance(error, SequenceMissing | SequenceWentBack))
-        elif isinstance(error, TicketDatabaseBusy):
-            self._observer.retry(member, str(error))
-        elif isinstance(error, WrongResidue):
-            self._observer.violation(member, "residue")
-            self._ring.quarantine(member, f"{error} (sequence {self.sequence})", residue_of=self.sequence)
-        elif isinstance(error, TicketDatabaseMisconfigured):
-            self._ring.quarantine(member, str(error))
-        else:
-            if isinstance(error, TicketDatabaseHung):  # or it may be this table alone, which a probe cannot tell
-                self.suspend(str(error))
-            self._ring.mark_down(member, str(error))
-        if not isinstance(error, MarkRefused | RingChanged | ColumnExhausted):
-            member.failovers += 1
-
-    def _exhaust(self) -> None:
-        if self._state is not EXHAUSTED:
-            event(log, logging.WARNING, "exhausted", sequence=self.sequence, database=self.member.name)
-        self._move(LaneEvent.ENDED)
-        self.send_on()
-
-    def suspend(self, reason: str, *, must_advance: bool = False) -> None:
-        """Take no requests until `recover` succeeds."""
-        self.must_advance |= must_advance
-        if must_advance and self.shelf is not None:
-            self.shelf.went_back()
-        if self._state is not SUSPENDED:
-            event(log, logging.WARNING, "suspended", sequence=self.sequence, database=self.member.name, reason=reason)
-            self.tried = False
-        self.reason = reason
-        self._move(LaneEvent.FAILED)
-        self.send_on()
-        self.member.wake.set()
-
-    def retire(self, reason: str = "is of another ring") -> None:
-        """Its ring, or its sequence, is no more: take no requests ever again. What comes back under it is dropped."""
-        self.reason = reason
-        self.marks.adopt("")
-        self._move(LaneEvent.LEFT_THE_RING)
-        self.send_on()
-
-    async def recover(self) -> None:
-        """Open a suspended lane and check one draw, which is dropped; then take requests again.
-
-        Raises TicketDatabaseError; the lane is suspended still.
-        """
-        if self._busy:
-            return
-        async with self._opening:
-            if self._state is not SUSPENDED:
-                return
-            touch = self._touch
-            await self._ledger.open(self)
-            table = self.table
-            assert table is not None
-            highest = self.guard.highest
-            drawn = await self.member.database.draw(table, 1, highest)
-            self.guard.check(drawn, highest)
-            self.guard.advance(drawn.last)
-            self._observer.gap(self.member, "checked", 1)
-            if self._state is not SUSPENDED:  # its ring may have changed meanwhile
-                return
-            if self._touch != touch:
-                raise TicketDatabaseBusy("lost touch with it while it was tried")
-            self.reason = None
-            self._move(LaneEvent.RECOVERED)
-        event(log, logging.INFO, "takes requests again", sequence=self.sequence, database=self.member.name)
-
-    def recovery_failed(self, error: TicketDatabaseError) -> None:
-        """Stay suspended, or take the state that the error calls for; whoever waited for it can go on."""
-        if not self.tried:
-            self.tried = True
-            self._ring.lanes_changed()
-        if isinstance(error, ColumnExhausted | TicketDatabaseMisconfigured):
-            self.report(error)
-            return
-        self.missing = isinstance(error, SequenceMissing)
-        self.must_advance |= isinstance(error, SequenceMissing | SequenceWentBack)
-        self.reason = str(error)

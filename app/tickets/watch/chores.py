@@ -123,7 +123,7 @@ class Chores:
                 del self._ring.unaccounted[pair]
 
     def _suspended(self, member: Member) -> list[Lane]:
-        return [lane for lane in self._catalog.lanes_on(member) if lane.state is LaneState.SUSPENDED]
+        return [lane for lane in self._catalog.lanes_on(member) if lane.is_suspended]
 
     def _of_another_epoch(self, member: Member) -> list[Lane]:
         """Those that were closed when it was taken in and may have gone back: they are moved above their marks
