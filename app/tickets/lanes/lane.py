@@ -39,8 +39,8 @@ from app.tickets.ring.ring import Member, Ring
 log = logging.getLogger(__name__)
 
 LAST_TICKETS = 1_000_000
-"""With fewer left, the position is read before several tickets are drawn in one statement: one that runs past the end
-of the column uses up what is left, and what this server knows is as old as the last probes, while others draw."""
+"""With fewer tickets left, the lane reads the position before one statement draws several. A statement that runs
+past the end of the column uses up the rest, and since the last probe other servers may have drawn."""
 
 
 class LaneLedger(Protocol):
@@ -56,9 +56,10 @@ class LaneLedger(Protocol):
 
 
 class _Sent(NamedTuple):
-    """A lane as it was when a statement was sent, `at` by the performance counter.
+    """A lane as it was when a statement was sent.
 
-    `protected`: whether any other database kept marks then.
+    `highest`: the floor of its ids. `token`: of its marks. `at`: when, by the performance counter. `protected`: whether
+    any other database kept marks then.
     """
 
     highest: int
@@ -98,18 +99,18 @@ class Lane(StatefulLane):
     # --- the request's side ----------------------------------------------------------------------------------------
 
     def ask(self, request: TicketRequest) -> None:
-        """Queue a request. It is answered later, at once only if the lane breaks over it; from its `until` on `expire`
-        lets it go."""
+        """Queue a request. It is answered later, or at once if the lane fails over it. `expire` lets it go from its
+        `until` on."""
         self._queue.add(request)
         if not self._busy:
             self._busy = True
-            if self._in_company:  # others are about to ask, in this turn of the event loop, and can share the statement
+            if self._in_company:  # other requests may come in this turn of the event loop, and share the statement
                 self._loop.call_soon(self._next)
             else:
                 self._next()
 
     def expire(self, now: float) -> None:
-        """Let go every request whose time on this database is over; it need not be the oldest one."""
+        """Let every request go whose time on this database is over."""
         self._queue.fail_over_expired(now)
 
     def send_on(self) -> None:
@@ -123,7 +124,7 @@ class Lane(StatefulLane):
     # --- the way of a batch ----------------------------------------------------------------------------------------
 
     def _next(self) -> None:
-        """Draw for those who wait. The lane is busy until it has come back and nobody waits."""
+        """Draw for the requests that wait. The lane is busy until the draw has come back and no request waits."""
         try:
             batch, total = self._queue.next_batch(self._most_at_once())
             if not batch:
@@ -138,18 +139,18 @@ class Lane(StatefulLane):
             self._broke(error)
 
     def _most_at_once(self) -> int:
-        """How many tickets one statement may draw; one request may want more."""
+        """How many tickets one statement may draw. A single request may want more."""
         database = self.member.database
         if self.stamps is None:
             return database.largest_block
         try:
             room = self.stamps.room(self.guard)
         except TicketDatabaseError:
-            return 1  # the statement is refused for that, later
+            return 1  # `_send` refuses the statement for the same reason
         return max(1, min(database.largest_block, room))
 
     def _is_ready_for(self, total: int) -> bool:
-        """Whether the statement can be sent as it is."""
+        """Whether the statement can be sent without `_prepare`."""
         try:
             self._ledger.check(self)
             if self.stamps is not None and self.stamps.begins_long_moment(self.guard.highest):
@@ -159,7 +160,7 @@ class Lane(StatefulLane):
         return self._state is OPEN and (total == 1 or self.guard.headroom() >= LAST_TICKETS)
 
     async def _prepare(self, total: int) -> None:
-        """Do what is to be done before the statement can be sent. Raises TicketDatabaseError."""
+        """Open the lane and read its position, as far as the statement needs it. Raises TicketDatabaseError."""
         self._ledger.check(self)
         if self.is_suspended or self._state is RETIRED:
             raise SequenceUnavailable(self.reason)
@@ -175,7 +176,7 @@ class Lane(StatefulLane):
             raise TicketDatabaseBusy("the lane was closed while reading its position; retry")
 
     async def _see_that_it_has_not_gone_back(self) -> None:
-        """Raise SequenceWentBack where the table stands below what is known issued."""
+        """Raise SequenceWentBack if the table's position is at or below an id that is known issued."""
         assert self.table is not None
         highest, next_id = self.guard.highest, (await self.member.database.position(self.table)).next_id
         if next_id <= highest:
@@ -183,8 +184,8 @@ class Lane(StatefulLane):
         self.guard.advance(next_id - 1)
 
     async def _make_sure_of(self, count: int) -> None:
-        """Raise ColumnExhausted unless so many tickets in one statement end before the column does, whatever others
-        draw between this look and the statement."""
+        """Raise ColumnExhausted unless the column has room for `count` tickets in one statement, however many tickets
+        other servers draw between this reading and the statement."""
         assert self.table is not None
         if self.guard.headroom() >= count:
             self.guard.advance((await self.member.database.position(self.table)).next_id - 1)
@@ -207,9 +208,9 @@ class Lane(StatefulLane):
         self.member.database.start_draw(table, total, highest, partial(self._came, batch, sent), least)
 
     def _came(self, batch: Batch, sent: _Sent, drawn: Drawn) -> None:
-        """See what came back, unless the lane broke meanwhile: then they have been sent on, and others are under way.
+        """Take the answer to a statement. If the batch has been sent on meanwhile, another one is under way.
 
-        Raises nothing: whoever calls has the draws of other lanes to answer.
+        Raises nothing, because the caller has the draws of other lanes to answer.
         """
         if self._queue.under_way is not batch:
             return
@@ -223,7 +224,7 @@ class Lane(StatefulLane):
             self._broke(error)
 
     def _take(self, batch: Batch, sent: _Sent, drawn: Draw) -> None:
-        """Check what was drawn; hand it out, or first have a mark above it committed."""
+        """Check a draw, and hand it out. If it is above the mark, have the ledger commit a higher mark first."""
         try:
             self._check(drawn, sent)
         except TicketDatabaseError as error:
@@ -238,7 +239,7 @@ class Lane(StatefulLane):
         self._hand_out(batch, drawn)
 
     def _check(self, drawn: Draw, sent: _Sent) -> None:
-        """Check the ids, and that the lane is still what it was when the statement was sent."""
+        """Check the ids, and that the lane has not been closed or opened anew since the statement was sent."""
         self.guard.check(drawn, sent.highest)
         self.guard.advance(drawn.last)
         if self.stamps is not None:
@@ -247,7 +248,7 @@ class Lane(StatefulLane):
             raise MarkRefused("was closed while it drew")
 
     def _hand_out(self, batch: Batch, drawn: Draw) -> None:
-        """Give each request its tickets; then draw for the next ones."""
+        """Give each request its tickets. Then draw for the next requests."""
         next_id, step = drawn.first, drawn.step
         collecting, shelf = self._queue.is_collecting, self.shelf
         for request in batch:
@@ -289,7 +290,7 @@ class Lane(StatefulLane):
             self._broke(error)
 
     def _failed(self, batch: Batch, error: TicketDatabaseError) -> None:
-        """Take the state that follows, send the batch on to the next lane; then draw for those who are left."""
+        """Take the state that follows from the error, and send the batch on. Then draw for the other requests."""
         if not (isinstance(error, ColumnExhausted) and self._may_fit_in_parts(batch)):
             self._queue.stop_collecting()
             self.report(error)
@@ -297,20 +298,20 @@ class Lane(StatefulLane):
         self._next()
 
     def _broke(self, error: BaseException | None) -> None:
-        """An error that this server does not know: nobody waits here for ever because of it."""
+        """Send every request on after an error that this server does not know, so that no request waits for ever."""
         if error is not None:
             event(log, logging.ERROR, "a lane met an unknown error", exc_info=error, sequence=self.sequence)
         self.send_on()
         self._queue.forget_statement()
-        self._busy = bool(self._queue)  # who was sent on may have made room for others, who have asked at once
+        self._busy = bool(self._queue)  # a client that was told may have asked again at once
         if self._busy:
             self._loop.call_soon(self._next)
 
     def _may_fit_in_parts(self, batch: Batch) -> bool:
-        """What did not fit into one statement: see that it is drawn in smaller ones. False where it is one ticket.
+        """Whether a batch that did not fit into one statement may fit in parts. If so, see to it. False for one ticket.
 
         Several requests are drawn for one by one. A short list is collected ticket by ticket. A block or a long list is
-        sent on, so that what is left is not used up for it.
+        sent on to the next lane, so that it does not use up the last tickets.
         """
         request = batch[0]
         if len(batch) > 1:

@@ -1,23 +1,25 @@
-"""Tickets of one sequence that were drawn ahead, and are handed out from memory.
+"""The reserve: tickets of one sequence that were drawn ahead, and are handed out from memory.
 
-What is in reserve was drawn, checked, marked and committed like any other ticket: a refill is a request that waits in a
-lane's queue. It comes back as a piece, which is put on the lane's shelf; each shelf is handed out first in, first out,
-and the shelves take turns. So what is handed out from one database increases, as long as nothing that lies on a shelf
-is below what a lane has given by itself: a request that finds nothing waits for the refill that is under way, rather
-than ask the lane behind it, and where a lane gives by itself all the same, what lies below that is dropped.
+A ticket in reserve was drawn, checked, marked and committed like any other ticket, because a refill is a request that
+waits in a lane's queue. The refill's tickets become a piece on the lane's shelf. Each shelf hands out its oldest
+tickets first, and the shelves take turns.
 
-A refill is caused by requests alone, and not by one that comes after an idle span: a sequence that nobody asks for
-holds nothing after a while.
+The tickets of one database have to increase. So no shelf may hold a ticket below one that the lane has handed out by
+itself. A request that finds the reserve empty waits for the refill under way, because the lane behind the refill would
+give larger tickets. If the lane hands out tickets by itself all the same, the shelf drops the smaller ones.
 
-What is dropped becomes a gap, counted by its cause:
+Only requests cause refills. The first request after an idle span causes none. So a sequence without requests holds
+nothing after a while.
+
+A dropped ticket becomes a gap, counted by its cause:
 
     aged        three times TICKETS_RESERVE_SECONDS have passed since it was drawn
     bumped      the sequence was bumped above it
-    passed      its lane has given larger tickets by itself
-    superseded  the token that it was drawn under is not its lane's any more: the database may have gone back
+    passed      its lane has handed out larger tickets by itself
+    superseded  its lane has another token than the ticket was drawn under: the database may have gone back
     blind       see `Reserves.came_up`
-    older       a server was seen that does not announce bumps
-    ended       the server has ended, or the sequence is no more, or of another ring
+    older       the server has seen a server that does not announce bumps
+    ended       the server, the sequence or the ring has ended
 """
 
 import asyncio
@@ -37,13 +39,13 @@ from app.tickets.reserve.window import Window
 from app.tickets.ring.ring import UP, Member
 
 OLDEST = 3
-"""A piece is dropped at so many times TICKETS_RESERVE_SECONDS."""
+"""The age at which a piece is dropped, in multiples of TICKETS_RESERVE_SECONDS."""
 CEILING_DISTANCE = 100
-"""None is drawn ahead within so many times its size of the ceiling."""
+"""No ticket is drawn ahead when fewer ids than this multiple of the reserve's size are left below the ceiling."""
 RETRY_SECONDS = 0.25
-"""How soon a lane is asked again that could not give a refill, and any where there was none to ask."""
+"""How soon a lane that could not give a refill is asked again. The same pause follows when no lane could be asked."""
 SHARE_TICKETS = 100
-"""A refill of more than so many for each lane is shared among them; a smaller one is drawn in one statement."""
+"""A refill of more tickets than this for each lane is shared among the lanes. One statement draws a smaller one."""
 
 
 class Refill(TicketRequest):
@@ -122,7 +124,7 @@ class Reserve(Supply):
     # --- handing out ------------------------------------------------------------------------------------------------
 
     def take(self, count: int = 1) -> Tickets | None:
-        """So many tickets, increasing, all of one database; None where they have to be asked for."""
+        """`count` tickets, increasing, all from one database; None if the lanes have to be asked."""
         now, demand = self._clock(), self.demand
         if now >= demand.look_at:
             self._look(now)
@@ -139,8 +141,8 @@ class Reserve(Supply):
         return range(next_id, end, shelf.step)
 
     def take_singly(self, times: int) -> Tickets | None:
-        """So many single tickets, increasing for each database; None where so many are not there, or where requests
-        wait that came before and get the smaller tickets."""
+        """`times` single tickets; those from one database increase. None if there are fewer, or if earlier requests
+        wait, which get the smaller tickets."""
         if self._waiting:
             return None
         found = self.take(times)
@@ -155,7 +157,7 @@ class Reserve(Supply):
         return tickets
 
     def _take_from_any(self, count: int, now: float) -> Tickets | None:
-        """The same where the piece whose turn it is has not got them, or may not give them."""
+        """The same tickets from any shelf, if the piece whose turn it is has too few, or may not give them."""
         if not self.left:
             return None
         if now >= self._window.until:
@@ -222,7 +224,7 @@ class Reserve(Supply):
 
     @property
     def has_tickets(self) -> bool:
-        """Whether there are any that may be handed out now."""
+        """Whether any ticket may be handed out now."""
         return self.left > 0 and self._clock() < self._window.until
 
     @property
@@ -231,7 +233,7 @@ class Reserve(Supply):
         return bool(self._waiting)
 
     def expire(self, now: float) -> None:
-        """Ask the lanes for every request that has waited long enough: the next refill may be too small for it, too.
+        """Have the lanes asked for every request whose `until` has come: the next refill may be too small again.
         `now`: in the event loop's time."""
         waiting, self._waiting = self._waiting, deque()
         expired = [request for request in waiting if request.until <= now]
@@ -242,10 +244,11 @@ class Reserve(Supply):
             self._serve_waiting()
 
     def _serve_waiting(self) -> None:
-        """Serve those who wait for a refill, first come, first served. Who finds too few waits for the next one, if
-        that is under way, and the others behind; else the lanes are asked for it.
+        """Serve the requests that wait for a refill, first come, first served.
 
-        Each is taken out before anything is done for it: what is done may end another refill, and come back here.
+        A request that needs more tickets than are left waits for the next refill, and blocks the requests behind it. If
+        no refill is coming, the request goes to the lanes. Each request is taken out first, because serving it may end
+        another refill, and call this method again.
         """
         while self._waiting:
             request = self._waiting.popleft()
@@ -263,19 +266,19 @@ class Reserve(Supply):
     # --- refills ------------------------------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """Have the rate worked out, and drop what is too old."""
+        """Work out the rate, and drop the tickets that are too old."""
         self.demand.look(now, self._came - self.left - self.dropped)
         if self.left:
             self.drop_aged(now)
 
     @property
     def lasts(self) -> float | None:
-        """For how many seconds it lasts at the present rate; None where there is none."""
+        """How many seconds the tickets last at the present rate; None if there is no rate."""
         return self.demand.lasts(self.left, self._clock())
 
     def refill(self, now: float | None = None) -> None:
-        """Ask for what is missing, where that is worth a statement, and may be handed out: else whom the lanes serve
-        meanwhile would pass it, one refill after the other."""
+        """Ask the lanes for the missing tickets, if they are worth a statement. Ask for none while the window is over,
+        because lanes would hand out larger tickets meanwhile, and each refill would be dropped."""
         now = self._clock() if now is None else now
         there = self.left + self._coming
         if there >= self.demand.refill_below or now < self._refill_at or self._closed or now >= self._window.until:
@@ -290,7 +293,7 @@ class Reserve(Supply):
         for shelf in shelves:
             count = min(-(-wanted // len(shelves)), max(1, shelf.lane.member.database.largest_block // 2))
             if shelf.lane.table is None:
-                count = 1  # where its database stands is known when it has opened
+                count = 1  # the position of its database is known when the lane has opened
             shelf.refilling = True
             self._coming += count
             refill = Refill(self, shelf, count, now)
@@ -313,7 +316,7 @@ class Reserve(Supply):
         )
 
     def came(self, refill: Refill, tickets: Tickets | None) -> None:
-        """A refill has its tickets, or its lane could not give any."""
+        """Take the tickets of a refill; None if its lane could not give any."""
         shelf = refill.shelf
         shelf.refilling = False
         self._coming -= refill.count
@@ -321,7 +324,7 @@ class Reserve(Supply):
             shelf.asks_at = self._clock() + RETRY_SECONDS
         else:
             self._put(shelf, tickets, refill.asked_at)
-            self._refill_at = -math.inf  # there is one to ask again
+            self._refill_at = -math.inf  # a lane can be asked again
         self._serve_waiting()
 
     def _put(self, shelf: Shelf, tickets: Tickets, asked_at: float) -> None:
@@ -344,13 +347,13 @@ class Reserve(Supply):
         self._observer.gap(member, cause, tickets)
 
     def bumped(self, number: int) -> None:
-        """The sequence was bumped: nothing up to this number is handed out from now on."""
+        """Hand out no ticket up to this number from now on, because the sequence was bumped."""
         self._bumped_above = max(number, self._bumped_above)
         for shelf in self.shelves:
             shelf.drop_up_to(number, "bumped")
 
     def drop_aged(self, now: float) -> None:
-        """Drop what is too old."""
+        """Drop the pieces that are too old."""
         oldest = now - OLDEST * self._seconds
         for shelf in self.shelves:
             if shelf.pieces and shelf.pieces[0].asked_at <= oldest:
@@ -362,7 +365,7 @@ class Reserve(Supply):
             shelf.drop(cause)
 
     def close(self, cause: str = "ended") -> None:
-        """Drop everything, now and later; those who wait for a refill go to the lanes, which may refuse them."""
+        """Drop everything, now and later. Requests that wait for a refill go to the lanes, which may refuse them."""
         self._closed = True
         self.drop_all(cause)
         waiting, self._waiting = self._waiting, deque()
@@ -370,7 +373,7 @@ class Reserve(Supply):
             self._pass_on(request)
 
     def refuse_waiting(self) -> None:
-        """The server ends: nobody waits any more."""
+        """Refuse the requests that wait for a refill, because the server ends."""
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             request.desk.refuse(request, Draining())
@@ -378,7 +381,7 @@ class Reserve(Supply):
     # --- what is not protected ----------------------------------------------------------------------------------------
 
     def unprotected(self) -> Iterator[tuple[Member, int]]:
-        """How many tickets of each database lie here that nobody keeps a mark of: see Shelf.unprotected."""
+        """How many unprotected tickets of each database are in reserve: see Shelf.unprotected."""
         for shelf in self.shelves:
             if count := shelf.unprotected:
                 yield shelf.lane.member, count
