@@ -105,8 +105,8 @@ class Admin:
         for member in self._ring.members:
             for reason in self._unprotected(member):
                 yield _warning(None, member, f"unprotected: {reason}")
-            if member.marks_trouble is not None:
-                yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
+            if member.marks_error is not None:
+                yield _warning(None, member, f"cannot keep high-water marks: {member.marks_error}")
             for reason in member.probe_result.warnings if member.probe_result is not None else ():
                 yield _warning(None, member, reason)
             for release in member.probe_result.older if member.probe_result is not None else ():

@@ -145,7 +145,7 @@ class Reserves:
     def read(self, member: Member, began: float) -> None:
         """See Window.read. A database that cannot keep marks does not count, because it may lack the record of a
         bump."""
-        if member.marks_trouble is None:
+        if member.marks_error is None:
             self.window.read(member, began)
 
     def bumped(self, name: str, above: int) -> None:
@@ -158,10 +158,10 @@ class Reserves:
         """These databases came up, or keep marks again. A database that came up as another incarnation may have lost
         the record of a bump. If another database cannot be asked for that record, all reserves are dropped."""
         for member in members:
-            if member.marks_trouble is not None or self._known.get(member) == member.incarnation:
+            if member.marks_error is not None or self._known.get(member) == member.incarnation:
                 continue
             self._known[member] = member.incarnation
-            if self._ring.absent_for(member, self._ring.witnesses(member)):
+            if self._ring.not_asked(member, self._ring.witnesses(member)):
                 for reserve in self._reserves.values():
                     reserve.drop_all("blind")
 

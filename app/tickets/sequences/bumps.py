@@ -12,17 +12,22 @@ from dataclasses import dataclass, replace
 
 from app.common.errors import (
     AboveCeiling,
+    ColumnExhausted,
     ForceRequired,
     MarkRefused,
     NotConfirmed,
     NotForThisKind,
+    TicketDatabaseBusy,
     TicketDatabaseError,
 )
 from app.common.sequences import bump_name
-from app.databases.protocol import LARGEST_INCREMENT, Mark, TicketDatabase
+from app.databases.protocol import LARGEST_INCREMENT, Mark
 from app.tickets.lanes.lane import Lane
+from app.tickets.lanes.state import LaneState
 from app.tickets.marks.ledger import Ledger
+from app.tickets.marks.token import new_token
 from app.tickets.reserve.reserves import Reserves
+from app.tickets.ring.marks import Wanted
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sequences.catalog import Catalog
 from app.tickets.sequences.entry import TICKET, Entry
@@ -36,6 +41,7 @@ OFFSET = LARGEST_INCREMENT
 older than it was."""
 ANY_AGE = 1e9
 """Seconds. A server's announcement counts as long as it stands in a database."""
+AGAIN = "the bump is under way: ask again"
 TRIES = 3
 """How often a lane is advanced, while other servers advance it at the same time."""
 
@@ -80,7 +86,7 @@ class Bumps:
         self._check(entry, above, force)
         self._check_all_up(entry)
         for lane in entry.rotation.lanes:
-            await self._advance(lane, above)
+            await self._try_to_advance(lane, above)
         await self._record_and_wait(entry, above, until=began + self._timeout)
         return entry
 
@@ -101,23 +107,56 @@ class Bumps:
                 raise NotConfirmed(f"every ticket database has to be up for a bump, but {member.name} is not")
             if member not in entry.tables:
                 raise NotConfirmed(f"{member.name} has no table of {entry.name} yet; try again: a bump may be repeated")
-        unlisted = self._ring.absent_for(self._ring.members[0], self._ring.members)
+        unlisted = self._ring.not_asked(self._ring.members[0], self._ring.members)
         if unlisted:
             raise NotConfirmed(
                 f"every ticket database has to be up for a bump, but TICKETS_DATABASES lists none for {unlisted}"
             )
 
-    async def _advance(self, lane: Lane, above: int) -> None:
+    async def _try_to_advance(self, lane: Lane, above: int) -> None:
         for _ in range(TRIES):
             try:
-                await self._ledger.advance(lane, above)
+                await self.advance(lane, above)
             except MarkRefused:
                 lane.close()
             except TicketDatabaseError as error:
-                raise _not_confirmed(lane.member, error) from error
+                raise NotConfirmed(f"{lane.member.name} {error}; try again: a bump may be repeated") from error
             else:
                 return
         raise NotConfirmed(f"{lane.member.name} was advanced by another server meanwhile; try again")
+
+    async def advance(self, lane: Lane, above: int) -> None:
+        """Make every later ticket of the lane larger than `above`, after the witnesses have kept the number.
+
+        A sequence at its end stays there. The witnesses keep the number all the same, in case an earlier copy of the
+        database comes back. Raises TicketDatabaseError.
+        """
+        at_end = False
+        if lane.state is not LaneState.OPEN:
+            try:
+                await lane.open()
+            except ColumnExhausted:
+                at_end = True
+        database, table = lane.member.database, lane.table
+        assert table is not None
+        ring = self._ring.number if at_end else lane.marks.ring
+        token = lane.marks.token or new_token(f"{lane.member.incarnation}.{table.created}", verified=False)
+        proposed = Mark(lane.sequence, database.offset, database.increment, above, above, token)
+        rows = await self._ledger.witnesses.on_others(lane.member, proposed, ring)
+        if any(other not in rows for other in self._ring.members if other is not lane.member and not other.marks_error):
+            # The database that has just gone down would not know the number if this one goes back. A database that is
+            # up and cannot keep marks gets the counter once it can; until then /healthz warns.
+            raise TicketDatabaseBusy("could not have the number kept on every other database")
+        if at_end:  # the lane draws nothing, so any token will do
+            for other in {row.token for row in rows.values()} - {token}:
+                rows |= await self._ledger.witnesses.on_others(lane.member, replace(proposed, token=other), ring)
+        elif any(row.token != token for row in rows.values()):
+            raise MarkRefused("the ledger holds another incarnation of it")
+        if any(row.issued < above for row in rows.values()):
+            raise MarkRefused("the ledger did not take the number")
+        if not at_end:
+            await database.advance(table, above)
+        lane.guard.advance(above)
 
     # --- tickets in reserve ------------------------------------------------------------------------------------------
 
@@ -125,57 +164,50 @@ class Bumps:
         """Return when no server holds a ticket in reserve that is not above the number.
 
         `until`: when the request's time is over. Raises NotConfirmed. A repeated bump, and one to a smaller number,
-        waits only until the first one has been known everywhere.
+        waits only until the first one is known everywhere.
 
         A database that is up and cannot keep marks keeps no record either. That stops a bump only while there are
         servers with reserves: such a server might read there that there was no bump.
         """
-        members = self._ring.members
-        without = [member for member in members if member.marks_trouble is not None]
-        windows = [0.0]
-        for member in members:
-            if member not in without:
-                await self._record(member, bump_name(entry.name), above)
-        committed_at = self._clock()
-        for member in members:
-            try:
-                windows += [server.reserve_window for server in await member.database.servers(ANY_AGE)]
-            except TicketDatabaseError as error:
-                raise _not_confirmed(member, error) from error
+        without = set(self._ring.members) - set(self._keepers())
+        try:
+            await self._record(bump_name(entry.name), above)
+            committed_at = self._clock()
+            servers = [server for member in self._ring.members for server in await member.database.servers(ANY_AGE)]
+        except MarkRefused as error:
+            raise NotConfirmed("a ticket database did not take the bump's record") from error
+        except TicketDatabaseError as error:
+            raise NotConfirmed(f"{AGAIN}. A ticket database {error}") from error
         if entry.reserve is not None:
             entry.reserve.bumped(above)
-        found = _Committed(entry, above, committed_at, max(windows))
-        if without and found.window:
-            raise NotConfirmed(f"{without[0].name} cannot keep the bump's record for servers that draw ahead")
+        window = max((server.reserve_window for server in servers), default=0.0)
+        if without and window:
+            raise NotConfirmed(f"{without.pop().name} cannot keep the bump's record for servers that draw ahead")
+        found = _Committed(entry, above, committed_at, window)
         before = self._committed.get(entry.name)
         if before is not None and before.entry is entry and before.above >= above:
             found = before  # a server that has announced itself since then reads the record before it draws ahead
         self._committed[entry.name] = found
         left = found.at + found.window - self._clock()
         if left > 0 and self._clock() + left > until:
-            raise NotConfirmed("the bump is under way: ask again")
+            raise NotConfirmed(AGAIN)
         while left > 0:  # the event loop's timers go off a little early
             await asyncio.sleep(left)
             left = found.at + found.window - self._clock()
 
-    async def _record(self, member: Member, name: str, above: int) -> None:
-        """Commit the record on one database. A record that is there already is written once more, with a change,
-        because servers read only the rows that have changed. Raises NotConfirmed."""
-        database, ring = member.database, self._ring.number
-        record = Mark(name, OFFSET, database.increment, above, 0, TOKEN)
-        try:
-            row = await self._write(database, record, ring)
-            row = await self._write(database, replace(record, issued=row.issued + 1), ring)
-        except MarkRefused as error:
-            raise NotConfirmed("a ticket database did not take the bump's record") from error
-        except TicketDatabaseError as error:
-            raise _not_confirmed(member, error) from error
-        if row.token != TOKEN or row.mark < above:
-            raise NotConfirmed("a ticket database did not take the bump's record")
+    async def _record(self, name: str, above: int) -> None:
+        """Commit the record on every database that can keep marks. Raises MarkRefused, TicketDatabaseError.
 
-    async def _write(self, database: TicketDatabase, record: Mark, ring: int) -> Mark:
-        return (await database.reserve([record], ring))[record.sequence, record.offset]
+        The second write changes the row, so that the database dates it again if it was there already. Otherwise servers
+        that read the changed marks would not see it.
+        """
+        ring, keep = self._ring.number, self._ledger.witnesses.keep
+        record = Mark(name, OFFSET, self._ring.members[0].database.increment, above, 0, TOKEN)
+        rows = await keep(Wanted(record), ring, self._keepers)
+        issued = max((row.issued for row in rows.values()), default=0)
+        rows = await keep(Wanted(replace(record, issued=issued + 1)), ring, self._keepers)
+        if any(row.token != TOKEN or row.mark < above for row in rows.values()):
+            raise MarkRefused("the record has another token")
 
-
-def _not_confirmed(member: Member, error: TicketDatabaseError) -> NotConfirmed:
-    return NotConfirmed(f"{member.name} {error}; try again: a bump may be repeated")
+    def _keepers(self) -> list[Member]:
+        return [member for member in self._ring.members if member.marks_error is None]
