@@ -68,48 +68,19 @@ class LaneEvent(StrEnum):
 CLOSED, OPEN, SUSPENDED, RECOVERING, EXHAUSTED, RETIRED = LaneState
 """The same states as names of this module, because looking up an enum's member takes too long on the way of a draw."""
 
+_MOSTLY = {
+    LaneEvent.OUTDATED: CLOSED,
+    LaneEvent.FAILED: SUSPENDED,
+    LaneEvent.ENDED: EXHAUSTED,
+    LaneEvent.LEFT_THE_RING: RETIRED,
+}
 TRANSITIONS: dict[LaneState, dict[LaneEvent, LaneState]] = {
-    CLOSED: {
-        LaneEvent.OPENED: OPEN,
-        LaneEvent.OUTDATED: CLOSED,
-        LaneEvent.FAILED: SUSPENDED,
-        LaneEvent.ENDED: EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
-    OPEN: {
-        LaneEvent.OUTDATED: CLOSED,
-        LaneEvent.FAILED: SUSPENDED,
-        LaneEvent.ENDED: EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
-    SUSPENDED: {
-        LaneEvent.OPENED: OPEN,
-        LaneEvent.OUTDATED: SUSPENDED,
-        LaneEvent.FAILED: SUSPENDED,
-        LaneEvent.TRIED: RECOVERING,
-        LaneEvent.ENDED: EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
-    RECOVERING: {
-        LaneEvent.OUTDATED: SUSPENDED,
-        LaneEvent.FAILED: SUSPENDED,
-        LaneEvent.RECOVERED: OPEN,
-        LaneEvent.ENDED: EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
-    EXHAUSTED: {
-        LaneEvent.OPENED: OPEN,
-        LaneEvent.OUTDATED: CLOSED,
-        LaneEvent.FAILED: SUSPENDED,
-        LaneEvent.ENDED: EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
-    RETIRED: {
-        LaneEvent.OUTDATED: RETIRED,
-        LaneEvent.FAILED: RETIRED,
-        LaneEvent.ENDED: RETIRED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
+    CLOSED: _MOSTLY | {LaneEvent.OPENED: OPEN},
+    OPEN: _MOSTLY,
+    SUSPENDED: _MOSTLY | {LaneEvent.OPENED: OPEN, LaneEvent.OUTDATED: SUSPENDED, LaneEvent.TRIED: RECOVERING},
+    RECOVERING: _MOSTLY | {LaneEvent.OUTDATED: SUSPENDED, LaneEvent.RECOVERED: OPEN},
+    EXHAUSTED: _MOSTLY | {LaneEvent.OPENED: OPEN},
+    RETIRED: dict.fromkeys(_MOSTLY, RETIRED),
 }
 """What each event makes of each state. An event that is missing cannot happen in that state."""
 TAKES_REQUESTS = {CLOSED, OPEN}
