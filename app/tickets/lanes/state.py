@@ -11,6 +11,7 @@ retired     its ring or its sequence has ended; never takes requests again
 import asyncio
 import logging
 from enum import StrEnum
+from typing import Protocol
 
 from app.common.errors import (
     ColumnExhausted,
@@ -28,7 +29,6 @@ from app.common.log import event
 from app.databases.protocol import Table
 from app.tickets.lanes.id_guard import IdGuard, WrongResidue
 from app.tickets.lanes.marks import LaneMarks
-from app.tickets.lanes.neighbours import Shelf
 from app.tickets.requests.observer import Observer
 from app.tickets.ring.ring import Member, Ring
 
@@ -92,6 +92,16 @@ def after(state: LaneState, event: LaneEvent) -> LaneState:
     following = TRANSITIONS[state].get(event)
     assert following is not None, f"a lane that is {state} cannot have {event}"
     return following
+
+
+class Shelf(Protocol):
+    """The lane's tickets in reserve."""
+
+    def passed(self, ticket: int) -> None:
+        """Drop smaller tickets: the lane hands out this ticket by itself, or a list that ends with it."""
+
+    def went_back(self) -> None:
+        """Drop all tickets: the database may have gone back in this sequence."""
 
 
 class StatefulLane:
