@@ -63,7 +63,8 @@ The rooms
 
 `make check` holds the imports against this: each room imports only those below it.
 
-    commands/       ticketd and its commands: serve, doctor, grow, decode and sql; take and bump over ticketd_client
+    commands/       ticketd and its commands: serve, doctor, grow, decode and sql; take, bump, create, list and show ask
+                    a running server
     server          the process: uvicorn, signals, the order of the end
     service         the composition root: builds everything, owns start and stop
     token_rotation  the tokens' files, read again when they change

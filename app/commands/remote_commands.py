@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.commands.remote import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, RemoteServer, RequestFailed, place_of
+from app.commands.remote import DEFAULT_URL, RemoteServer, place_of
 from app.commands.sequence_texts import of_list, of_sequence
+from app.commands.server_connection import TOKEN_VARIABLE, URL_VARIABLE, RequestFailed
 from app.commands.terminal import AddCommand, print_lines, secret_in, whole_number
 from app.common.errors import SettingsError, TicketDatabaseError, TicketError
 from app.kinds.kind import Parameter
@@ -162,7 +163,7 @@ def _remote(arguments: argparse.Namespace) -> RemoteServer:
 
 def _take(arguments: argparse.Namespace) -> None:
     for ids in _remote(arguments).take(arguments.sequence, arguments.number):
-        print_lines(map(str, ids))
+        print_lines(ids)
 
 
 def _bump(arguments: argparse.Namespace) -> None:
