@@ -55,18 +55,22 @@ def _given(
     return value, source
 
 
-class RemoteServer:
-    """The server at a place. Raises SettingsError for arguments that cannot be used, RequestFailed where the server did
-    not do what was asked."""
+def connection_to(place: Place) -> ServerConnection:
+    """A connection to the server at a place. Raises SettingsError, which names the flag or the variable."""
+    token = place.token
+    if token is not None and not (token and token.isprintable() and " " not in token):
+        raise SettingsError(f"{place.token_from}: the file does not hold a token: printable, without spaces")
+    try:
+        return ServerConnection(place.url, token)
+    except UnusableURL as error:
+        raise SettingsError(f"{place.url_from}: {error}") from error
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        if place.token is not None and (not place.token or not place.token.isprintable() or " " in place.token):
-            raise SettingsError(f"{place.token_from}: the file does not hold a token: printable, without spaces")
-        try:
-            self._connection = ServerConnection(place.url, place.token)
-        except UnusableURL as error:
-            raise SettingsError(f"{place.url_from}: {error}") from error
+
+class RemoteServer:
+    """What can be asked of a ticket server. The methods raise RequestFailed where it did not do that."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
 
     def take(self, sequence: str, count: int) -> Iterator[list[str]]:
         """Yield `count` tickets in lists of up to 1,000. The next list is requested when the caller wants it."""
@@ -107,7 +111,7 @@ class RemoteServer:
             page, onward = found.get("sequences"), found.get("next")
             if not isinstance(page, list) or not (onward is None or (isinstance(onward, str) and onward > after)):
                 raise RequestFailed(
-                    f"{self._place.url} did not answer with a list of sequences: is it a ticket server?"
+                    f"{self._connection.url} did not answer with a list of sequences: is it a ticket server?"
                 )
             listed += page
             if onward is None:

@@ -64,7 +64,7 @@ class ServerConnection:
         """`url`: http:// or https://, with a path where a proxy serves the ticket server below one. `token`: printable,
         without spaces; None where the server wants none. Raises UnusableURL."""
         parts, host, port = _read_url(url)
-        self._url = url
+        self.url = url
         self._path = quote(parts.path.rstrip("/"), safe="/%")
         self._connection = (
             http.client.HTTPSConnection(host, port, context=ssl.create_default_context())
@@ -73,6 +73,10 @@ class ServerConnection:
         )
         self._token = token
         self._has_answered = False
+
+    def close(self) -> None:
+        """Close the connection. Another request would open it again."""
+        self._connection.close()
 
     def ask(
         self,
@@ -196,10 +200,10 @@ class ServerConnection:
         raise RequestFailed(says)
 
     def _is_a_stranger(self, wrong: str) -> NoReturn:
-        raise _AttemptFailed(f"{self._url} {wrong}: is it a ticket server?")
+        raise _AttemptFailed(f"{self.url} {wrong}: is it a ticket server?")
 
     def _is_silent(self, why: str) -> NoReturn:
-        raise _AttemptFailed(f"no answer from {self._url} {why}: is the server running there?")
+        raise _AttemptFailed(f"no answer from {self.url} {why}: is the server running there?")
 
     def _printable(self, text: str) -> str:
         """The text on one line, without the token, which the server may have sent back."""
