@@ -5,6 +5,7 @@ one that finds all other packages there.
 """
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +24,7 @@ from app.common.version import VERSION
 from tests.harness.checkout import REPOSITORY, copy_of_the_repository, files
 from tests.harness.processes import new_directory, remove_directory
 from tests.packaging.installed import check_client, check_server, clean_environment, run, served
+from tests.packaging.ways import ways
 
 PACKAGES = {"ticket_server": "app/", "ticketd_client": "ticketd_client/"}
 """The only folder that each distribution installs, beside its metadata."""
@@ -139,3 +141,10 @@ def test_the_wheels_install_side_by_side_and_run(built: Built) -> None:
     check_server(ticketd, python, VERSION, environment, built.folder / "server")
     with served(ticketd, environment, built.folder / "client") as url:
         check_client(python, url, environment, built.folder / "client")
+
+
+def test_every_command_of_the_page_is_a_way_that_is_tried() -> None:
+    page = (REPOSITORY / "docs/install.md").read_text(encoding="utf-8")
+    commands = set(re.findall(r"`((?:pip|pipx|uv tool) install [^`]+)`", page))
+    assert len(commands) > 12
+    assert commands <= {way.command for way in ways()}

@@ -50,13 +50,18 @@ class Installed(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A way of installing: how a reader of the documents would write it, what it installs, and how it is done in a new
-    folder."""
+    """A way of installing: the command as docs/install.md has it, what it installs, how it is done in a new folder, and
+    with which Python if not with that of the tests."""
 
-    name: str
+    command: str
     server: bool
     client: bool
     install: Callable[[Stage, Path], Installed]
+    python: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.command} ({self.python})" if self.python else self.command
 
 
 def interpreters(oldest: tuple[int, int]) -> list[Path]:
@@ -129,12 +134,8 @@ def _named(name: str) -> Callable[[Stage], str]:
     return lambda _: name
 
 
-def _from_git(stage: Stage) -> str:
-    return stage.git_url
-
-
-def _client_from_git(stage: Stage) -> str:
-    return f"{stage.git_url}#subdirectory=client"
+def _from_git(before: str = "", after: str = "") -> Callable[[Stage], str]:
+    return lambda stage: f"{before}{stage.git_url}{after}"
 
 
 def _built(pattern: str) -> Callable[[Stage], Path]:
@@ -149,17 +150,26 @@ def ways() -> Iterator[Way]:
     """All of them, in the order in which they are tried."""
     here, client = _named("."), _named("./client")
     for python in interpreters(OLDEST["server"]):
-        yield Way(f"{python.name}: pip install .", True, False, pip(here, python=python))
+        yield Way("pip install .", True, False, pip(here, python=python), python.name)
     yield Way("pip install '.[tracing]'", True, False, pip(_named(".[tracing]")))
-    yield Way("pip install git+file://...", True, False, pip(_from_git))
-    yield Way("pip install ticket_server-*.whl", True, False, pip(_built("ticket_server-*.whl")))
-    yield Way("pip install ticket_server-*.tar.gz", True, False, pip(_built("ticket_server-*.tar.gz")))
+    yield Way("pip install git+URL", True, False, pip(_from_git()))
+    yield Way(
+        "pip install 'ticket-server[tracing] @ git+URL'", True, False, pip(_from_git("ticket-server[tracing] @ "))
+    )
+    yield Way("pip install dist/ticket_server-*.whl", True, False, pip(_built("ticket_server-*.whl")))
+    yield Way("pip install dist/ticket_server-*.tar.gz", True, False, pip(_built("ticket_server-*.tar.gz")))
     yield Way("pipx install .", True, False, pipx(here))
+    yield Way("pipx install git+URL", True, False, pipx(_from_git()))
     yield Way("uv tool install .", True, False, uv_tool(here))
-    yield Way("uv tool install git+file://...", True, False, uv_tool(_from_git))
+    yield Way("uv tool install git+URL", True, False, uv_tool(_from_git()))
+    folder = "#subdirectory=client"
     for python in interpreters(OLDEST["client"]):
-        yield Way(f"{python.name}: pip install ./client", False, True, pip(client, python=python))
-    yield Way("pip install git+file://...#subdirectory=client", False, True, pip(_client_from_git))
-    yield Way("pip install ticketd_client-*.whl", False, True, pip(_built("ticketd_client-*.whl")))
-    yield Way("pip install ticketd_client-*.tar.gz", False, True, pip(_built("ticketd_client-*.tar.gz")))
+        yield Way("pip install ./client", False, True, pip(client, python=python), python.name)
+    yield Way("pip install git+URL#subdirectory=client", False, True, pip(_from_git("", folder)))
+    for extra in ("sqlalchemy", "django"):
+        yield Way(f"pip install './client[{extra}]'", False, True, pip(_named(f"./client[{extra}]")))
+        named = f"ticketd-client[{extra}] @ "
+        yield Way(f"pip install '{named}git+URL{folder}'", False, True, pip(_from_git(named, folder)))
+    yield Way("pip install dist/ticketd_client-*.whl", False, True, pip(_built("ticketd_client-*.whl")))
+    yield Way("pip install dist/ticketd_client-*.tar.gz", False, True, pip(_built("ticketd_client-*.tar.gz")))
     yield Way("pip install . ./client", True, True, pip(here, client))
