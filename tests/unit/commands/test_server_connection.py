@@ -2,10 +2,12 @@
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from app.commands import server_connection
 from app.commands.remote import RemoteServer
 from app.commands.server_connection import RequestFailed, ServerConnection, UnusableURL
+from tests.fakes.certificates import Authority
 
 TOKEN = "a-token-für-tests"
 HINT = "--token-file FILE, or TICKETD_TOKEN_FILE, names a file with one"
@@ -33,12 +36,13 @@ class Script:
     """A server that gives one answer after the other, then none. `requests`: what it was sent; `connections`: how
     many it took."""
 
-    def __init__(self, listener: socket.socket, answers: tuple[Answer, ...]) -> None:
-        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    def __init__(self, listener: socket.socket, answers: tuple[Answer, ...], tls: ssl.SSLContext | None) -> None:
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{listener.getsockname()[1]}"
         self.requests: list[bytes] = []
         self.connections = 0
         self._listener = listener
         self._answers = list(answers)
+        self._tls = tls
 
     def run(self) -> None:
         while True:
@@ -47,6 +51,12 @@ class Script:
             except OSError:
                 return
             self.connections += 1
+            if self._tls is not None:
+                try:
+                    connection = self._tls.wrap_socket(connection, server_side=True)
+                except ssl.SSLError:
+                    connection.close()
+                    continue
             with connection:
                 while self._answers and (request := connection.recv(65_536)):
                     self.requests.append(request)
@@ -58,9 +68,9 @@ class Script:
 
 
 @contextmanager
-def server(*answers: Answer) -> Iterator[Script]:
+def server(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Script]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        script = Script(listener, answers)
+        script = Script(listener, answers, tls)
         thread = threading.Thread(target=script.run)
         thread.start()
         try:
@@ -180,6 +190,20 @@ def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_the_command(monke
             connection.ask("GET", "/")
         assert time.monotonic() - began < 5
         ended.set()
+
+
+def test_a_server_has_to_prove_who_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trusted, other = Authority(tmp_path, "trusted"), Authority(tmp_path, "other")
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted.file))
+    with server(answer(200, {"a": 1}), tls=trusted.server("127.0.0.1")) as it, connected(it.url, TOKEN) as connection:
+        assert connection.ask("GET", "/") == (200, {"a": 1})
+    with (
+        server(answer(200, {}), tls=other.server("127.0.0.1")) as it,
+        connected(it.url, TOKEN) as connection,
+        pytest.raises(RequestFailed, match=r"no answer from .* \(its certificate: .*\): is the server"),
+    ):
+        connection.ask("GET", "/")
+    assert it.requests == []
 
 
 def tickets(*ids: object, sequence: str = "photos") -> bytes:
