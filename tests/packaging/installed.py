@@ -16,7 +16,7 @@ _OURS = re.compile(r"TICKETS_|TICKETD_|OTEL_|PYTHON|PYTEST_|VIRTUAL_ENV|UV_PROJE
 _COMMANDS = ("serve", "take", "doctor", "decode", "help")
 _READS = """
 import urllib.request
-print(urllib.request.build_opener(urllib.request.ProxyHandler({})).open({url!r}, timeout=20).read().decode())
+print(urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open({url!r}, timeout=20).read().decode())
 """
 _TAKES = """
 from ticketd_client import AsyncTickets, Tickets, __file__ as file
