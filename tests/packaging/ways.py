@@ -13,6 +13,9 @@ OLDEST = {"server": (3, 11), "client": (3, 9)}
 """The oldest Python of each distribution, as its pyproject.toml has it."""
 SERVER = "ticket-server"
 _LATEST_MINOR = 20
+_CODE_HOST = "https://code.invalid/ticket-server"
+"""Stands for the address on a code host. git reads the checkout instead. pip takes no file:// address after
+a name."""
 
 
 class Stage(NamedTuple):
@@ -23,10 +26,6 @@ class Stage(NamedTuple):
     dist: Path
     tools: Path
     caches: Path
-
-    @property
-    def git_url(self) -> str:
-        return f"git+file://{self.checkout}"
 
     def environment(self, folder: Path) -> dict[str, str]:
         """The variables for one way, in a folder of its own."""
@@ -39,6 +38,9 @@ class Stage(NamedTuple):
             UV_TOOL_BIN_DIR=str(folder / "bin"),
             PIPX_HOME=str(folder / "pipx"),
             PIPX_BIN_DIR=str(folder / "bin"),
+            GIT_CONFIG_COUNT="1",
+            GIT_CONFIG_KEY_0=f"url.file://{self.checkout}.insteadOf",
+            GIT_CONFIG_VALUE_0=_CODE_HOST,
         )
 
 
@@ -134,8 +136,9 @@ def _named(name: str) -> Callable[[Stage], str]:
     return lambda _: name
 
 
-def _from_git(before: str = "", after: str = "") -> Callable[[Stage], str]:
-    return lambda stage: f"{before}{stage.git_url}{after}"
+def _from_git(name: str = "", fragment: str = "") -> Callable[[Stage], str]:
+    """The checkout's address as it is, or that of a code host where a name stands before it."""
+    return lambda stage: f"{name}git+{_CODE_HOST if name else f'file://{stage.checkout}'}{fragment}"
 
 
 def _built(pattern: str) -> Callable[[Stage], Path]:
