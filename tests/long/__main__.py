@@ -7,7 +7,18 @@ import subprocess
 import sys
 import time
 
-from tests.long.plan import REPOSITORY, carry_out, clocks, costly, many_sequences, model, soak, torture, variants
+from tests.long.plan import (
+    REPOSITORY,
+    carry_out,
+    clocks,
+    costly,
+    installing,
+    many_sequences,
+    model,
+    soak,
+    torture,
+    variants,
+)
 
 
 def main() -> int:
@@ -37,6 +48,7 @@ def main() -> int:
         clocks(30, options.mysqld[0]),
         many_sequences(options.sequences),
         costly(options.seconds),
+        installing(),
         soak(options.seconds),
     ]
     outcomes = []

@@ -21,6 +21,7 @@ _FIRST_WORDS = (
     "longest wait",
     "memory",
     "violations",
+    "[0-9]+ of [0-9]+ ways of installing",
 )
 FIGURES = re.compile(rf"^(on \S+ [^\s:]+|({'|'.join(_FIRST_WORDS)}).*)", re.MULTILINE)
 
@@ -96,6 +97,11 @@ def costly(seconds: float) -> Part:
     """The search for the most expensive byte, for so long."""
     command = [sys.executable, "-m", "tests.long.costly", "--seconds", f"{seconds:g}"]
     return Part(f"the most expensive byte, for {seconds:g} s", command)
+
+
+def installing() -> Part:
+    """Every documented way of installing, each from a clean environment."""
+    return Part("every way of installing", [sys.executable, "-m", "tests.packaging"])
 
 
 def soak(seconds: float) -> Part:
