@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.cases import GROUPS
 from bench.claims import Claim
-from bench.databases import DESCRIPTION
+from bench.databases import description
 from bench.memory import Reading
 from bench.run_facts import Facts
 from bench.summary import Row
@@ -57,7 +57,7 @@ def as_data(
     return {
         **asdict(facts),
         "doubts": list(doubts),
-        "database_settings": DESCRIPTION,
+        "database_settings": description(binary_log=False),
         "claims": [{**asdict(claim), "verdict": claim.verdict} for claim in claims],
         "cases": cases,
         "memory_mib": {reading.after: round(reading.mebibytes, 1) for reading in readings},

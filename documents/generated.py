@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from bench import publication
+from bench import capacity_page, publication
 from documents import settings_page
+from tests.long import page as evidence
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -13,4 +14,9 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
 
     Raises NoBlock where a page has no place for its figures.
     """
-    return {Path("docs/settings.md"): settings_page.page(), **publication.pages(root)}
+    return {
+        Path("docs/settings.md"): settings_page.page(),
+        **publication.pages(root),
+        capacity_page.PAGE: capacity_page.page(root),
+        evidence.PAGE: evidence.page(root),
+    }
