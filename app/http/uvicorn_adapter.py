@@ -22,8 +22,8 @@ from app.clients.turns import ClientGone
 from app.common.errors import SettingsError
 from app.common.listening import BACKLOG, port_of
 from app.common.log import event
-from app.http.request_head import RequestHead
-from app.http.ticket_protocol import TicketProtocol
+from app.http.tickets.head import RequestHead
+from app.http.tickets.protocol import TicketProtocol
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class _Server(uvicorn.Server):
 
 
 class InnerProtocol:
-    """uvicorn's own protocol on a transport that leads back to `TicketProtocol`. See connection_roles.Inner."""
+    """uvicorn's own protocol on a transport that leads back to `TicketProtocol`. See protocol.Inner."""
 
     def __init__(self, outer: TicketProtocol, config: Any, server_state: Any) -> None:
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol

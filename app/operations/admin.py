@@ -29,17 +29,12 @@ from app.operations.decoding import Decoding
 from app.operations.metrics import Exposition, Metrics
 from app.operations.sequence_warnings import SequenceWarnings
 from app.operations.state_metrics import StateMetrics
-from app.tickets.bumps import Bumps
-from app.tickets.catalog import Catalog
-from app.tickets.entry import TICKET, Entry
-from app.tickets.kind_sources import RefusingSource
-from app.tickets.lane import Lane
-from app.tickets.lane_state import LaneState
-from app.tickets.ledger import Ledger
-from app.tickets.reserves import Reserves
-from app.tickets.ring import Member, Ring
-from app.tickets.server_clock import ServerClock
-from app.tickets.sources import Sources
+from app.tickets.domain import Domain
+from app.tickets.lanes.lane import Lane
+from app.tickets.lanes.state import LaneState
+from app.tickets.ring.ring import Member
+from app.tickets.sequences.entry import TICKET, Entry
+from app.tickets.sources.kind_sources import RefusingSource
 
 log = logging.getLogger(__name__)
 
@@ -56,26 +51,14 @@ REFRESH_SECONDS = 1.0
 class Admin:
     """The operators' view of the server."""
 
-    def __init__(
-        self,
-        ring: Ring,
-        catalog: Catalog,
-        ledger: Ledger,
-        metrics: Metrics,
-        *,
-        sources: Sources,
-        clock: ServerClock,
-        reserves: Reserves,
-        bumps: Bumps,
-        embedded: bool,
-    ) -> None:
-        self._ring = ring
-        self._catalog = catalog
-        self._ledger = ledger
-        self._sources = sources
-        self._clock = clock
-        self._reserves = reserves
-        self._bumps = bumps
+    def __init__(self, domain: Domain, metrics: Metrics, *, embedded: bool) -> None:
+        self._ring = ring = domain.ring
+        self._catalog = catalog = domain.catalog
+        self._ledger = domain.ledger
+        self._sources = sources = domain.sources
+        self._clock = clock = domain.clock
+        self._reserves = domain.reserves
+        self._bumps = domain.bumps
         self._embedded = {"embedded": True} if embedded else {}
         self.decoding = Decoding(ring, catalog, clock)
         state = StateMetrics(
@@ -129,8 +112,8 @@ class Admin:
         for member in self._ring.members:
             for reason in self._unprotected(member):
                 yield _warning(None, member, f"unprotected: {reason}")
-            if member.marks_trouble is not None:
-                yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
+            if member.marks_error is not None:
+                yield _warning(None, member, f"cannot keep high-water marks: {member.marks_error}")
             for reason in member.probe_result.warnings if member.probe_result is not None else ():
                 yield _warning(None, member, reason)
             for release in member.probe_result.older if member.probe_result is not None else ():
@@ -321,14 +304,14 @@ class Admin:
                 raise NotConfirmed(f"every ticket database has to be up for a bump, but {member.name} is not")
             if member not in entry.tables:
                 raise NotConfirmed(f"{member.name} has no table of {name} yet; try again: a bump may be repeated")
-        unlisted = self._ring.absent_for(self._ring.members[0], self._ring.members)
+        unlisted = self._ring.not_asked(self._ring.members[0], self._ring.members)
         if unlisted:
             raise NotConfirmed(
                 f"every ticket database has to be up for a bump, but TICKETS_DATABASES lists none for {unlisted}"
             )
         for lane in entry.rotation.lanes:
             await self._bump(lane, above)
-        await self._bumps.settle(entry, above, began)
+        await self._bumps.settle(name, entry.reserve, above, life=entry, began=began)
         found = await self.sequence(name)
         return {"sequence": name, "above": above, "above_str": str(above), "databases": found["databases"]}
 

@@ -16,12 +16,12 @@ from typing import NamedTuple, cast
 import pytest
 
 from app.databases.protocol import Draw, Mark
-from app.tickets import ring_changes
-from app.tickets.id_guard import IdGuard, WrongResidue
-from app.tickets.lane import Lane
-from app.tickets.lane_opening import LaneOpening
-from app.tickets.ledger import Ledger
-from app.tickets.ring import Ring
+from app.tickets.lanes.id_guard import IdGuard, WrongResidue
+from app.tickets.lanes.lane import Lane
+from app.tickets.marks.lane_opening import LaneOpening
+from app.tickets.marks.ledger import Ledger
+from app.tickets.ring import changes as ring_changes
+from app.tickets.ring.ring import Ring
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.model.operator import WATCHED, Operator
 from tests.model.schedule import STEPS, Schedule
@@ -125,7 +125,7 @@ def without_own_ring_number(patch: pytest.MonkeyPatch) -> None:
 
 def without_unverified(patch: pytest.MonkeyPatch) -> None:
     """The databases that answer count as all that there are."""
-    patch.setattr(Ring, "absent_for", lambda self, member, asked: "")
+    patch.setattr(Ring, "not_asked", lambda self, member, asked: "")
 
 
 def without_raising(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,170 @@
+"""The URL of a MySQL ticket database, as it stands in TICKETS_DATABASES."""
+
+import re
+import ssl
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from app.common.errors import SettingsError
+from app.databases.engine import Address
+
+FORM = "mysql://user:password@host:port/database?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE"
+_OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "get-server-public-key")
+_FLAGS = {"true": True, "false": False}
+
+
+class SslMode(StrEnum):
+    """MySQL's meanings of ssl-mode (MySQL Reference Manual, "Command Options for Encrypted Connections").
+
+    But `ssl-ca` always verifies: with it, PREFERRED and REQUIRED are read as VERIFY_CA.
+    """
+
+    DISABLED = "DISABLED"
+    PREFERRED = "PREFERRED"
+    REQUIRED = "REQUIRED"
+    VERIFY_CA = "VERIFY_CA"
+    VERIFY_IDENTITY = "VERIFY_IDENTITY"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseURL(Address):
+    """Where a ticket database is and how to log in. Its `repr` and its errors never hold the password.
+
+    `host`, `port`: of the server. `user`, `password`: to log in with. `database`: the schema there. `ssl_mode`: whether
+    TLS is used. `ssl_ca`, `ssl_cert`, `ssl_key`: files with the certificates to trust, the client's own, and its key.
+    `get_server_public_key`: without TLS the password may be sent, encrypted for any public key that the server names.
+    """
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str | None = field(default=None, repr=False)
+    ssl_mode: SslMode = SslMode.PREFERRED
+    ssl_ca: str | None = None
+    ssl_cert: str | None = None
+    ssl_key: str | None = field(default=None, repr=False)
+    get_server_public_key: bool = False
+
+    @property
+    def name(self) -> str:
+        """host:port, as operators see it; an IPv6 address stands in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def wants_tls(self) -> bool:
+        """Whether a connection without TLS is an error."""
+        return self.ssl_mode in (SslMode.REQUIRED, SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY)
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the server's certificate has to be one that is trusted."""
+        return self.ssl_mode in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY)
+
+    def with_password(self, password: str) -> Self:
+        """See Address.with_password."""
+        return replace(self, password=password) if self.password is None else self
+
+    def check(self) -> None:
+        """See Address.check."""
+        self.ssl_context()
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """The context for the driver; None for ssl-mode=DISABLED. Raises SettingsError where a file cannot be read."""
+        if self.ssl_mode is SslMode.DISABLED:
+            return None
+        try:
+            if self.verifies:
+                context = ssl.create_default_context(cafile=self.ssl_ca)
+            else:  # it reads the machine's certificates, a tenth of a second that nobody needs
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            # on by default from Python 3.13, and the certificates that MySQL makes lack the extensions it asks for
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            context.check_hostname = self.ssl_mode is SslMode.VERIFY_IDENTITY
+            context.verify_mode = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
+            if self.ssl_cert:
+                context.load_cert_chain(self.ssl_cert, self.ssl_key)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(
+                f"the TLS files of {self.name} cannot be used: {error.strerror or 'not PEM'}"
+            ) from error
+        return context
+
+    @classmethod
+    def parse(cls, text: str, default_password: str | None = None) -> "DatabaseURL":
+        """Read one URL; raise SettingsError, which says what is wrong and never repeats the URL, if it is not one."""
+        authority = check_login(text)
+        if "," in authority.rpartition("@")[2]:
+            raise SettingsError("a URL names several nodes, which is not supported: name one host in each URL")
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            raise SettingsError("the host or port of a URL cannot be read") from None
+        port = 3306 if port is None else port
+        if port == 0:
+            raise SettingsError("the port of a URL cannot be 0")
+        if not host or not parts.username:
+            raise SettingsError("a URL has to name a user and a host")
+        where = f"the URL of {host}:{port}"
+        database = unquote(parts.path.removeprefix("/"))
+        if not database or "/" in database:
+            raise SettingsError(f"{where} has to name one database after the host")
+        if "," in parts.path:
+            raise SettingsError(f"{where} has a comma after its database: put white space between two URLs")
+        if parts.fragment:
+            raise SettingsError(f"{where} has a '#': write it as %23")
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        unknown = sorted(options.keys() - set(_OPTIONS))
+        if unknown:
+            raise SettingsError(f"{where} has the option {unknown[0]}, which is not one of {', '.join(_OPTIONS)}")
+        mode = options.get("ssl-mode", SslMode.PREFERRED).upper()
+        if mode not in SslMode.__members__:
+            raise SettingsError(f"{where} has the ssl-mode {mode}, which is not one of {', '.join(SslMode)}")
+        get_key = options.get("get-server-public-key", "false").lower()
+        if get_key not in _FLAGS:
+            raise SettingsError(f"{where} has a get-server-public-key that is neither true nor false")
+        password = unquote(parts.password) if parts.password is not None else default_password
+        return cls(
+            host=host,
+            port=port,
+            user=unquote(parts.username),
+            database=database,
+            password=password,
+            ssl_mode=_effective(SslMode(mode), options.get("ssl-ca"), where),
+            ssl_ca=options.get("ssl-ca"),
+            ssl_cert=options.get("ssl-cert"),
+            ssl_key=options.get("ssl-key"),
+            get_server_public_key=_FLAGS[get_key],
+        )
+
+
+def check_login(text: str) -> str:
+    """The user, password, host and port of a URL, undivided.
+
+    Raises SettingsError where a character of the password ends it too early. The host would be read from the password
+    then, so the error repeats nothing of the URL.
+    """
+    scheme, found, rest = text.partition("://")
+    if not found or scheme.lower() != "mysql":
+        raise SettingsError("a URL has to begin with mysql://")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    if rest.count("@") > authority.count("@"):
+        raise SettingsError(
+            "a URL has a #, / or ? before the @ that ends its user and password: percent-encode what the password "
+            "holds of # (%23), / (%2F), ? (%3F) and @ (%40)"
+        )
+    return authority
+
+
+def _effective(mode: SslMode, ssl_ca: str | None, where: str) -> SslMode:
+    """The mode that is meant where `ssl-ca` is given. Raises SettingsError where it could not verify anything."""
+    if ssl_ca is None:
+        return mode
+    if not ssl_ca:
+        raise SettingsError(f"{where} has an empty ssl-ca")
+    if mode is SslMode.DISABLED:
+        raise SettingsError(f"{where} has an ssl-ca, which verifies a certificate, and ssl-mode=DISABLED")
+    return mode if mode is SslMode.VERIFY_IDENTITY else SslMode.VERIFY_CA

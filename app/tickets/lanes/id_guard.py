@@ -1,0 +1,66 @@
+"""The check on ids: what every id is checked for before it is handed out. Decisions only, no I/O.
+
+An `IdGuard` belongs to one sequence on one database, and so to one lane, which has one statement under way at a time.
+An id that breaks a rule is dropped; which rule it was decides what is suspended.
+"""
+
+from app.common.errors import ColumnExhausted, SequenceWentBack, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
+from app.databases.protocol import Draw
+
+
+class WrongResidue(TicketDatabaseMisconfigured):
+    """The database gave an id that belongs to another database's offset."""
+
+
+class IdGuard:
+    """Holds draws of one sequence on one database against its offset, what is known issued, and its ceiling."""
+
+    __slots__ = ("_increment", "_residue", "ceiling", "highest", "last_allowed")
+
+    def __init__(self, offset: int, increment: int) -> None:
+        self._increment = increment
+        self._residue = offset % increment
+        self.highest = 0
+        """The largest id received, or known issued by anyone (the floor). 0 before the first."""
+        self.ceiling = 0
+        self.last_allowed = 0
+
+    def set_ceiling(self, ceiling: int, *, repeats_ceiling: bool) -> None:
+        """Where the sequence ends. A column may give its largest id again and again, without an error, to
+        whoever asks, so it is never certain to be the first time, and is never handed out."""
+        self.ceiling = ceiling
+        self.last_allowed = ceiling - 1 if repeats_ceiling else ceiling
+
+    def advance(self, floor: int) -> None:
+        """No id at or below `floor` passes from now on."""
+        self.highest = max(self.highest, floor)
+
+    def next_after(self, number: int) -> int:
+        """The smallest id of this database's residue that is larger than `number`."""
+        return number + 1 + (self._residue - number - 1) % self._increment
+
+    def count_between(self, above: int, last: int) -> int:
+        """How many ids of this database's residue are larger than `above` and not larger than `last`."""
+        return max(0, (last - self.next_after(above)) // self._increment + 1)
+
+    def headroom(self) -> int:
+        """How many ids are left for this database."""
+        return self.count_between(self.highest, self.last_allowed)
+
+    def check(self, draw: Draw, highest_when_sent: int) -> None:
+        """Return if all of `draw` may be handed out; raise, saying with both ids what is wrong, if any may not.
+
+        TicketDatabaseUnavailable: nothing was drawn (zero). WrongResidue: not this database's offset.
+        SequenceWentBack: not above what had been received, or was known issued, when the statement was sent.
+        ColumnExhausted: beyond the ceiling, or at one that the column repeats.
+        """
+        first, last = draw.first, draw.last
+        if first <= 0:
+            raise TicketDatabaseUnavailable("answered a draw without an id")
+        if first % self._increment != self._residue or draw.step % self._increment:
+            residue = first % self._increment
+            raise WrongResidue(f"gave id {first}: {residue} modulo {self._increment}, not {self._residue}")
+        if first <= highest_when_sent:
+            raise SequenceWentBack(f"gave id {first} after {highest_when_sent} had been issued")
+        if last > self.last_allowed:
+            raise ColumnExhausted(f"gave ids up to {last}; the last one that may be issued is {self.last_allowed}")
