@@ -46,6 +46,7 @@ DETAILS: Mapping[str, tuple[str, ...]] = {
         "`embedded` stands for two SQLite files on this machine, one for odd ids and one for even ids. The server "
         "also uses these where the setting is unset, but only while it listens on loopback. Where it listens beyond "
         "loopback, you have to name the databases, or `embedded`: otherwise the server does not start.",
+        "[MySQL and MariaDB](databases/mysql-and-mariadb.md) says what `ssl-mode` and the other parts of a URL mean.",
     ),
     "tokens": (
         "Clients send a token as `Authorization: Bearer TOKEN`. Use long random tokens. Where the tokens come from a "
@@ -62,7 +63,7 @@ DETAILS: Mapping[str, tuple[str, ...]] = {
         "present rate, and 1,000,000 at most. Requests get these tickets first and wait for no database. When the "
         "server is killed or stopped, the tickets that it held are lost, which leaves a gap in the ids.",
         "Set the longest outage of all databases that clients should not notice: 5 to 10 seconds cover a failover or a "
-        "restart. If only speed matters, 2 seconds suffice.",
+        "restart. If only speed matters, 2 seconds suffice. [Tickets drawn ahead](reserve.md) has the details.",
     ),
     "redis_port": (
         "The server speaks the Redis protocol on this port of [TICKETS_HOST](#tickets_host), beside HTTP. Tokens "
