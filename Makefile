@@ -54,7 +54,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 2)))
 SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test durations check fix bench torture long newest client dist install-check lock clean tools long-tools
+.PHONY: help run test durations check fix bench torture long documents pictures newest client dist install-check lock clean tools long-tools
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -92,7 +92,7 @@ long-tools:
 check: $(VENV)/.test  ## lint, formatting, types, who imports whom; writes nothing
 	$(BIN)/ruff check --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --check --cache-dir $(VENV)/.cache/ruff .
-	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests $(wildcard bench)
+	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests documents $(wildcard bench)
 	$(BIN)/mypy --config-file client/pyproject.toml --cache-dir $(VENV)/.cache/mypy-client client
 	$(BIN)/lint-imports --no-logo --no-cache
 
@@ -100,15 +100,21 @@ fix: $(VENV)/.test  ## fix what ruff can fix
 	$(BIN)/ruff check --fix --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --cache-dir $(VENV)/.cache/ruff .
 
-bench: $(VENV)/.test tools  ## compare with what else there is, side by side; writes bench/results/
+bench: $(VENV)/.test tools  ## compare with what else there is, side by side; publishes the figures in docs/performance.md
 	@-.ci/debian-packages wrk:wrk
 	$(BIN)/python -m bench $(ARGS)
 
 torture: $(VENV)/.test tools  ## faults at random for TORTURE_SECONDS (120), then count duplicates
 	$(BIN)/python -m tests.torture $(ARGS)
 
-long: $(VENV)/.test tools long-tools $(VENV)/.node $(VENV)/.recipes  ## what `make test` has no time for: schedules by the thousand, torture, soak; sums up for the README
+long: $(VENV)/.test tools long-tools $(VENV)/.node $(VENV)/.recipes  ## what `make test` has no time for: schedules by the thousand, torture, soak; writes docs/evidence.md
 	$(BIN)/python -m tests.long $(ARGS)
+
+documents: $(VENV)/.test  ## write the generated pages of docs/ anew, from the settings and the results
+	$(BIN)/python -m documents
+
+pictures: $(VENV)/.test tools  ## take the pictures of the pages again, in a real Chromium, into docs/pictures/
+	$(BIN)/python -m documents.pictures
 
 newest: tools  ## run the tests on the newest releases of what we depend on, whatever the lock says (ARGS=...)
 	@.ci/make-venv $(NEWEST)
