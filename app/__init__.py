@@ -3,80 +3,93 @@
 The way of a ticket
 ===================
 
-    http/ticket_protocol  one client connection. Requests for tickets stay here; all others go on to uvicorn's own
-                          protocol and FastAPI (http/uvicorn_adapter, http/routes).
-    http/ticket_endpoint  what the request says: a sequence, a count, text or JSON, a token.
-    redis/                the same for the Redis protocol: `parser` makes commands of bytes, `connection` keeps replies
-                          in order, `commands` says what each command does, `requests` how an answer reads; `gathering`
-                          makes one request of the commands that come together.
-    tickets/front_desk    takes it for every protocol in front: counted, timed, refused while the server drains.
-    tickets/issuer        takes the sequence's turn from the ring, has one lane after the other asked. Where tickets are
-                          drawn ahead (TICKETS_RESERVE_SECONDS), `tickets/reserve` gives them first, at once, and has
-                          lanes asked for refills; until when it may is in `tickets/reserve_window`, and how many
-                          there are to be in `tickets/reserve_demand`.
-    tickets/lane          one sequence on one database: the requests that wait (lane_queue), the statement under way.
-                          While it runs, requests queue; the next statement draws for all of them at once.
-    databases/mysql/draws puts the draws of several lanes on few connections, each an OK packet on the `wire`;
-                          databases/sqlite does the same on the embedded pair.
+    http/tickets/protocol   one HTTP connection. Requests for tickets stay here; `http/uvicorn_adapter` passes every
+                            other request on to FastAPI (`http/api`, `http/pages`).
+    http/tickets/endpoint   what the request says: a sequence, a count, text or JSON, a token.
+    redis/                  the same for the Redis protocol. `parser` turns bytes into commands, `connection` keeps the
+                            replies in order, `commands` defines each command, `requests` formats its answer, and
+                            `gathering` joins commands that arrive together into one request.
+    tickets/desk/           `front_desk` counts and times each request, and refuses it while the server drains. `issuer`
+                            takes the sequence's turn from the ring and asks one lane after another.
+    tickets/reserve/        where TICKETS_RESERVE_SECONDS is set: tickets drawn ahead, which `issuer` hands out first.
+    tickets/lanes/          a lane is one sequence on one database. While its statement is under way, requests queue;
+                            the next statement draws for all of them.
+    databases/mysql/draws/  puts the draws of several lanes on few connections. `databases/sqlite` does the same for the
+                            embedded pair.
 
-and back: the lane has `tickets/id_guard` check what came (offset, floor, ceiling; what breaks a rule is dropped) and
-`tickets/ledger` make sure that the mark above it is committed on every other database that is up. Then it answers the
-requests, first come, first served; the front desk counts, the endpoint writes. A request that has gone away leaves a
-gap.
+The answer takes the same way back. `lanes/id_guard` drops every id that breaks a rule (offset, floor, ceiling).
+`marks/ledger` commits a high-water mark above the id on every other database that is up. Then the lane answers the
+requests in the order in which they came, the front desk counts them, and the endpoint writes the bytes. If a client has
+gone away, its ticket becomes a gap.
 
-All of it is calls: the request's last byte sends the statement, and the OK packet writes the answer. Where a step has
-to wait (a sequence to be looked up, a lane that opens, a mark, a connection, an error), a task does that and goes on
-with the same step.
+The whole way is plain calls: the last byte of the request sends the statement, and the database's reply writes the
+answer. A task takes part only where a step has to wait, for example while a lane opens or a mark is written.
 
-A lane opens before its first draw under an incarnation of its database (`lane_opening`): it reads the marks that the
-other databases keep, and then the table's position. Where the database may have gone back it is advanced past the
-marks, one draw is checked and dropped, and the marks' token is superseded. How that holds is written in `ledger`.
+The rooms of app/tickets
+========================
+
+    ring/        which databases make the ring, in which order they take turns, and what each of them records of it
+    requests/    a request for tickets, and the observer that counts and traces draws
+    lanes/       how one sequence is drawn on one database
+    marks/       the high-water marks that `never twice` rests on
+    reserve/     tickets drawn ahead, and bumps, which must hold for them too
+    sources/     the ids of other kinds than `ticket`: clocks, leased worker numbers, instance numbers
+    sequences/   which sequences there are, and how they are made
+    watch/       the probes that keep each database's state true
+    desk/        how a request finds its ticket
+    domain       puts the rooms together
+
+Each room imports only rooms below it; `pyproject.toml` has the order, and `make check` holds the code against it.
 
 The states of a database
 ========================
 
-Before any of them is up, the databases that answer and this server agree on the ring: the number, increment and offsets
-that each database records (`ring_record`). A server whose settings contradict the record draws nothing, and every
-reservation of a mark names the number, so that the databases refuse a server of another ring.
+Before any database is up, the server and the databases that answer agree on the ring: its number, its increment and its
+offsets, as each database records them (`ring/record`). A server whose settings contradict the record draws nothing.
+Every write of a mark names the ring's number, so a database refuses a server that draws in another ring.
 
-    down          at the start, and after any error that is not one sequence's own. Nothing is drawn. `prober` probes it
-                  at once and then every TICKETS_PROBE_INTERVAL: a write to a table of the server's own, committed.
-    up            a probe succeeded, and every other database has been asked for its marks (or has failed one attempt).
-    quarantined   it answers, but is not what it should be: offset, increment, identity, version, TLS, or an id of the
-                  wrong residue. Ends when a new connection (and for a residue, a new draw) finds it right.
+    down          the state at the start, and after an error that concerns the whole database. The server draws nothing
+                  from it. `watch/prober` probes it at once and then every TICKETS_PROBE_INTERVAL with a
+                  committed write.
+    up            a probe succeeded, and the server has asked every other database for its marks or has failed to reach
+                  it in one attempt.
+    quarantined   the database answers, but its offset, increment, identity, version or TLS is wrong, or it drew an id
+                  of the wrong residue. The state ends when a new connection finds it right; after a wrong residue,
+                  when a new draw is right.
 
-One sequence on one database (a lane) can be closed, open, suspended (table locked, damaged, gone back; the probe loop
-tries it again and drops what it draws), exhausted or retired: the table is in `lane_state`. That says nothing about
-the database.
+A lane has states of its own (`lanes/state`): closed, open, suspended, exhausted, retired. They say nothing about the
+database.
 
-Who owns which connection
-=========================
+A lane opens before its first draw under an incarnation of its database (`marks/lane_opening`). The server reads the
+marks that the other databases keep, then the table's position. If the database may have gone back, the server
+advances the table past the marks, draws one ticket as a check, drops it, and supersedes the marks' token.
+`marks/ledger` explains why that is enough.
 
-A `MySQLDatabase` owns all its connections: one for probes and the ledger's and catalog's questions, and as many for
-draws as statements are in flight, up to a limit. They are opened outside any lock, prepared once (session variables,
-checks), and dropped at any exception, timeout or cancellation: a connection whose state is in doubt is never used
-again. A statement belongs to its lane, so that a client that goes away cancels nothing. Every wait has a
-deadline: TICKETS_DATABASE_TIMEOUT for one attempt on one database, TICKETS_REQUEST_TIMEOUT for the request.
+Connections
+===========
 
-The rooms
-=========
+A `MySQLDatabase` owns all its connections: one for probes and for questions about marks and tables, and as many for
+draws as statements are under way, up to a limit. The database drops a connection at any exception, timeout or
+cancellation, because the state of such a connection is in doubt. Every wait has a deadline:
+TICKETS_DATABASE_TIMEOUT for one attempt on one database, TICKETS_REQUEST_TIMEOUT for the request.
 
-`make check` holds the imports against this: each room imports only those below it.
+The rooms of app/, each above the rooms that it imports
+=======================================================
 
-    commands/       ticketd and its commands: serve, doctor, grow, decode and sql; take and bump over ticketd_client
-    server          the process: uvicorn, signals, the order of the end
-    service         the composition root: builds everything, owns start and stop
-    token_rotation  the tokens' files, read again when they change
-    doctor/         the check-up of the ticket databases
+    commands/       the command line: `serve`, `grow`, `doctor`, `take` and the others
+    server          the life of a server: listen, serve, drain, stop
+    service         builds everything from the settings
+    token_rotation  reads tokens again when the server is told to
+    doctor/         examines ticket databases and reports what would break a guarantee
     settings        what can be set, and where it is read from
-    http/           the front for HTTP: tickets and blocks, FastAPI for the rest, access, problem details, pages
-    redis/          the front for the Redis protocol: commands as any Redis client sends them
-    clients/        what all fronts share: how many connections there may be, tokens, attempts that are denied
-    operations/     what operators see and do: reports, metrics, rates, traces, however many sequences there are
-    tickets/        the domain: the front desk, lanes, the ring, marks, sequences, probes; never HTTP, never metrics
-    databases/      the protocol of a ticket database; `engines` lists what can stand behind it
-        mysql/      MySQL and MariaDB, whole; the only room that imports their driver
-        sqlite/     the embedded pair, whole
-    kinds/          the kinds of sequence: what an id is made of, made and read; no I/O, no clock
-    common/         errors, the log, names and widths, patience; the standard library alone
+    http/           the front for HTTP: tickets and blocks, FastAPI for the other requests, access, problems, pages
+    redis/          the front for the Redis protocol: the commands that Redis clients send
+    clients/        what both fronts share: the limit on connections, tokens, denied attempts
+    operations/     what operators see and do: reports, metrics, rates, traces
+    tickets/        the domain, as above; it knows neither HTTP nor metrics
+    databases/      the protocol of a ticket database; `engines` lists the engines
+        mysql/      MySQL and MariaDB; the only room that imports their driver
+        sqlite/     the embedded pair
+    kinds/          the kinds of sequence: what an id is made of and how it is read; no I/O, no clock
+    common/         errors, the log, names and widths; the standard library alone
 """

@@ -24,7 +24,7 @@ from app.common.listening import listen
 from app.common.log import event
 from app.common.tasks import Tasks
 from app.common.value_files import WatchedFiles
-from app.http.connections import HTTPConnections
+from app.http.tickets.connections import HTTPConnections
 from app.http.uvicorn_adapter import HTTPServer, check_uvicorn
 from app.operations import tracing
 from app.operations.tracing import Tracing

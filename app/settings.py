@@ -13,7 +13,7 @@ from app.common.addresses import is_loopback
 from app.common.errors import SettingsError
 from app.common.value_files import read_value
 from app.databases import engines
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.line.url import DatabaseURL
 from app.databases.protocol import LARGEST_INCREMENT
 from app.setting_names import FILE, PREFIX
 

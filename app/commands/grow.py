@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketError
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
-from app.tickets.ring_changes import DatabaseFailed, change_ring, holds_anything
-from app.tickets.ring_record import begun
+from app.tickets.ring.changes import DatabaseFailed, change_ring, holds_anything
+from app.tickets.ring.record import begun
 
 
 class GrowthRefused(TicketError):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.databases.inspection import Inspector
-from app.databases.mysql.url import FORM, DatabaseURL
+from app.databases.mysql.line.url import FORM, DatabaseURL
 from app.databases.protocol import TicketDatabase
 
 URL_FORM = FORM
@@ -50,7 +50,7 @@ def make_database(
 
         return SQLiteDatabase(address, offset, increment, timeout)
     from app.databases.mysql.database import MySQLDatabase
-    from app.databases.mysql.driver import check_driver
+    from app.databases.mysql.line.driver import check_driver
 
     check_driver()
     return MySQLDatabase(address, offset, increment, timeout, on_retry=lambda cause: on_retry(address.name, cause))
@@ -63,8 +63,8 @@ def make_inspector(address: Address, offset: int, increment: int, timeout: float
         from app.databases.sqlite.inspection import SQLiteInspector
 
         return SQLiteInspector(address, offset, increment)
-    from app.databases.mysql.driver import check_driver
     from app.databases.mysql.inspection import MySQLInspector
+    from app.databases.mysql.line.driver import check_driver
 
     check_driver()
     return MySQLInspector(address, offset, increment, timeout)

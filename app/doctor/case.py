@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from app.common.sequences import counter_table, is_inner_name
 from app.databases.inspection import Inspection
-from app.tickets.instance_number import TABLE as INSTANCE_NUMBERS
+from app.tickets.sources.instance_number import TABLE as INSTANCE_NUMBERS
 
 
 class Finding(NamedTuple):

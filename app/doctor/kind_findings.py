@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from app.doctor.case import Case, Finding
 from app.kinds.notation import time_text
 from app.kinds.table import KINDS
-from app.tickets.definitions import in_words, of_release
+from app.tickets.sequences.definitions import in_words, of_release
 
 ENDS_SOON_MS = 90 * 86_400_000
 KINDS_TABLE = "_kinds"

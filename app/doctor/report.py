@@ -14,8 +14,8 @@ from app.databases.inspection import Inspection, Inspector, NotLookedAt
 from app.doctor.case import Case
 from app.doctor.findings import findings
 from app.settings import Settings
-from app.tickets.definitions import in_words, of_release
-from app.tickets.ring_record import former_setting
+from app.tickets.ring.record import former_setting
+from app.tickets.sequences.definitions import in_words, of_release
 
 FOLDS = (
     "folds table names to lower case (lower_case_table_names is not 0): every sequence's name is given and answered in "

@@ -3,8 +3,8 @@
 import logging
 from typing import Any
 
-from app.http.request_head import Place, RequestHead
-from app.http.ticket_protocol import TicketProtocol
+from app.http.tickets.head import Place, RequestHead
+from app.http.tickets.protocol import TicketProtocol
 from app.http.uvicorn_adapter import access_logger
 from app.operations.tracing import TracedTickets
 

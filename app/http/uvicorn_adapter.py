@@ -22,8 +22,8 @@ from app.clients.turns import ClientGone
 from app.common.errors import SettingsError
 from app.common.listening import BACKLOG, port_of
 from app.common.log import event
-from app.http.request_head import RequestHead
-from app.http.ticket_protocol import TicketProtocol
+from app.http.tickets.head import RequestHead
+from app.http.tickets.protocol import TicketProtocol
 
 log = logging.getLogger(__name__)
 

@@ -29,17 +29,12 @@ from app.operations.decoding import Decoding
 from app.operations.metrics import Exposition, Metrics
 from app.operations.sequence_warnings import SequenceWarnings
 from app.operations.state_metrics import StateMetrics
-from app.tickets.bumps import Bumps
-from app.tickets.catalog import Catalog
-from app.tickets.entry import TICKET, Entry
-from app.tickets.kind_sources import RefusingSource
-from app.tickets.lane import Lane
-from app.tickets.lane_state import LaneState
-from app.tickets.ledger import Ledger
-from app.tickets.reserves import Reserves
-from app.tickets.ring import Member, Ring
-from app.tickets.server_clock import ServerClock
-from app.tickets.sources import Sources
+from app.tickets.domain import Domain
+from app.tickets.lanes.lane import Lane
+from app.tickets.lanes.state import LaneState
+from app.tickets.ring.ring import Member
+from app.tickets.sequences.entry import TICKET, Entry
+from app.tickets.sources.kind_sources import RefusingSource
 
 log = logging.getLogger(__name__)
 
@@ -56,26 +51,14 @@ REFRESH_SECONDS = 1.0
 class Admin:
     """The operators' view of the server."""
 
-    def __init__(
-        self,
-        ring: Ring,
-        catalog: Catalog,
-        ledger: Ledger,
-        metrics: Metrics,
-        *,
-        sources: Sources,
-        clock: ServerClock,
-        reserves: Reserves,
-        bumps: Bumps,
-        embedded: bool,
-    ) -> None:
-        self._ring = ring
-        self._catalog = catalog
-        self._ledger = ledger
-        self._sources = sources
-        self._clock = clock
-        self._reserves = reserves
-        self._bumps = bumps
+    def __init__(self, domain: Domain, metrics: Metrics, *, embedded: bool) -> None:
+        self._ring = ring = domain.ring
+        self._catalog = catalog = domain.catalog
+        self._ledger = domain.ledger
+        self._sources = sources = domain.sources
+        self._clock = clock = domain.clock
+        self._reserves = domain.reserves
+        self._bumps = domain.bumps
         self._embedded = {"embedded": True} if embedded else {}
         self.decoding = Decoding(ring, catalog, clock)
         state = StateMetrics(
@@ -328,7 +311,7 @@ class Admin:
             )
         for lane in entry.rotation.lanes:
             await self._bump(lane, above)
-        await self._bumps.settle(entry, above, began)
+        await self._bumps.settle(name, entry.reserve, above, life=entry, began=began)
         found = await self.sequence(name)
         return {"sequence": name, "above": above, "above_str": str(above), "databases": found["databases"]}
 

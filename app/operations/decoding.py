@@ -6,11 +6,11 @@ from typing import Any
 from app.common.errors import InvalidRequest, NoTicketDatabase
 from app.common.sequences import validated
 from app.kinds.table import decoded, kind_named
-from app.tickets.catalog import Catalog
-from app.tickets.entry import TICKET, Entry
-from app.tickets.kind_sources import RefusingSource
-from app.tickets.ring import Ring
-from app.tickets.server_clock import ServerClock
+from app.tickets.ring.ring import Ring
+from app.tickets.sequences.catalog import Catalog
+from app.tickets.sequences.entry import TICKET, Entry
+from app.tickets.sources.kind_sources import RefusingSource
+from app.tickets.sources.server_clock import ServerClock
 
 FUTURE_MS = 60_000
 """No id of a sequence is from further ahead. Clocks differ, and this one may be the one that is behind."""

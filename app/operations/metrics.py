@@ -18,9 +18,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from app.common.slices import sliced
 from app.databases.protocol import Draw, Drawn
 from app.operations.series import OTHER
-from app.tickets.lane import Lane
-from app.tickets.request import TicketRequest
-from app.tickets.ring import Member
+from app.tickets.requests.request import TicketRequest
+from app.tickets.ring.ring import Member
 
 DENIED = "changes", "reading", "tickets"
 """What may be denied."""
@@ -152,11 +151,13 @@ class Metrics:
         """See ConnectionObserver.connection_refused."""
         self.connections_refused += 1
 
-    def statement(self, lane: Lane, requests: Sequence[TicketRequest], sent_at: float, drawn: Drawn) -> None:
+    def statement(
+        self, member: Member, _sequence: str, _requests: Sequence[TicketRequest], sent_at: float, drawn: Drawn
+    ) -> None:
         """See Observer.statement. One that drew nothing has no time of its own: it may have waited for a connection."""
         if not isinstance(drawn, Draw):
             return
-        name = lane.member.name
+        name = member.name
         if name not in self.statement_seconds:
             self.statement_seconds[name] = Histogram(SECONDS)
             self.statement_tickets[name] = Histogram(TICKETS)

@@ -9,11 +9,11 @@ from app.common.slices import in_slices
 from app.common.version import VERSION
 from app.operations.metrics import counter, gauge
 from app.operations.series import OTHER, OwnSeries
-from app.tickets.catalog import Catalog
-from app.tickets.entry import TICKET, Entry
-from app.tickets.ring import Member, Ring, Status
-from app.tickets.server_clock import ServerClock
-from app.tickets.sources import Sources
+from app.tickets.ring.ring import Member, Ring, Status
+from app.tickets.sequences.catalog import Catalog
+from app.tickets.sequences.entry import TICKET, Entry
+from app.tickets.sources.server_clock import ServerClock
+from app.tickets.sources.sources import Sources
 
 
 class StateMetrics:

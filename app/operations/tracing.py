@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.common.errors import SettingsError
 from app.common.version import VERSION
 from app.databases.protocol import Draw, Drawn
-from app.tickets.lane import Lane
-from app.tickets.observer import Observer
-from app.tickets.request import TicketRequest
+from app.tickets.requests.observer import Observer
+from app.tickets.requests.request import TicketRequest
+from app.tickets.ring.ring import Member
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -139,17 +139,19 @@ class TracedStatements:
         self.violation = observer.violation
         self.retry = observer.retry
 
-    def statement(self, lane: Lane, requests: Sequence[TicketRequest], sent_at: float, drawn: Drawn) -> None:
+    def statement(
+        self, member: Member, sequence: str, requests: Sequence[TicketRequest], sent_at: float, drawn: Drawn
+    ) -> None:
         """See Observer.statement."""
         from opentelemetry.context import Context
         from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
-        self._observer.statement(lane, requests, sent_at, drawn)
+        self._observer.statement(member, sequence, requests, sent_at, drawn)
         links = [Link(request.trace.get_span_context()) for request in requests if request.trace is not None]
         attributes: dict[str, str | int] = {
             "db.system.name": "mysql",
-            "server.address": lane.member.name,
-            "db.collection.name": lane.sequence,
+            "server.address": member.name,
+            "db.collection.name": sequence,
             "tickets.count": sum(request.count for request in requests),
             "tickets.requests": len(links),
         }

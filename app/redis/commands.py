@@ -9,7 +9,7 @@ from app.redis.client_commands import ClientCommands
 from app.redis.connection import RedisConnection
 from app.redis.parser import Command
 from app.redis.ticket_commands import TicketCommands
-from app.tickets.front_desk import FrontDesk
+from app.tickets.desk.front_desk import FrontDesk
 
 NO_TOKEN = replies.error("NOAUTH", "Authentication required.")
 FROM_A_PAGE = frozenset({b"POST", b"HOST:"})

@@ -21,8 +21,8 @@ from app.redis.reply_queue import Debts
 from app.redis.requests import Watcher
 from app.redis.session import Session
 from app.redis.ticket_commands import TicketCommands, single_ticket
-from app.tickets.catalog import Catalog
-from app.tickets.front_desk import FrontDesk, outcome_of
+from app.tickets.desk.front_desk import FrontDesk, outcome_of
+from app.tickets.sequences.catalog import Catalog
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from app.clients.turns import Turns
 from app.common.errors import SequenceExhausted, TicketError, TooManyAtOnce
 from app.redis import replies
 from app.redis.requests import REQUEST_BYTES, TICKET_BYTES, Place, RedisTicketRequest, Slot, TicketReply
-from app.tickets.front_desk import FrontDesk, outcome_of
-from app.tickets.request import Ids, TicketRequest
+from app.tickets.desk.front_desk import outcome_of
+from app.tickets.requests.request import Desk, Ids, TicketRequest
 
 MOST_TICKETS = 512
 """Tickets in a request beyond which no more are gathered: to answer them is a few milliseconds, in which nothing else
@@ -73,7 +73,7 @@ class Pieces:
     the last that the server has asked for.
     """
 
-    def __init__(self, slot: SingleTickets, desk: FrontDesk, since: float) -> None:
+    def __init__(self, slot: SingleTickets, desk: Desk, since: float) -> None:
         slot.pieces = self
         self._slot = slot
         self._desk = desk

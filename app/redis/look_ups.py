@@ -6,7 +6,7 @@ from collections import deque
 from app.common.errors import OutOfTime, TicketError
 from app.redis import replies
 from app.redis.requests import REQUEST_BYTES, Place
-from app.tickets.catalog import Catalog
+from app.tickets.sequences.catalog import Catalog
 
 MOST_NAMES = 256
 """How many sequences EXISTS can be asked for at once, and how many names the databases are asked for at once."""

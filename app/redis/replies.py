@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from app.common import errors
-from app.tickets.request import Ids
+from app.tickets.requests.request import Ids
 
 OK = b"+OK\r\n"
 QUEUED = b"+QUEUED\r\n"

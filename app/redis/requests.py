@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from app.common.errors import TicketError
 from app.redis import replies
-from app.tickets.request import Ids, TicketRequest
+from app.tickets.requests.request import Ids, TicketRequest
 
 TICKET_BYTES = 32
 """About what a ticket takes in memory until its reply has gone out."""

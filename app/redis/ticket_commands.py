@@ -9,9 +9,9 @@ from app.redis.gathering import Gatherer, SingleTickets
 from app.redis.look_ups import MOST_NAMES, LookUp, LookUps
 from app.redis.parser import Command
 from app.redis.requests import Block, RedisTicketRequest, TicketList, Watcher
-from app.tickets.catalog import Catalog
-from app.tickets.front_desk import FrontDesk
-from app.tickets.request import LARGEST_COUNT, LARGEST_KEY
+from app.tickets.desk.front_desk import FrontDesk
+from app.tickets.requests.request import LARGEST_COUNT, LARGEST_KEY
+from app.tickets.sequences.catalog import Catalog
 
 _NUMBER = re.compile(rb"-?[1-9][0-9]{0,18}|0")
 _LARGEST = 2**63 - 1

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from app.common.version import VERSION
-from app.databases.mysql.url import DatabaseURL, SslMode
+from app.databases.mysql.line.url import DatabaseURL, SslMode
 from tests.deploy.readme import REPOSITORY
 from tests.harness.pair import MySQLPair
 from tests.harness.ticketd import PATIENT, TicketServer

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from app.tickets.lane import Lane
-from app.tickets.request import TicketRequest, Tickets
+from app.tickets.lanes.lane import Lane
+from app.tickets.requests.request import TicketRequest, Tickets
 
 
 class Asked(TicketRequest):

@@ -5,26 +5,15 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 
-from app.common.version import VERSION
-from app.databases.protocol import RingRecord, ServerEntry, TicketDatabase
-from app.kinds.table import KINDS
+from app.databases.protocol import RingRecord, TicketDatabase
 from app.operations.admin import Admin
 from app.operations.metrics import Metrics
-from app.tickets.bumps import Bumps
-from app.tickets.catalog import Catalog
-from app.tickets.front_desk import FrontDesk
-from app.tickets.instance_number import InstanceNumber
-from app.tickets.issuer import TicketIssuer
-from app.tickets.lane import Lane
-from app.tickets.ledger import Ledger
-from app.tickets.prober import Prober
-from app.tickets.reserve_window import window_seconds
-from app.tickets.reserves import Reserves
-from app.tickets.ring import Member, Ring
-from app.tickets.ring_agreement import RingRecords
-from app.tickets.server_clock import ServerClock
-from app.tickets.sources import Sources
-from app.tickets.worker_lease import WorkerLease
+from app.tickets.domain import Clocks, Domain, DomainSettings
+from app.tickets.lanes.lane import Lane
+from app.tickets.marks.ledger import Ledger
+from app.tickets.requests.observer import Observer
+from app.tickets.ring.ring import Member, Ring
+from tests.fakes.awaited import AwaitableDesk
 from tests.fakes.ticket_database import TIMEOUT, TRUE_TIME, FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import VirtualLoop
 
@@ -50,98 +39,50 @@ class FakeTicketServer:
         wall: Callable[[], float] | None = None,
         reserve_seconds: float = 0.0,
         boot_clock: Callable[[], float] | None = None,
-        lane: Callable[[str, Member, Ring, Ledger, Metrics], Lane] = Lane,
+        lane: Callable[[str, Member, Ring, Ledger, Observer], Lane] = Lane,
     ) -> None:
         self.databases = databases
-        self._lane = lane
         self.metrics = Metrics()
-        self.ring = Ring(databases, now=clock)
-        self.reserves = Reserves(
-            self.ring,
-            self.metrics,
-            seconds=reserve_seconds,
-            window=window_seconds(probe_interval, database_timeout),
-            may_draw=self._may_draw,
-            clock=boot_clock or clock,
-        )
         instance = f"{next(self._numbers):x}"
-
-        def describe() -> ServerEntry:
-            uses = self.ring.uses(f"host{instance}:8000")
-            return ServerEntry(instance, VERSION, tuple(KINDS), probe_interval, self.reserves.announced, uses=uses)
-
-        for database in databases:
-            database.announce(describe)
-        self.ledger = Ledger(
-            self.ring,
-            refuse_unverified=refuse_unverified,
-            patience=0.7 * database_timeout,
-            forgets_after=5 * probe_interval + 2 * database_timeout,
-            clock=clock,
-            on_bump=self.reserves.bumped,
-        )
-        self.clock = ServerClock(wall or (lambda: TRUE_TIME + clock()), clock)
-        self.lease = WorkerLease(self.ring, self.clock, self.ledger)
-        self.instance = InstanceNumber(self.ring)
-        self.sources = Sources(self.ring, self.clock, self.lease, self.instance, request_timeout)
-        self.catalog = Catalog(self.ring, self._make_lane, self.ledger.known_mark, self.sources.equip, self.reserves)
-        self.issuer = TicketIssuer(
-            self.ring,
-            self.catalog,
-            self.ledger.may_draw,
-            self.reserves,
-            attempt=database_timeout,
-            timeout=request_timeout,
-        )
-        records = RingRecords(self.ring, increment)
-        self.prober = Prober(
-            self.ring,
-            records,
-            self.ledger,
-            self.catalog,
-            self.clock,
-            reserves=self.reserves,
-            interval=probe_interval,
-            clock=clock,
-        )
-        self.desk = FrontDesk(self.issuer, self.metrics)
-        self.admin = Admin(
-            self.ring,
-            self.catalog,
-            self.ledger,
+        self.domain = Domain(
+            databases,
+            DomainSettings(
+                address=f"host{instance}:8000",
+                probe_interval=probe_interval,
+                database_timeout=database_timeout,
+                request_timeout=request_timeout,
+                reserve_seconds=reserve_seconds,
+                refuse_unverified=refuse_unverified,
+                increment=increment,
+            ),
+            Clocks(wall=wall or (lambda: TRUE_TIME + clock()), monotonic=clock, boot=boot_clock or clock),
             self.metrics,
-            sources=self.sources,
-            clock=self.clock,
-            reserves=self.reserves,
-            bumps=Bumps(self.ring, self.reserves, request_timeout),
-            embedded=False,
+            self.metrics,
+            instance=instance,
+            make_lane=lane,
         )
-
-    def _may_draw(self, member: Member) -> bool:
-        return self.ledger.may_draw(member)
-
-    def _make_lane(self, sequence: str, member: Member) -> Lane:
-        return self._lane(sequence, member, self.ring, self.ledger, self.metrics)
+        self.ring = self.domain.ring
+        self.reserves = self.domain.reserves
+        self.ledger = self.domain.ledger
+        self.clock = self.domain.clock
+        self.lease = self.domain.lease
+        self.instance = self.domain.instance
+        self.sources = self.domain.sources
+        self.catalog = self.domain.catalog
+        self.issuer = self.domain.issuer
+        self.prober = self.domain.prober
+        self.desk = AwaitableDesk(self.issuer, self.metrics)
+        self.admin = Admin(self.domain, self.metrics, embedded=False)
 
     def lane(self, sequence: str, offset: int) -> Lane:
         return self.catalog.lanes[sequence, offset]
 
     async def start(self) -> None:
-        self.prober.start()
-        self.lease.start()
-        self.instance.start(self.catalog)
-        self.reserves.start()
+        self.domain.start()
         await self.prober.settled()
 
     async def stop(self) -> None:
-        await self.instance.stop()
-        await self.lease.stop(self.sources.last_ms)
-        await self.prober.stop()
-        await self.reserves.stop()
-        await self.issuer.close()
-        await self.ledger.close()
-        await self.catalog.close()
-        await asyncio.gather(*(database.close() for database in self.databases))
+        await self.domain.stop()
 
 
 def latency(seed: int, longest: float = 0.004) -> Callable[[], tuple[float, float]]:

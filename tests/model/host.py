@@ -6,10 +6,11 @@ from typing import Any, NamedTuple, Protocol
 
 from app.databases.protocol import Draw
 from app.kinds.definition import Definition
-from app.tickets.instance_number import TABLE as INSTANCES
-from app.tickets.lane import Lane
-from app.tickets.request import AwaitedRequest, Ids, TicketRequest, Tickets
-from app.tickets.reserve import Refill
+from app.tickets.lanes.lane import Lane
+from app.tickets.requests.request import Ids, TicketRequest, Tickets
+from app.tickets.reserve.reserve import Refill
+from app.tickets.sources.instance_number import TABLE as INSTANCES
+from tests.fakes.awaited import AwaitedRequest
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import FakeTicketServer
 from tests.model.clocks import RIGHT_SECONDS, Wall
@@ -210,10 +211,7 @@ class Host(Process):
 
     async def _serve(self) -> None:
         """Nobody waits for the databases: a server listens before it has looked at them."""
-        self.server.prober.start()
-        self.server.lease.start()
-        self.server.instance.start(self.server.catalog)
-        self.server.reserves.start()
+        self.server.domain.start()
 
     def connect(self, server: FakeServer, offset: int, increment: int) -> FakeTicketDatabase:
         """A side of the database that needs new connections now and then, and tells what it drew."""

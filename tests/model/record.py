@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from app.tickets.request import Tickets
+from app.tickets.requests.request import Tickets
 from tests.fakes.ticket_database import FakeServer
 from tests.model.host import Host, WatchedLane
 from tests.model.runs import Run, runs_of, smallest_in_both

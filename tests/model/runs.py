@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import gcd
 from typing import NamedTuple
 
-from app.tickets.request import Tickets
+from app.tickets.requests.request import Tickets
 
 
 class Run(NamedTuple):

@@ -1,11 +1,11 @@
 """Each protection of the ids of other kinds is needed: without it, the model finds an id that must not be given.
 
 What the schedules do not come upon by themselves is shown where one server after the other is led there, in
-`tests/unit/tickets/test_worker_lease.py`: that T is committed on the number's own database and on the others, that the
-next holder stamps above it, that a renewal is refused where another holds the number, that a database which comes up
-has the lease before it is used again, and that a renewal names its ring. That marks of such counters are not far ahead
-keeps a database that went back in use; `test_kind_sequences.py` shows it. That a tick which comes back too far ahead is
-dropped is for `test_lane_stamps.py`, and that another worker number is used from the next moment on for
+`tests/unit/tickets/sources/test_worker_lease.py`: that T is committed on the number's own database and on the others,
+that the next holder stamps above it, that a renewal is refused where another holds the number, that a database which
+comes up has the lease before it is used again, and that a renewal names its ring. That marks of such counters are not
+far ahead keeps a database that went back in use; `test_kind_sequences.py` shows it. That a tick which comes back too
+far ahead is dropped is for `test_lane_stamps.py`, and that another worker number is used from the next moment on for
 `test_worker_numbers.py`.
 """
 
@@ -17,10 +17,10 @@ from typing import NamedTuple
 import pytest
 
 from app.kinds.ticks import Ticks
-from app.tickets import worker_lease
-from app.tickets.instance_number import Instance, InstanceNumber
-from app.tickets.lane_stamps import LaneStamps
-from app.tickets.server_clock import ServerClock
+from app.tickets.sources import worker_lease
+from app.tickets.sources.instance_number import Instance, InstanceNumber
+from app.tickets.sources.lane_stamps import LaneStamps
+from app.tickets.sources.server_clock import ServerClock
 from tests.model.schedule import STEPS, Schedule
 
 SCHEDULES = 120

@@ -16,12 +16,12 @@ from typing import NamedTuple, cast
 import pytest
 
 from app.databases.protocol import Draw, Mark
-from app.tickets import ring_changes
-from app.tickets.id_guard import IdGuard, WrongResidue
-from app.tickets.lane import Lane
-from app.tickets.lane_opening import LaneOpening
-from app.tickets.ledger import Ledger
-from app.tickets.ring import Ring
+from app.tickets.lanes.id_guard import IdGuard, WrongResidue
+from app.tickets.lanes.lane import Lane
+from app.tickets.marks.lane_opening import LaneOpening
+from app.tickets.marks.ledger import Ledger
+from app.tickets.ring import changes as ring_changes
+from app.tickets.ring.ring import Ring
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.model.operator import WATCHED, Operator
 from tests.model.schedule import STEPS, Schedule

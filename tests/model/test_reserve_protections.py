@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from app.tickets.reserve import Reserve
-from app.tickets.reserve_window import Window
-from app.tickets.ring import Member
+from app.tickets.reserve.reserve import Reserve
+from app.tickets.reserve.window import Window
+from app.tickets.ring.ring import Member
 from tests.model.schedule import STEPS, Schedule
 from tests.model.test_protections import SCHEDULES, WRONG
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from app.tickets.request import Tickets
+from app.tickets.requests.request import Tickets
 from tests.model.host import WatchedLane
 from tests.model.record import Said
 from tests.model.runs import Run

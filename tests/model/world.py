@@ -32,10 +32,10 @@ from app.common.errors import (
 from app.common.sequences import Width, ceiling_of, counter_table, number_leased
 from app.databases.protocol import USE_INTERVALS, RingState
 from app.kinds.definition import Definition
-from app.tickets.chores import LISTING_SECONDS
-from app.tickets.instance_number import TABLE as INSTANCES
-from app.tickets.request import Ids, Tickets
-from app.tickets.reserve_window import window_seconds
+from app.tickets.requests.request import Ids, Tickets
+from app.tickets.reserve.window import window_seconds
+from app.tickets.sources.instance_number import TABLE as INSTANCES
+from app.tickets.watch.chores import LISTING_SECONDS
 from tests.fakes.ticket_database import TIMEOUT, TRUE_TIME, FakeServer, FakeState, FakeTicketDatabase
 from tests.fakes.ticket_server import PROBE_INTERVAL, REQUEST_TIMEOUT
 from tests.fakes.virtual_time import VirtualClock

@@ -9,7 +9,7 @@ import pytest
 
 from app.commands.cli import build_parser
 from app.common.errors import SettingsError
-from app.databases.mysql.url import DatabaseURL, SslMode
+from app.databases.mysql.line.url import DatabaseURL, SslMode
 from app.settings import Flag, Settings, load
 
 SECRET = "s3cret-never-shown"

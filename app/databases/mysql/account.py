@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from app.databases.inspection import Flaw
-from app.databases.mysql.driver import Rows
+from app.databases.mysql.line.driver import Rows
 
 CONNECTIONS_OF_A_SERVER = 13
 """The most connections that one ticket server has open to one database: three for draws, four for questions about

@@ -13,18 +13,19 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
-from app.databases.mysql import own_sql, session_sql
-from app.databases.mysql.bounds import MOST_USES, listing
-from app.databases.mysql.connection import MySQLConnection, ServerFacts
-from app.databases.mysql.definitions import MySQLDefinitions
-from app.databases.mysql.draws import DrawQueue
-from app.databases.mysql.marks import MySQLLedger
-from app.databases.mysql.pool import REFUSED_SECONDS, MySQLPool
-from app.databases.mysql.ring_record import RECORD_BOUND, MySQLRing, record_of
-from app.databases.mysql.rows import clock_of, layout_of
-from app.databases.mysql.servers import MySQLServers, uses_of
+from app.databases.mysql.books import own_sql
+from app.databases.mysql.books.definitions import MySQLDefinitions
+from app.databases.mysql.books.marks import MySQLLedger
+from app.databases.mysql.books.ring_record import RECORD_BOUND, MySQLRing, record_of
+from app.databases.mysql.books.rows import clock_of, layout_of
+from app.databases.mysql.books.servers import MySQLServers, uses_of
+from app.databases.mysql.draws.draws import DrawQueue
+from app.databases.mysql.line import session_sql
+from app.databases.mysql.line.bounds import MOST_USES, listing
+from app.databases.mysql.line.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.line.pool import REFUSED_SECONDS, MySQLPool
+from app.databases.mysql.line.url import DatabaseURL
 from app.databases.mysql.tables import MySQLTables, not_crash_safe
-from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import (
     LARGEST_INCREMENT,
     ClockReading,

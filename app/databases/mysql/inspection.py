@@ -16,19 +16,21 @@ from app.common.errors import (
 from app.common.sequences import Width
 from app.common.slices import sliced
 from app.databases.inspection import SERVERS_SECONDS, InspectedTable, Inspection, NotLookedAt
-from app.databases.mysql import account, own_sql, sequence_sql, session_sql
-from app.databases.mysql.bounds import MOST_KEYS, MOST_MARKS, MOST_SERVERS, MOST_TABLES, listing
-from app.databases.mysql.connection import MySQLConnection, ServerFacts
-from app.databases.mysql.definitions import definitions_of
-from app.databases.mysql.driver import NoAgreement, NoTLS, Rows, code_of
-from app.databases.mysql.errors import MISSING_TABLE
-from app.databases.mysql.marks import marks_of
-from app.databases.mysql.ring_record import RECORD_BOUND, earlier_record_of, record_of
-from app.databases.mysql.rows import clock_of, layout_of
-from app.databases.mysql.servers import servers_of
+from app.databases.mysql import account, sequence_sql
+from app.databases.mysql.books import own_sql
+from app.databases.mysql.books.definitions import definitions_of
+from app.databases.mysql.books.marks import marks_of
+from app.databases.mysql.books.ring_record import RECORD_BOUND, earlier_record_of, record_of
+from app.databases.mysql.books.rows import clock_of, layout_of
+from app.databases.mysql.books.servers import servers_of
+from app.databases.mysql.line import session_sql
+from app.databases.mysql.line.bounds import MOST_KEYS, MOST_MARKS, MOST_SERVERS, MOST_TABLES, listing
+from app.databases.mysql.line.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.line.driver import NoAgreement, NoTLS, Rows, code_of
+from app.databases.mysql.line.errors import MISSING_TABLE
+from app.databases.mysql.line.url import DatabaseURL, SslMode
 from app.databases.mysql.tables import CRASH_SAFE_ENGINES, names_of, not_crash_safe, position_of, table_of
 from app.databases.mysql.triggers import triggers_of
-from app.databases.mysql.url import DatabaseURL, SslMode
 from app.databases.protocol import Position
 
 LOOK_SECONDS = 30.0

@@ -7,11 +7,12 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from app.common.errors import SettingsError, TicketDatabaseError
-from app.databases.mysql import sequence_sql, session_sql
-from app.databases.mysql.bounds import DEFINITION
-from app.databases.mysql.connection import MySQLConnection
-from app.databases.mysql.driver import code_of
-from app.databases.mysql.url import DatabaseURL, check_login
+from app.databases.mysql import sequence_sql
+from app.databases.mysql.line import session_sql
+from app.databases.mysql.line.bounds import DEFINITION
+from app.databases.mysql.line.connection import MySQLConnection
+from app.databases.mysql.line.driver import code_of
+from app.databases.mysql.line.url import DatabaseURL, check_login
 
 EXPECTED = "mysql://user:password@host:port/database/table.column"
 PATIENCE_SECONDS = 120.0

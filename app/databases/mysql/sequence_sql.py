@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from app.common.sequences import Width
-from app.databases.mysql.session_sql import with_steps
+from app.databases.mysql.line.session_sql import with_steps
 
 STUBS = string.ascii_lowercase[:24]
 """The stubs that draws use, always in this order: two statements that name them in different orders deadlock. So many,

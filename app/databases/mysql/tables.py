@@ -10,10 +10,10 @@ from app.common.sequences import Width, ceiling_of, folded, is_table_name
 from app.common.slices import sliced
 from app.databases.inspection import Flaw
 from app.databases.mysql import sequence_sql
-from app.databases.mysql.bounds import MOST_TABLES, listing
-from app.databases.mysql.driver import Rows
-from app.databases.mysql.pool import MySQLPool
-from app.databases.mysql.rows import largest_id, moment, next_id, table_name
+from app.databases.mysql.books.rows import largest_id, moment, next_id, table_name
+from app.databases.mysql.line.bounds import MOST_TABLES, listing
+from app.databases.mysql.line.driver import Rows
+from app.databases.mysql.line.pool import MySQLPool
 from app.databases.protocol import Position, Table
 
 CRASH_SAFE_ENGINES = frozenset({"InnoDB"})

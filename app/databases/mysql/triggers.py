@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from app.databases.inspection import Flaw, NotLookedAt
 from app.databases.mysql import sequence_sql
-from app.databases.mysql.bounds import listing
-from app.databases.mysql.connection import MySQLConnection
-from app.databases.mysql.driver import Rows
+from app.databases.mysql.line.bounds import listing
+from app.databases.mysql.line.connection import MySQLConnection
+from app.databases.mysql.line.driver import Rows
 
 MOST_TRIGGERS = 10_000
 TRIGGERS = (

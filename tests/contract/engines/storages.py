@@ -19,7 +19,7 @@ from typing import Any
 
 from app.common.sequences import TICKET_LIMIT, Width, is_name
 from app.databases.mysql.database import MySQLDatabase
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.line.url import DatabaseURL
 from app.databases.protocol import ServerEntry, Table, TicketDatabase
 from app.databases.sqlite.database import SQLiteDatabase
 from app.kinds.definition import Definition

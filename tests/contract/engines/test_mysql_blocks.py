@@ -7,8 +7,8 @@ from itertools import chain
 import pytest
 
 from app.common.errors import SequenceMissing, SequenceWentBack
-from app.databases.mysql.connection import MySQLConnection
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.line.connection import MySQLConnection
+from app.databases.mysql.line.url import DatabaseURL
 from app.databases.protocol import Draw, Table, TicketDatabase
 from tests.contract.engines.storages import (
     INCREMENT,

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
-from app.databases.mysql.connection import MySQLConnection
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.line.connection import MySQLConnection
+from app.databases.mysql.line.url import DatabaseURL
 from tests.fakes.certificates import Authority
 from tests.harness.commands import ticketd
 from tests.harness.engine import Engine

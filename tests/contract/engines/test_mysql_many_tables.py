@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 
 from app.databases.mysql.database import MySQLDatabase
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.line.url import DatabaseURL
 from tests.harness.pair import MySQLPair
 
 MANY = 1_200

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from app.common.errors import TicketDatabaseError
-from app.databases.mysql import own_sql
+from app.databases.mysql.books import own_sql
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.inspection import MySQLInspector
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.line.url import DatabaseURL
 from app.databases.protocol import Body, Mark, RingRecord
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.pair import MySQLPair

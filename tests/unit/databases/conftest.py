@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.databases.mysql import connection
+from app.databases.mysql.line import connection
 from tests.unit.databases.mysql_driver import Server
 
 

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 from app.common.errors import TicketDatabaseError
 from app.common.sequences import Width
-from app.databases.mysql.connection import MySQLConnection
-from app.databases.mysql.draws import DrawQueue
-from app.databases.mysql.driver import Rows
-from app.databases.mysql.generated_ids import GeneratedIds
-from app.databases.mysql.pool import MySQLPool
+from app.databases.mysql.draws.draws import DrawQueue
+from app.databases.mysql.draws.generated_ids import GeneratedIds
+from app.databases.mysql.line.connection import MySQLConnection
+from app.databases.mysql.line.driver import Rows
+from app.databases.mysql.line.pool import MySQLPool
 from app.databases.mysql.sequence_sql import STUBS
 from app.databases.protocol import Drawn, Table
 from tests.unit.databases.mysql_driver import URL

@@ -4,11 +4,13 @@ from typing import cast
 
 import pymysql.err
 
-from app.databases.mysql import account, own_sql, session_sql
-from app.databases.mysql.bounds import SMALL, Bound
-from app.databases.mysql.driver import Rows
-from app.databases.mysql.url import DatabaseURL
-from app.databases.mysql.wire import Wire
+from app.databases.mysql import account
+from app.databases.mysql.books import own_sql
+from app.databases.mysql.line import session_sql
+from app.databases.mysql.line.bounds import SMALL, Bound
+from app.databases.mysql.line.driver import Rows
+from app.databases.mysql.line.url import DatabaseURL
+from app.databases.mysql.line.wire import Wire
 
 URL = DatabaseURL.parse("mysql://u@127.0.0.1:1/d")
 LOST = 2013
@@ -44,7 +46,7 @@ class Server:
         self.looked_on: list[Driver] = []
 
     def driver(self, *_: object) -> "Driver":
-        """In place of app.databases.mysql.driver.Driver."""
+        """In place of app.databases.mysql.line.driver.Driver."""
         return Driver(self)
 
     def answer(self, statement: str) -> Rows:

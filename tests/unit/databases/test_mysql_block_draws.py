@@ -14,7 +14,7 @@ from app.common.errors import (
     TicketDatabaseError,
 )
 from app.databases.mysql import sequence_sql
-from app.databases.mysql.block_forms import ALONE
+from app.databases.mysql.draws.block_forms import ALONE
 from app.databases.protocol import Draw
 from tests.unit.databases.draw_bench import Bench, of_tables, table, turns
 

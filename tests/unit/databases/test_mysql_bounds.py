@@ -12,14 +12,16 @@ import pytest
 from app.common.errors import TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.sequences import Width
 from app.common.slices import sliced
-from app.databases.mysql import own_sql, sequence_sql, session_sql
-from app.databases.mysql.bounds import MOST_TABLES
-from app.databases.mysql.connection import MySQLConnection
+from app.databases.mysql import sequence_sql
+from app.databases.mysql.books import own_sql
 from app.databases.mysql.database import MySQLDatabase
-from app.databases.mysql.driver import Rows
 from app.databases.mysql.inspection import MySQLInspector
+from app.databases.mysql.line import session_sql
+from app.databases.mysql.line.bounds import MOST_TABLES
+from app.databases.mysql.line.connection import MySQLConnection
+from app.databases.mysql.line.driver import Rows
+from app.databases.mysql.line.url import DatabaseURL
 from app.databases.mysql.other_tables import Column, used_by
-from app.databases.mysql.url import DatabaseURL
 from app.databases.protocol import Drawn, Mark, RingRecord, RingState, Table
 from app.kinds.definition import Definition
 from tests.fakes.mysql_server import (

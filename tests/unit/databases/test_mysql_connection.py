@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from app.common.errors import TicketDatabaseMisconfigured
-from app.databases.mysql import sequence_sql, session_sql
-from app.databases.mysql.connection import MySQLConnection, ServerFacts
+from app.databases.mysql import sequence_sql
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.inspection import MySQLInspector
+from app.databases.mysql.line import session_sql
+from app.databases.mysql.line.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.line.url import DatabaseURL
 from app.databases.mysql.other_tables import Column, used_by
-from app.databases.mysql.url import DatabaseURL
 from app.doctor.case import Case
 from app.doctor.findings import numbered_by_its_group, wrong_increment, wrong_offset
 from tests.unit.databases.mysql_driver import URL, Server, variables

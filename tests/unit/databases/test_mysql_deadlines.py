@@ -8,7 +8,7 @@ import pytest
 
 from app.common.patience import SLICES
 from app.common.sequences import Width
-from app.databases.mysql.pending_draw import Deadlines, PendingDraw
+from app.databases.mysql.draws.pending_draw import Deadlines, PendingDraw
 from app.databases.protocol import Draw, Table
 
 TIMEOUT = 0.4

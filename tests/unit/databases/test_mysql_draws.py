@@ -15,7 +15,7 @@ from app.common.errors import (
     TicketDatabaseHung,
     TicketDatabaseUnavailable,
 )
-from app.databases.mysql.draws import CONNECTIONS
+from app.databases.mysql.draws.draws import CONNECTIONS
 from app.databases.protocol import Draw
 from tests.unit.databases.draw_bench import TIMEOUT, Bench, of_tables, table, turns
 

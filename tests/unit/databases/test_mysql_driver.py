@@ -23,9 +23,9 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.databases import engines
-from app.databases.mysql import driver as mysql_driver
-from app.databases.mysql.driver import Driver, NoAgreement, check_driver, code_of, translate
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.line import driver as mysql_driver
+from app.databases.mysql.line.driver import Driver, NoAgreement, check_driver, code_of, translate
+from app.databases.mysql.line.url import DatabaseURL
 
 URL = DatabaseURL.parse("mysql://u@odd.example/d")
 

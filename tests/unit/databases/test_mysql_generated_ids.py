@@ -1,8 +1,8 @@
 """Draws that are followed by the question where their id came from: what is sent, what is handed out, how often."""
 
 from app.common.errors import SequenceUnavailable
-from app.databases.mysql.draws import DrawQueue
-from app.databases.mysql.generated_ids import QUESTION, GeneratedIds
+from app.databases.mysql.draws.draws import DrawQueue
+from app.databases.mysql.draws.generated_ids import QUESTION, GeneratedIds
 from app.databases.protocol import Draw
 from tests.unit.databases.draw_bench import Bench, turns
 

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
-from app.databases.mysql.connection import MySQLConnection
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.line.connection import MySQLConnection
+from app.databases.mysql.line.url import DatabaseURL
 from tests.fakes.certificates import Authority
 from tests.fakes.mysql_server import OK, SALT, FakeMySQL, Talk
 

@@ -9,8 +9,8 @@ import pytest
 
 from app.common.errors import NoFurtherConnection, TicketDatabaseError, TicketDatabaseUnavailable
 from app.databases.mysql.database import PROBE_CONNECTION_SECONDS, MySQLDatabase
-from app.databases.mysql.pool import IDLE_SECONDS, REFUSED_SECONDS, MySQLPool
-from app.databases.mysql.url import DatabaseURL
+from app.databases.mysql.line.pool import IDLE_SECONDS, REFUSED_SECONDS, MySQLPool
+from app.databases.mysql.line.url import DatabaseURL
 from app.databases.protocol import ServerEntry
 from tests.unit.databases.mysql_driver import LOST, URL, Driver, Server
 

@@ -11,12 +11,14 @@ import pytest
 
 from app.common.errors import SequenceMissing, TicketDatabaseUnavailable
 from app.common.sequences import TICKET_LIMIT, Width
-from app.databases.mysql import own_sql, sequence_sql, session_sql
-from app.databases.mysql.connection import MySQLConnection
+from app.databases.mysql import sequence_sql
+from app.databases.mysql.books import own_sql
+from app.databases.mysql.books.marks import mark_of
 from app.databases.mysql.database import MySQLDatabase
-from app.databases.mysql.driver import Rows
 from app.databases.mysql.inspection import MySQLInspector
-from app.databases.mysql.marks import mark_of
+from app.databases.mysql.line import session_sql
+from app.databases.mysql.line.connection import MySQLConnection
+from app.databases.mysql.line.driver import Rows
 from app.databases.mysql.tables import position_of, table_of
 from app.databases.protocol import Mark, Position, Table
 from app.kinds.definition import Definition

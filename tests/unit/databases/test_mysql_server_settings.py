@@ -2,11 +2,12 @@
 
 import pytest
 
-from app.databases.mysql import own_sql, sequence_sql
-from app.databases.mysql.bounds import LARGEST_STATEMENT
-from app.databases.mysql.draws import DRAWS_PER_PACKET
-from app.databases.mysql.marks import MARKS_PER_WRITE
-from app.databases.mysql.server_settings import flaws_of
+from app.databases.mysql import sequence_sql
+from app.databases.mysql.books import own_sql
+from app.databases.mysql.books.marks import MARKS_PER_WRITE
+from app.databases.mysql.draws.draws import DRAWS_PER_PACKET
+from app.databases.mysql.line.bounds import LARGEST_STATEMENT
+from app.databases.mysql.line.server_settings import flaws_of
 from app.databases.protocol import LARGEST_INCREMENT
 
 NAME = "s" * 64

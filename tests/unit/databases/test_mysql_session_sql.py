@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from app.databases.mysql import session_sql
+from app.databases.mysql.line import session_sql
 from tests.harness.variables import rows_of_page
 
 

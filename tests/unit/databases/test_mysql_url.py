@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from app.common.errors import SettingsError
+from app.databases.mysql.line.url import DatabaseURL, SslMode
 from app.databases.mysql.other_tables import Column
-from app.databases.mysql.url import DatabaseURL, SslMode
 from tests.fakes.certificates import Authority
 
 SECRET = "s3cret-never-shown"

@@ -7,7 +7,7 @@ import pytest
 from pymysql.connections import MysqlPacket
 from pymysql.protocol import OKPacketWrapper
 
-from app.databases.mysql.wire import Wire, id_in_ok, query
+from app.databases.mysql.line.wire import Wire, id_in_ok, query
 
 
 def number(value: int) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from app.databases.mysql.wire import Wire
+from app.databases.mysql.line.wire import Wire
 from tests.unit.databases.test_mysql_wire import Stream, Transport, oks, packet
 
 DEADLINE = 20.0

@@ -9,8 +9,8 @@ from pydantic import SecretStr
 from app.clients.denials import Denials
 from app.clients.turns import Turns
 from app.http.access import Access
-from app.http.routes import make_api
-from app.http.status_page import StatusPage
+from app.http.api.routes import make_api
+from app.http.pages.status_page import StatusPage
 from app.operations.rates import Rates
 from tests.fakes.ticket_database import TRUE_TIME
 from tests.fakes.ticket_server import FakeTicketServer, Site

@@ -15,15 +15,15 @@ from app.clients.denials import Denials
 from app.clients.turns import Turns
 from app.common.errors import TicketError
 from app.http.access import Access
-from app.http.connections import HTTPConnections
-from app.http.ticket_endpoint import TicketEndpoint, Watcher
-from app.http.ticket_protocol import TicketProtocol
+from app.http.tickets.connections import HTTPConnections
+from app.http.tickets.endpoint import TicketEndpoint, Watcher
+from app.http.tickets.protocol import TicketProtocol
 from app.http.uvicorn_adapter import HTTPServer
 from app.operations.metrics import Metrics
-from app.tickets.front_desk import FrontDesk
-from app.tickets.issuer import TicketIssuer
-from app.tickets.lane import Lane
-from app.tickets.request import Ids, TicketRequest
+from app.tickets.desk.front_desk import FrontDesk
+from app.tickets.desk.issuer import TicketIssuer
+from app.tickets.lanes.lane import Lane
+from app.tickets.requests.request import Ids, TicketRequest
 from tests.fakes.virtual_time import settled
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.http.docs_page import render
+from app.http.pages.docs_page import render
 
 HTML = """<script>alert('x')</script> "quoted" & more"""
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from app.http.ticket_endpoint import ACCEPT_BYTES
+from app.http.tickets.endpoint import ACCEPT_BYTES
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.http.http_bench import chunked, request
 from tests.unit.http.test_problem_codes import Whole, whole

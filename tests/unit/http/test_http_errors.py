@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.http.request_head import RequestHead
-from app.http.ticket_protocol import TicketProtocol
+from app.http.tickets.head import RequestHead
+from app.http.tickets.protocol import TicketProtocol
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import ALBUMS, OTHER, PHOTOS, REFUSED, Bench, Client, ids, request, statuses
 

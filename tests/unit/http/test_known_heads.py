@@ -6,7 +6,7 @@ import pytest
 
 from app.clients.connections import REQUEST_SECONDS
 from app.clients.known_reads import LONGEST, MANY
-from app.http.request_head import ClientRequest, KnownHeads, RequestHead
+from app.http.tickets.head import ClientRequest, KnownHeads, RequestHead
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import (
     ALBUMS,

@@ -15,11 +15,11 @@ from app.clients.denials import Denials
 from app.clients.turns import Turns
 from app.common.errors import UnknownError
 from app.http.access import Access
-from app.http.connections import HTTPConnections
+from app.http.api.routes import make_api
+from app.http.pages.status_page import StatusPage
 from app.http.problems import STATUSES
-from app.http.routes import make_api
-from app.http.status_page import StatusPage
-from app.http.ticket_endpoint import TicketEndpoint
+from app.http.tickets.connections import HTTPConnections
+from app.http.tickets.endpoint import TicketEndpoint
 from app.http.uvicorn_adapter import HTTPServer
 from app.operations.rates import Rates
 from tests.fakes.ticket_database import TRUE_TIME

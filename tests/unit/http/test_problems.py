@@ -7,7 +7,7 @@ import pytest
 
 from app.common import errors
 from app.http.problems import Code, Problem, method_not_allowed, problem_of
-from app.tickets.front_desk import OUTCOMES, outcome_of
+from app.tickets.desk.front_desk import OUTCOMES, outcome_of
 
 ALL = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.TicketError)]
 

@@ -20,8 +20,8 @@ from app.common.errors import (
     UnknownSequence,
 )
 from app.http.query import Parameters
-from app.http.responses import Dated
-from app.http.ticket_endpoint import ACCEPT_BYTES, prefers_text
+from app.http.tickets.endpoint import ACCEPT_BYTES, prefers_text
+from app.http.tickets.responses import Dated
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.asgi import Answer
 from tests.unit.http.http_bench import BLOCK, PHOTOS, TEXT, Bench, chunked, ids, request
@@ -220,7 +220,7 @@ def test_the_date_is_that_of_the_answer(monkeypatch: pytest.MonkeyPatch) -> None
     dated = Dated(b"")
     found = []
     for time in (1_000.0, 1_000.9, 1_001.1, 1_001.999, 1_002.5, 900.0, 5_000.0):
-        monkeypatch.setattr("app.http.responses.time.time", lambda time=time: time)
+        monkeypatch.setattr("app.http.tickets.responses.time.time", lambda time=time: time)
         date = dated.now().split(b"\r\n")[1].removeprefix(b"date: ").decode()
         found.append(parsedate_to_datetime(date).timestamp())
     assert found == [1_000, 1_000, 1_001, 1_001, 1_002, 900, 5_000]

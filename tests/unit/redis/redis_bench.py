@@ -15,9 +15,9 @@ from app.operations.metrics import Metrics
 from app.redis.connection import RedisConnection
 from app.redis.door import RedisDoor
 from app.redis.requests import Watcher
-from app.tickets.catalog import Catalog
-from app.tickets.front_desk import FrontDesk
-from app.tickets.issuer import TicketIssuer
+from app.tickets.desk.front_desk import FrontDesk
+from app.tickets.desk.issuer import TicketIssuer
+from app.tickets.sequences.catalog import Catalog
 from tests.fakes.virtual_time import settled
 from tests.unit.http.http_bench import FakeIssuer
 

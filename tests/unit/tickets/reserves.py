@@ -6,8 +6,8 @@ import re
 from collections import Counter
 
 from app.common.errors import TicketError
-from app.tickets.request import Ids, TicketRequest
-from app.tickets.reserve import Reserve
+from app.tickets.requests.request import Ids, TicketRequest
+from app.tickets.reserve.reserve import Reserve
 from tests.fakes.ticket_database import TIMEOUT
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 

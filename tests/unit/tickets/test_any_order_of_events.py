@@ -26,9 +26,9 @@ from app.common.errors import (
     TicketError,
 )
 from app.databases.protocol import Drawn, Table
-from app.tickets.id_guard import WrongResidue
-from app.tickets.lane import Lane
-from app.tickets.request import TicketRequest, Tickets
+from app.tickets.lanes.id_guard import WrongResidue
+from app.tickets.lanes.lane import Lane
+from app.tickets.requests.request import TicketRequest, Tickets
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, latency, record_ring
 from tests.fakes.virtual_time import virtual_time

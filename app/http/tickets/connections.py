@@ -1,0 +1,36 @@
+"""What the connections that speak HTTP share."""
+
+import asyncio
+from typing import Protocol
+
+from app.clients.connections import Connections
+from app.http.tickets.head import KnownHeads
+from app.http.tickets.protocol import TicketProtocol
+from app.http.tickets.roles import Endpoint, Inner
+
+
+class HTTPBehind(Protocol):
+    """Who serves what is not for tickets."""
+
+    def make_inner(self, protocol: TicketProtocol) -> Inner: ...
+
+
+class HTTPConnections:
+    """See connection_roles.Surroundings. `connections`: all of the server's, whatever they speak."""
+
+    def __init__(self, endpoint: Endpoint, behind: HTTPBehind, connections: Connections) -> None:
+        self.endpoint = endpoint
+        self.known_heads = KnownHeads()
+        self.turns = connections.turns
+        self._behind = behind
+        self.opened = connections.opened
+        self.closed = connections.closed
+        self.admit = connections.admit
+
+    def make_protocol(self) -> TicketProtocol:
+        """A protocol for a new connection."""
+        return TicketProtocol(self, asyncio.get_running_loop())
+
+    def make_inner(self, protocol: TicketProtocol) -> Inner:
+        """See connection_roles.Surroundings."""
+        return self._behind.make_inner(protocol)

@@ -1,0 +1,165 @@
+"""The one wiring of the rooms of `app.tickets`, for the server and for tests, which pass in clocks of their own."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from app.common.boot_clock import boot_seconds
+from app.common.version import VERSION
+from app.databases.protocol import ServerEntry, TicketDatabase
+from app.kinds.table import KINDS
+from app.tickets.desk.front_desk import FrontDesk, RequestObserver
+from app.tickets.desk.issuer import TicketIssuer
+from app.tickets.lanes.lane import Lane
+from app.tickets.marks.ledger import Ledger
+from app.tickets.requests.observer import Observer
+from app.tickets.reserve.bumps import Bumps
+from app.tickets.reserve.reserves import Reserves
+from app.tickets.reserve.window import window_seconds
+from app.tickets.ring.agreement import RingRecords
+from app.tickets.ring.ring import Member, Ring
+from app.tickets.sequences.catalog import Catalog
+from app.tickets.sequences.inner import draw_one
+from app.tickets.sources.instance_number import InstanceNumber
+from app.tickets.sources.server_clock import ServerClock
+from app.tickets.sources.sources import Sources
+from app.tickets.sources.worker_lease import WorkerLease
+from app.tickets.watch.prober import Prober
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainSettings:
+    """What the domain takes from the settings of the server.
+
+    `address`: this server's host name and port, as other servers name it. `increment`: TICKETS_INCREMENT, None where it
+    is unset. The other fields are the settings of the same name, times in seconds.
+    """
+
+    address: str
+    probe_interval: float
+    database_timeout: float
+    request_timeout: float
+    reserve_seconds: float = 0.0
+    refuse_unverified: bool = False
+    increment: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The clocks that the domain reads, in seconds.
+
+    `wall`: since 1970, may jump. `monotonic`: never goes back, stands still while the machine is suspended. `boot`: the
+    same, but goes on while the machine is suspended.
+    """
+
+    wall: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    boot: Callable[[], float] = boot_seconds
+
+
+class Domain:
+    """The ticket server without its ports: the ring, what is drawn in it, and the desk that requests come to.
+
+    `databases`: in offset order. `lane_observer` is told of draws, `request_observer` of requests. `instance`: a word
+    that no other life of any server has. `make_lane`: makes the lanes, `Lane` but for tests.
+    """
+
+    def __init__(
+        self,
+        databases: Sequence[TicketDatabase],
+        settings: DomainSettings,
+        clocks: Clocks,
+        lane_observer: Observer,
+        request_observer: RequestObserver,
+        *,
+        instance: str = "",
+        make_lane: Callable[[str, Member, Ring, Ledger, Observer], Lane] = Lane,
+    ) -> None:
+        self._databases = databases
+        self.ring = Ring(databases, now=clocks.wall)
+        self.reserves = Reserves(
+            self.ring,
+            lane_observer,
+            seconds=settings.reserve_seconds,
+            window=window_seconds(settings.probe_interval, settings.database_timeout),
+            may_draw=self._may_draw,
+            clock=clocks.boot,
+        )
+        self._announce(settings, instance or secrets.token_hex(8))
+        self.ledger = Ledger(
+            self.ring,
+            refuse_unverified=settings.refuse_unverified,
+            patience=0.7 * settings.database_timeout,
+            forgets_after=5 * settings.probe_interval + 2 * settings.database_timeout,
+            clock=clocks.monotonic,
+            on_bump=self.reserves.bumped,
+        )
+        self.clock = ServerClock(clocks.wall, clocks.monotonic)
+        self.lease = WorkerLease(self.ring, self.clock, self.ledger)
+        self.instance = InstanceNumber()
+        self.sources = Sources(self.ring, self.clock, self.lease, self.instance, settings.request_timeout)
+        self.catalog = Catalog(
+            self.ring,
+            lambda sequence, member: make_lane(sequence, member, self.ring, self.ledger, lane_observer),
+            self.ledger.known_mark,
+            self.sources,
+            self.reserves,
+        )
+        self.issuer = TicketIssuer(
+            self.ring,
+            self.catalog,
+            self.ledger.may_draw,
+            self.reserves,
+            attempt=settings.database_timeout,
+            timeout=settings.request_timeout,
+        )
+        self.prober = Prober(
+            self.ring,
+            RingRecords(self.ring, settings.increment),
+            self.ledger,
+            self.catalog,
+            self.clock,
+            reserves=self.reserves,
+            interval=settings.probe_interval,
+            clock=clocks.monotonic,
+        )
+        self.desk = FrontDesk(self.issuer, request_observer)
+        self.bumps = Bumps(self.ring, self.reserves, settings.request_timeout)
+
+    def _may_draw(self, member: Member) -> bool:
+        return self.ledger.may_draw(member)
+
+    def _announce(self, settings: DomainSettings, instance: str) -> None:
+        def describe() -> ServerEntry:
+            return ServerEntry(
+                instance,
+                VERSION,
+                tuple(KINDS),
+                settings.probe_interval,
+                self.reserves.announced,
+                uses=self.ring.uses(settings.address),
+            )
+
+        for database in self._databases:
+            database.announce(describe)
+
+    def start(self) -> None:
+        """Begin to look at the databases; requests that come before the first one is up wait for it."""
+        self.prober.start()
+        self.lease.start()
+        self.instance.start(partial(draw_one, self.ring, self.catalog))
+        self.reserves.start()
+
+    async def stop(self) -> None:
+        """End the probes and write the last marks, then end whatever still draws, then close the connections."""
+        await self.instance.stop()
+        await self.lease.stop(self.sources.last_ms)
+        await self.prober.stop()
+        await self.reserves.stop()
+        await self.issuer.close()
+        await self.ledger.close()
+        await self.catalog.close()
+        await asyncio.gather(*(database.close() for database in self._databases))

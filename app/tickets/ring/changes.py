@@ -1,0 +1,191 @@
+"""The steps of a change of the ring, for a server that forms one and for `ticketd grow` alike.
+
+Where residues change hands, every sequence on every database is raised above everything that any database has drawn or
+may have drawn.
+
+The order of a change:
+
+1. Every database records that a change has begun, under a new number. From then on a server that reserves a
+   high-water mark under an older number is refused, and so is one whose draw no other database protects.
+2. Marks are read, then positions. A ticket that was handed out before 1 lies at or below a mark or a position that is
+   read here, since the number was checked after it was drawn.
+3. Every table is raised above all of it, committed; marks of the new increment say so on every other database.
+4. Every database records the new ring.
+
+A change that stops half-way leaves a record that no server draws under. It is begun again from 1.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from app.common.errors import RingChanged, TicketDatabaseError
+from app.databases.protocol import Mark, RingRecord, RingState, Table, TicketDatabase
+from app.tickets.ring.record import finished
+
+T = TypeVar("T")
+
+
+class DatabaseFailed(Exception):
+    """A database failed while the ring was agreed on or changed."""
+
+    def __init__(self, database: TicketDatabase, error: TicketDatabaseError) -> None:
+        super().__init__(f"{database.name} {error}")
+        self.database = database
+        self.error = error
+
+
+class Overtaken(DatabaseFailed):
+    """Another server has changed the ring record of a database since it was read."""
+
+
+async def change_ring(
+    databases: Mapping[TicketDatabase, RingRecord | None],
+    change: RingRecord,
+    say: Callable[[str], None] = lambda _: None,
+) -> RingRecord:
+    """Change the ring of these databases, each with the record that it has now, to `change`, which begins it.
+
+    Returns the new ring. Raises DatabaseFailed; the change may then be begun again.
+    """
+    await write_record(change, databases)
+    say(f"the change has begun on {len(databases)} databases; no ticket server draws until it is finished")
+    for database in databases:
+        database.use_increment(change.increment)
+    tables = await tables_of(databases)
+    floors = await floors_of(tables)
+    say(f"{len(floors)} sequences have tickets or high-water marks")
+    for database, held in tables.items():
+        await raise_tables({database: held}, floors)
+        if change.state is RingState.GROWING:
+            await make_tables(tables, database, floors)
+        say(f"{database.name}: every sequence stands above everything drawn")
+    await keep_floors(databases, floors, change, of=databases)
+    new = finished(change)
+    await write_record(new, {database: as_kept(change, database, old) for database, old in databases.items()})
+    return new
+
+
+def as_kept(record: RingRecord, database: TicketDatabase, old: RingRecord | None) -> RingRecord:
+    """The record as a database keeps it that had `old` before."""
+    body, life = ("", "") if old is None else (old.body, old.life)
+    return replace(record, own=database.offset, body=body, life=life)
+
+
+async def write_record(record: RingRecord, databases: Mapping[TicketDatabase, RingRecord | None]) -> None:
+    """Write the record on databases that have these records now; each keeps what it records of its own body of data.
+
+    Raises DatabaseFailed, Overtaken where one has another record.
+    """
+    for database, old in databases.items():
+        await write_own_record(as_kept(record, database, old), database, old)
+
+
+async def write_own_record(new: RingRecord, database: TicketDatabase, old: RingRecord | None) -> None:
+    """Write this record on the database that has `old` now. Raises DatabaseFailed, see `write_record`."""
+    if old != new:
+        try:
+            found = await database.record_ring(old, new)
+        except TicketDatabaseError as error:
+            raise DatabaseFailed(database, error) from error
+        if found != new:
+            raise Overtaken(database, RingChanged("had its ring record changed by another server meanwhile"))
+
+
+Tables = Mapping[TicketDatabase, Sequence[Table]]
+"""The tables of sequences that each database has."""
+
+
+async def tables_of(databases: Iterable[TicketDatabase]) -> Tables:
+    """Raises DatabaseFailed."""
+    databases = list(databases)
+    return dict(zip(databases, await asyncio.gather(*map(_tables_of, databases)), strict=True))
+
+
+async def floors_of(tables: Tables) -> dict[str, int]:
+    """For each sequence the largest id that any of these databases has drawn, or may have drawn: marks, then positions.
+
+    Raises DatabaseFailed.
+    """
+    floors: Counter[str] = Counter()
+    for database in tables:
+        for mark in await or_fail(database, database.marks_of_all_rings()):
+            floors[mark.sequence] = max(floors[mark.sequence], mark.mark, mark.issued)
+    questions = [or_fail(database, database.positions(held)) for database, held in tables.items()]
+    for positions in await asyncio.gather(*questions):
+        for name, position in positions.items():
+            floors[name] = max(floors[name], position.next_id - 1, position.largest)
+    return dict(floors)
+
+
+async def raise_tables(tables: Tables, floors: Mapping[str, int]) -> None:
+    """Raise these tables above their floors. Raises DatabaseFailed."""
+
+    async def advance(database: TicketDatabase, held: Sequence[Table]) -> None:
+        lower = {table.sequence: min(floors.get(table.sequence, 0), table.ceiling) for table in held}
+        await or_fail(database, database.advance_all({name: floor for name, floor in lower.items() if floor > 0}))
+
+    await asyncio.gather(*(advance(database, held) for database, held in tables.items()))
+
+
+async def make_tables(tables: Tables, lacking: TicketDatabase, floors: Mapping[str, int]) -> None:
+    """Make on one database the tables that any of them has, above their floors. Raises DatabaseFailed."""
+    known = {table.sequence: table for held in tables.values() for table in held}
+    for name in sorted(known.keys() - {table.sequence for table in tables[lacking]}):
+        start = min(floors.get(name, 0) + 1, known[name].ceiling - 1)
+        await or_fail(lacking, lacking.make(name, known[name].width, start))
+
+
+async def keep_floors(
+    databases: Iterable[TicketDatabase], floors: Mapping[str, int], change: RingRecord, *, of: Iterable[TicketDatabase]
+) -> None:
+    """Write on every database how far each sequence was raised on the others that are `of` these. Raises
+    DatabaseFailed."""
+    raised = list(of)
+    for database in databases:
+        marks = [
+            Mark(name, other.offset, change.increment, floor, floor, f"raised:{change.number}")
+            for name, floor in sorted(floors.items())
+            for other in raised
+            if other is not database and floor
+        ]
+        if not marks:
+            continue
+        rows = await or_fail(database, database.reserve(marks, change.number))
+        for mark in marks:
+            row = rows[mark.sequence, mark.offset]
+            if row.token != mark.token:  # from when this increment was the ring's before
+                await or_fail(
+                    database, database.supersede(row, replace(mark, mark=max(mark.mark, row.mark)), change.number)
+                )
+
+
+async def or_fail(database: TicketDatabase, question: Coroutine[None, None, T]) -> T:
+    try:
+        return await question
+    except TicketDatabaseError as error:
+        raise DatabaseFailed(database, error) from error
+
+
+async def _tables_of(database: TicketDatabase) -> list[Table]:
+    names = await or_fail(database, database.names())
+    tables = await or_fail(database, database.tables(names))
+    return [tables[name] for name in sorted(tables)]
+
+
+async def holds_tickets(database: TicketDatabase) -> bool:
+    """Whether any sequence of the database has a ticket, or begins above 1."""
+    counters = await or_fail(database, database.counters(await or_fail(database, database.names())))
+    if any(next_id > 1 for next_id, _ in counters.values()):
+        return True
+    # a counter may read one too low until something has opened the table
+    positions = await or_fail(database, database.positions(await _tables_of(database)))
+    return any(position.largest or position.next_id > 1 for position in positions.values())
+
+
+async def holds_anything(database: TicketDatabase) -> bool:
+    """Whether any sequence has a ticket on the database, or a mark above 0."""
+    marks = await or_fail(database, database.marks_of_all_rings())
+    return any(mark.mark or mark.issued for mark in marks) or await holds_tickets(database)

@@ -1,0 +1,343 @@
+"""The worker number that this server stamps ids under, leased from the ticket databases.
+
+What is leased is the right to stamp times up to T under a number. T is a high-water mark, as the ledger keeps them: it
+is committed before it is used, on the database that the number belongs to (its offset is the number's remainder) and on
+every other one that is up. The next holder stamps only above every T that any database knows, so two servers never have
+the right to the same time. That alone is what it rests on, never on how much time has passed: a server that was frozen
+for a day may go on up to its T, and nobody else ever stamps there.
+
+A database that has gone back may have forgotten who holds a number. As with marks, every other one is asked then; where
+one of them cannot be, TICKETS_UNVERIFIED decides whether the number is used, and /healthz warns.
+
+Whoever renews does so under its own token. Where another server has taken the number over, the token differs; the
+lease is lost, and what was granted before holds up to its T.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from app.common.errors import (
+    NoTicketDatabase,
+    RingChanged,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseUnavailable,
+    TicketError,
+    Unverified,
+)
+from app.common.log import event
+from app.common.sequences import lease_name, number_leased
+from app.databases.protocol import Mark
+from app.tickets.marks.ledger import Ledger
+from app.tickets.ring.ring import Member, Ring
+from app.tickets.sources.rights import WAIT_SECONDS, NotYet
+from app.tickets.sources.server_clock import ServerClock
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WORKERS = 1_024
+LEASE_MS = 120_000
+"""How far ahead of now a lease lasts."""
+RENEW_SECONDS = 20.0
+PATIENCE_MS = LEASE_MS // 2
+"""With more than this left of a lease whose database is away, no other number is leased: it may be back soon, and a
+number that is left is nobody's until its lease has ended."""
+RETRY_SECONDS = 0.5
+"""How soon it is tried again where it could not be had or renewed."""
+MARGIN_MS = 1_000
+"""A number is free so long after its last T: the servers' clocks differ."""
+FOR_EVER = 2**63 - 1
+
+
+class LeaseLost(TicketError):
+    """Another server has taken the worker number over."""
+
+
+class NumberTaken(TicketError):
+    """Another server was faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to stamp times above `after_ms` and at most `until_ms` (milliseconds since 1970) under a number.
+
+    `member`: the database that the number belongs to; `ring`: the number of the ring that it was leased in.
+    `incarnation`: of that database, when every other one was asked; `unasked`: the names of those that could not be.
+    """
+
+    number: int
+    member: Member
+    token: str
+    ring: int
+    after_ms: int
+    until_ms: int
+    incarnation: str = ""
+    unasked: str = ""
+
+    def mark(self, until_ms: int, issued_ms: int) -> Mark:
+        """The row that says so, up to another T."""
+        database = self.member.database
+        return Mark(lease_name(self.number), database.offset, database.increment, until_ms, issued_ms, self.token)
+
+
+class WorkerLease:
+    """Holds one lease at a time, for all sequences of this server, from the moment on that any needs it."""
+
+    def __init__(self, ring: Ring, clock: ServerClock, ledger: Ledger) -> None:
+        self._ring = ring
+        self._clock = clock
+        self._ledger = ledger
+        self._owner = secrets.token_hex(6)
+        self._lease: Lease | None = None
+        self._confirmed = False
+        self._refusal: NoTicketDatabase | None = NoTicketDatabase("this server has no worker number yet")
+        """Why there is no lease, or why it was not renewed; None while it is."""
+        self._came_up = 0
+        """How often a database has come up, or keeps marks again."""
+        self._tried_at = -RETRY_SECONDS
+        self._needed = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        ring.follow(self._database_changed)
+
+    def __repr__(self) -> str:
+        return f"<WorkerLease {self._lease}>"
+
+    # --- what the sources ask --------------------------------------------------------------------------------------
+
+    def need(self) -> None:
+        """A sequence stamps ids under a worker number: lease one, and keep it."""
+        self._needed.set()
+
+    def right(self) -> Lease:
+        """The lease that may be used now. Raises NotYet while it is being confirmed, NoTicketDatabase where there is
+        none."""
+        lease = self._lease
+        if lease is None:
+            raise NotYet(WAIT_SECONDS, self._refusal or NoTicketDatabase())
+        if not self._confirmed:
+            raise NotYet(WAIT_SECONDS, NoTicketDatabase("the lease of the worker number is not confirmed yet"))
+        return lease
+
+    def renews_soon(self) -> bool:
+        """See rights.Holder. A clock that is put right, or a process that was frozen, finds its lease over."""
+        if not any(member.up for member in self._ring.members):
+            return False
+        if asyncio.get_running_loop().time() - self._tried_at >= RETRY_SECONDS:
+            self._wake.set()
+        return True
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease that is held, confirmed or not."""
+        return self._lease
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a sequence stamps ids under a worker number."""
+        return self._needed.is_set()
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is none although one is needed; None where all is well."""
+        return str(self._refusal) if self._needed.is_set() and self._lease is None else None
+
+    # --- keeping it --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to keep a lease, as soon as one is needed."""
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def stop(self, last_ms: int) -> None:
+        """End, and give the number back: the next holder may stamp above `last_ms`, the last time stamped by this
+        one. Nothing is stamped from now on."""
+        lease, self._lease, self._refusal = self._lease, None, NoTicketDatabase("this server is stopping")
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if lease is not None:
+            await self._give_back(lease, max(last_ms, lease.after_ms), self._up())
+
+    def _database_changed(self, member: Member) -> None:
+        """A database that comes up may not know of the lease: it is used again when that one has it, too."""
+        if member.up:
+            self._came_up += 1
+            self._confirmed = False
+        self._wake.set()
+
+    async def _keep(self) -> None:
+        await self._needed.wait()
+        while True:
+            self._wake.clear()
+            self._tried_at = asyncio.get_running_loop().time()
+            pause = RETRY_SECONDS
+            try:
+                await self._renew_or_lease()
+                pause = RENEW_SECONDS
+                self._refusal = None
+            except TicketError as error:
+                level = logging.DEBUG if str(error) == str(self._refusal) else logging.WARNING
+                self._refusal = error if isinstance(error, NoTicketDatabase) else NoTicketDatabase(str(error))
+                event(log, level, "no worker number could be leased or renewed", reason=error)
+            except Exception:
+                log.exception("the lease of a worker number met an unknown error")
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _renew_or_lease(self) -> None:
+        """Raises TicketError where there is neither."""
+        lease = self._lease
+        if lease is not None and lease.ring == self._ring.number:
+            if lease.member in self._up():
+                try:
+                    await self._renew(lease)
+                except LeaseLost as error:
+                    event(log, logging.WARNING, "lost the worker number", number=lease.number, reason=error)
+                else:
+                    return
+            elif self._confirmed and lease.until_ms - self._clock.now_ms() > PATIENCE_MS:
+                return
+        await self._lease_another()
+
+    async def _renew(self, lease: Lease) -> None:
+        """Have T committed further ahead, on every database that is up. Raises LeaseLost, TicketError."""
+        authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
+        if lease.unasked and self._ring.absent_for(authority, self._up()) != lease.unasked:
+            # the row of another holder may have given way to this one's, whose T is later
+            raise LeaseLost(f"it was leased while {lease.unasked} could not be asked, which may know of another holder")
+        until = self._clock.now_ms() + LEASE_MS
+        mark = lease.mark(max(until, lease.until_ms), 0)
+        written: set[Member] = set()
+        while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
+            member = waiting[0]
+            row = (await self._ask(member, member.database.reserve([mark], lease.ring)))[mark.sequence, mark.offset]
+            if row.token != lease.token:
+                raise LeaseLost("another server has taken it over")
+            written.add(member)
+        certain = incarnation == lease.incarnation and not lease.unasked
+        unasked = "" if certain else self._ring.absent_for(authority, written)
+        self._hold(replace(lease, until_ms=mark.mark, incarnation=incarnation, unasked=unasked), came_up)
+
+    async def _lease_another(self) -> None:
+        """Lease the smallest number that is free, from the first database that has one. Raises TicketError."""
+        ring, now = self._ring.number, self._clock.now_ms()
+        up = self._up()
+        known = await self._known(up)
+        taken, refused = 0, False
+        for member in up:
+            unasked = self._ring.absent_for(member, up)
+            if not self._ledger.may_lease(member, unasked):
+                refused = True
+                continue
+            increment = member.database.increment
+            for number in range(member.database.offset % increment, WORKERS, increment):
+                after = max(known.get(number, 0), self._ledger.known_mark(lease_name(number), member))
+                if after + MARGIN_MS >= now:
+                    taken += 1
+                    continue
+                try:
+                    await self._take(Lease(number, member, self._token(), ring, after, now + LEASE_MS, "", unasked))
+                except NumberTaken:
+                    taken += 1
+                else:
+                    return
+        if taken >= WORKERS:
+            raise NoTicketDatabase(f"all worker numbers are leased by other servers: there are {WORKERS:,} at most")
+        if taken:
+            raise NoTicketDatabase("all worker numbers of the ticket databases that are up are leased by other servers")
+        raise (Unverified if refused else NoTicketDatabase)("no ticket database can lease a worker number now")
+
+    def _token(self) -> str:
+        return f"{self._owner}:{secrets.token_hex(4)}"
+
+    async def _known(self, up: Iterable[Member]) -> Mapping[int, int]:
+        """The largest T of every number that these databases know, of this ring and of those before."""
+        found: dict[int, int] = {}
+        for member in up:
+            for mark in await self._ask(member, member.database.marks_of_all_rings()):
+                number = number_leased(mark.sequence)
+                if number is not None:
+                    found[number] = max(mark.mark, found.get(number, 0))
+        return found
+
+    async def _take(self, lease: Lease) -> None:
+        """Take the number over, first on the database that it belongs to, which lets one server have it, then on every
+        other. Raises NumberTaken, TicketError; then it is given back, so that trying again uses up no other number."""
+        written: set[Member] = set()
+        try:
+            await self._write_and_hold(lease, written)
+        except TicketError:
+            await self._give_back(lease, lease.after_ms, written)
+            raise
+        event(log, logging.INFO, "leased a worker number", number=lease.number, database=lease.member.name)
+
+    async def _write_and_hold(self, lease: Lease, written: set[Member]) -> None:
+        """The same without giving it back; `written`: which databases have it, as they get it."""
+        authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
+        mark = lease.mark(lease.until_ms, 0)
+        while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
+            member = waiting[0]
+            database = member.database
+            row = (await self._ask(member, database.reserve([mark], lease.ring)))[mark.sequence, mark.offset]
+            if row.token != lease.token:
+                if row.mark > lease.after_ms:
+                    raise NumberTaken
+                row = await self._ask(member, database.supersede(row, mark, lease.ring))
+                if row.token != lease.token:
+                    raise NumberTaken
+            written.add(member)
+        if authority.incarnation != incarnation:
+            raise TicketDatabaseUnavailable(f"{authority.name} was restarted or replaced while a number was leased")
+        self._hold(replace(lease, incarnation=incarnation), came_up)
+
+    async def _give_back(self, lease: Lease, last_ms: int, members: Iterable[Member]) -> None:
+        """Have these databases let the next holder stamp above `last_ms`. One that fails keeps the lease to its end."""
+        held = lease.mark(FOR_EVER, 0)  # a renewal that was under way may have gone further than this server knows
+        free = Mark(held.sequence, held.offset, held.increment, last_ms, 0, f"{self._owner}:free")
+        for member in members:
+            try:
+                await member.database.supersede(held, free, lease.ring)
+            except TicketDatabaseError as error:
+                event(log, logging.DEBUG, "could not give the worker number back", database=member.name, reason=error)
+
+    def _hold(self, lease: Lease, came_up: int) -> None:
+        """Raises TicketDatabaseUnavailable, RingChanged, NoTicketDatabase where it may not be used."""
+        authority = lease.member
+        if authority not in self._up():
+            raise TicketDatabaseUnavailable(f"{authority.name} went down while the lease was written")
+        if lease.ring != self._ring.number:
+            raise RingChanged
+        if not self._ledger.may_lease(authority, lease.unasked):
+            raise Unverified("a worker number may not be used while no other ticket database can be asked for it")
+        self._lease, self._confirmed = lease, came_up == self._came_up
+
+    def _up(self) -> list[Member]:
+        """Those that can keep a lease."""
+        return [member for member in self._ring.members if member.up and member.marks_trouble is None]
+
+    def _with_authority_first(self, authority: Member) -> list[Member]:
+        return [authority, *(other for other in self._ring.witnesses(authority))]
+
+    async def _ask(self, member: Member, question: Coroutine[None, None, T]) -> T:
+        """What the database answers. One that fails is down, or keeps no marks, as everywhere. Raises
+        TicketDatabaseError."""
+        number = self._ring.number
+        try:
+            return await question
+        except TicketDatabaseError as error:
+            if isinstance(error, RingChanged):
+                self._ring.records_another_ring(number, str(error))
+            elif isinstance(error, TicketDatabaseUnavailable):
+                self._ring.mark_down(member, str(error))
+            elif member.up and not isinstance(error, TicketDatabaseBusy):
+                self._ring.keeps_no_marks(member, str(error))
+            raise

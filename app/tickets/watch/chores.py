@@ -1,0 +1,155 @@
+"""What a ticket database needs while it is up: done beside its probe loop, since many sequences take their time.
+
+Its tables are listed; suspended lanes are tried again; lanes that may have gone back are opened before anybody asks;
+its live counters are brought to the databases that keep its marks.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from app.common.errors import TicketDatabaseError
+from app.common.log import event
+from app.common.slices import sliced
+from app.common.tasks import Tasks
+from app.tickets.lanes.lane import Lane
+from app.tickets.lanes.state import LaneState
+from app.tickets.marks.ledger import Ledger
+from app.tickets.ring.ring import Member, Ring
+from app.tickets.sequences.catalog import Catalog
+
+log = logging.getLogger(__name__)
+
+LISTING_SECONDS = 5.0
+"""How often a database's tables are listed."""
+RECOVERIES = 8
+"""How many suspended lanes of one database are tried at a time."""
+LANES_AT_ONCE = 500
+"""How many closed lanes of one database are opened between two listings."""
+COUNTERS_AT_ONCE = 50
+"""How many live counters are brought to the other databases at a time."""
+
+
+class Chores:
+    """The chores of all databases: at most one task for each, started by its probe loop."""
+
+    def __init__(self, ring: Ring, ledger: Ledger, catalog: Catalog, clock: Callable[[], float]) -> None:
+        self._ring = ring
+        self._ledger = ledger
+        self._catalog = catalog
+        self._clock = clock
+        self._tasks = Tasks()
+        self._busy: set[Member] = set()
+        self._due: set[Member] = set()
+        self._listed: dict[Member, float] = {}
+        self._returned: set[Member] = set()
+        """Those that have come up, and may have lanes left that have to be advanced."""
+
+    def came_up(self, member: Member) -> None:
+        """List its tables anew, and open its lanes that may have gone back, when its chores are done next."""
+        self._listed.pop(member, None)
+        self._returned.add(member)
+
+    def do(self, member: Member) -> None:
+        """Do the chores of a database that is up; once more after those that are under way."""
+        self._due.add(member)
+        if member not in self._busy:
+            self._busy.add(member)
+            self._tasks.spawn(self._do_chores(member))
+
+    async def done(self) -> None:
+        """Wait for those that are under way."""
+        await self._tasks.wait()
+
+    async def stop(self) -> None:
+        """End those that are under way."""
+        await self._tasks.cancel()
+
+    async def _do_chores(self, member: Member) -> None:
+        """What takes time with many sequences, beside the probes: list tables, open lanes, bring marks to others."""
+        try:
+            while member.up and member in self._due:  # a probe that ends meanwhile may have found more to do
+                self._due.discard(member)
+                await self._do_chores_once(member)
+        except Exception:
+            log.exception("the chores of a database met an error they do not know: database=%s", member.name)
+        finally:
+            self._busy.discard(member)
+
+    async def _do_chores_once(self, member: Member) -> None:
+        await self._list(member)
+        at_once = asyncio.Semaphore(RECOVERIES)
+        closed = self._of_another_epoch(member) if member in self._returned else []
+        if not closed:
+            self._returned.discard(member)
+        await asyncio.gather(
+            *(self._recover(lane, at_once) for lane in self._suspended(member)),
+            *(self._open(lane, at_once) for lane in closed[:LANES_AT_ONCE]),
+        )
+        if any(lane.is_open for lane in closed[:LANES_AT_ONCE]):
+            self._due.add(member)
+
+    async def _list(self, member: Member) -> None:
+        """List its tables when that is due; bring its live counters to those that keep its marks."""
+        try:
+            due = self._clock() - self._listed.get(member, -LISTING_SECONDS) >= LISTING_SECONDS
+            if due or any(lane.missing for lane in self._suspended(member)):
+                self._listed[member] = self._clock()
+                await self._catalog.refresh(member)
+            await self._account_for(member)
+        except TicketDatabaseError as error:
+            event(log, logging.WARNING, "could not list its tables", database=member.name, reason=error)
+
+    async def _account_for(self, member: Member) -> None:
+        """Have every database that keeps marks for this one keep at least its live counters, once it has come up."""
+        due = {pair: since for pair, since in self._ring.unaccounted.items() if pair[1] is member}
+        if not due:
+            return
+        names = sorted(await member.database.names())
+        for part in sliced(names, COUNTERS_AT_ONCE):
+            found = await member.database.counters(part)
+            for pair in list(due):
+                witness, _ = pair
+                if not witness.up or witness.marks_trouble is not None:
+                    del due[pair]  # its turn comes when it can keep marks again
+                    continue
+                try:
+                    await self._ledger.exchange.account_for(witness, member, found, self._catalog.lanes)
+                except TicketDatabaseError as error:
+                    event(log, logging.WARNING, "could not keep marks", database=witness.name, reason=error)
+                    return
+        for pair, since in due.items():
+            if self._ring.unaccounted.get(pair) == since:  # else one of them came up once more, or keeps marks again
+                del self._ring.unaccounted[pair]
+
+    def _suspended(self, member: Member) -> list[Lane]:
+        lanes = self._catalog.lanes.values()
+        return [lane for lane in lanes if lane.member is member and lane.state is LaneState.SUSPENDED]
+
+    def _of_another_epoch(self, member: Member) -> list[Lane]:
+        """Those that were closed when it was taken in and may have gone back: they are moved above their marks
+        now, while the marks are there."""
+        lanes = self._catalog.lanes.values()
+        return [
+            lane
+            for lane in lanes
+            if lane.member is member and lane.state is LaneState.CLOSED and self._ledger.is_of_another_epoch(lane)
+        ]
+
+    async def _recover(self, lane: Lane, at_once: asyncio.Semaphore) -> None:
+        async with at_once:
+            if not lane.member.up:
+                return
+            try:
+                await lane.recover()
+            except TicketDatabaseError as error:
+                lane.recovery_failed(error)
+
+    async def _open(self, lane: Lane, at_once: asyncio.Semaphore) -> None:
+        async with at_once:
+            if not lane.member.up or lane.waiting or lane.state is not LaneState.CLOSED:
+                return
+            try:
+                await lane.open()
+            except TicketDatabaseError as error:
+                lane.report(error)

@@ -1,0 +1,224 @@
+"""The probe loops: what keeps the state of each ticket database true, off the way of any ticket.
+
+One loop for each database: a look at it (a committed write and a check), then either its way into the ring, or the
+floors that it keeps. What takes time where there are many sequences is done beside the loop (`chores`), so that a
+probe waits for none of it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from app.common.errors import (
+    ColumnExhausted,
+    RingChanged,
+    SequenceUnavailable,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
+from app.common.log import event
+from app.common.tasks import Tasks
+from app.databases.protocol import ProbeResult, check_settings
+from app.tickets.lanes.id_guard import WrongResidue
+from app.tickets.marks.ledger import Ledger
+from app.tickets.reserve.reserves import Reserves
+from app.tickets.reserve.window import HURRY_SECONDS
+from app.tickets.ring.agreement import RingRecords
+from app.tickets.ring.record import same_ring
+from app.tickets.ring.ring import Member, Ring
+from app.tickets.sequences.catalog import Catalog
+from app.tickets.sources.server_clock import ServerClock
+from app.tickets.watch.admission import Admission
+from app.tickets.watch.chores import Chores
+
+log = logging.getLogger(__name__)
+
+LAST_PROBE_SECONDS = 1.0
+"""How long the end waits for a probe under way: a connection that is cancelled cannot end in good order."""
+
+
+class Prober:
+    """Probes the databases every `interval` seconds, and at once when one goes down."""
+
+    def __init__(
+        self,
+        ring: Ring,
+        records: RingRecords,
+        ledger: Ledger,
+        catalog: Catalog,
+        server_clock: ServerClock,
+        *,
+        reserves: Reserves,
+        interval: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._chores = Chores(ring, ledger, catalog, clock)
+        self._ring = ring
+        self._ledger = ledger
+        self._catalog = catalog
+        self._server_clock = server_clock
+        self._reserves = reserves
+        self._interval = interval
+        self._loops = Tasks()
+        self._stopping = False
+        self._admission = Admission(
+            ring, records, ledger, catalog, chores=self._chores, probe=self._look, reserves=reserves
+        )
+
+    def start(self) -> None:
+        """Begin the loops. Each looks at its database at once; nobody waits for them here."""
+        for member in self._ring.members:
+            self._loops.spawn(self._loop(member))
+
+    async def settled(self) -> None:
+        """Wait until every database has been looked at once, and its tables have been listed."""
+        while not all(member.settled for member in self._ring.members):
+            await self._ring.wait_for_change(self._interval, expected=True)
+        await self._chores.done()
+
+    async def stop(self) -> None:
+        """End the loops, each after the probe that is under way; tell the ledgers what was issued last."""
+        self._stopping = True
+        for member in self._ring.members:
+            member.wake.set()
+        await self._loops.wait(LAST_PROBE_SECONDS)
+        await asyncio.gather(self._loops.cancel(), self._chores.stop())
+        for member in self._ring.members:
+            if member.up:
+                try:
+                    await self._ledger.exchange.refresh(member, self._catalog.lanes)
+                except TicketDatabaseError as error:
+                    event(log, logging.DEBUG, "could not write the last marks", database=member.name, reason=error)
+
+    async def _loop(self, member: Member) -> None:
+        while not self._stopping:
+            member.wake.clear()
+            try:
+                await self._probe(member)
+            except Exception:
+                log.exception("a probe met an error it does not know: database=%s", member.name)
+            if not member.wake.is_set():  # else it went down while the probe was under way, which says nothing then
+                self._ring.settle(member)
+            try:
+                # with none up every request is waiting for the first that comes
+                async with asyncio.timeout(self._interval if self._ring.any_up else min(self._interval, HURRY_SECONDS)):
+                    await member.wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _probe(self, member: Member) -> None:
+        known, began = member.probe_result, self._reserves.clock()
+        result = await self._look(member)  # first, and without the lock: one that hangs holds up nobody's way in
+        if result is None:
+            return
+        if member.up and member.probe_result is not known:
+            result = member.probe_result  # meanwhile another one came up, and what this one has recorded since is newer
+            assert result is not None
+        if member.up and result.incarnation != member.incarnation:
+            self._ring.mark_down(member, "was restarted or replaced")
+        elif member.up and not same_ring(result.record, self._ring.record):
+            self._ring.records_another_ring(self._ring.number, "had its ring record changed")
+        if member.up and not self._ring.is_changing:  # else it holds what was seen before the change
+            member.probe_result = result
+        if member.up:
+            self._ring.settle(member)
+        else:
+            await self._admission.take_in(member)
+        if member.up:
+            await self._keep_marks(member, began)
+        if member.up:
+            self._chores.do(member)
+
+    async def _look(self, member: Member) -> ProbeResult | None:
+        """What the database says; None where it is down or not what it should be, which the ring then knows."""
+        began = self._reserves.clock()
+        answered = False
+        try:
+            result = await member.database.probe()
+            answered = True
+            self._server_clock.note(member.name, result.clock)
+            if result.record is not None and same_ring(result.record, self._ring.record):  # else they are yet to agree
+                check_settings(result, result.record.increment, member.database.offset)
+            if member.residue_of is not None:
+                result = await self._check_residue(member, member.residue_of)
+            self._check_identity(member, result)
+            self._check_folding(member, result)
+        except TicketDatabaseMisconfigured as error:
+            member.database.forget_connections()
+            self._reserves.looked(member, began, reached=True)
+            self._ring.quarantine(member, str(error))
+            return None
+        except TicketDatabaseError as error:
+            reached = answered or not isinstance(error, TicketDatabaseUnavailable)
+            self._reserves.looked(member, began, reached=reached)  # before whoever waits for the database is sent on
+            self._ring.unreachable(member, str(error))
+            return None
+        self._reserves.looked(member, began, reached=True)
+        return result
+
+    def _check_identity(self, member: Member, result: ProbeResult) -> None:
+        for other in self._ring.members:
+            if other is member:
+                return
+            if other.probe_result is not None and other.probe_result.identity == result.identity:
+                raise TicketDatabaseMisconfigured(f"is the same server as {other.name}")
+
+    def _check_folding(self, member: Member, result: ProbeResult) -> None:
+        """Quarantine what folds names beside a database that does not: it cannot have the same sequences."""
+        folded_before = self._ring.folds_names
+        member.folds_names = result.folds_names
+        for other in self._ring.members:
+            if other is not member and other.up and (reason := self._ring.folds_alone(other)):
+                self._ring.quarantine(other, reason)
+        if folded_before and not self._ring.folds_names:
+            self._catalog.forget()  # it has folded names
+        if reason := self._ring.folds_alone(member):
+            raise TicketDatabaseMisconfigured(reason)
+
+    async def _check_residue(self, member: Member, sequence: str) -> ProbeResult:
+        """Draw once where the last id had a wrong residue, on a new connection, and drop it.
+
+        A sequence that is at its end, or whose table is locked, cannot tell any more: then the database is taken back,
+        and every id is checked as ever.
+        """
+        member.database.forget_connections()
+        result = await member.database.probe()
+        table = (await member.database.tables([sequence])).get(sequence)
+        lane = self._catalog.lanes.get((sequence, member.database.offset))
+        if table is None or lane is None:
+            return result
+        try:
+            lane.guard.check(await member.database.draw(table, 1, 0), 0)
+        except WrongResidue as error:
+            raise WrongResidue(f"{error} (sequence {sequence})") from error
+        except (ColumnExhausted, SequenceUnavailable) as error:
+            event(log, logging.DEBUG, "the residue is not wrong", database=member.name, reason=error)
+        return result
+
+    # --- while it is up --------------------------------------------------------------------------------------------
+
+    async def _keep_marks(self, member: Member, began: float) -> None:
+        """Read the floors that it keeps, and tell it what was issued; try again to write marks where that failed.
+
+        `began`: when the probe did that was before this.
+        """
+        number = self._ring.number
+        try:
+            if member.marks_trouble is not None and not await self._admission.keep_marks_again(member):
+                return
+            knows_servers = await self._reserves.ask_for_servers(member)
+
+            def on_read() -> None:
+                if knows_servers:
+                    self._reserves.read(member, began)
+
+            await self._ledger.exchange.refresh(member, self._catalog.lanes, on_read)
+        except RingChanged as error:
+            self._ring.records_another_ring(number, str(error))
+        except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:
+            event(log, logging.WARNING, "could not read floors", database=member.name, reason=error)
+        except TicketDatabaseError as error:
+            self._ring.keeps_no_marks(member, str(error))
