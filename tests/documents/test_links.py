@@ -9,7 +9,7 @@ from tests.documents import pages
 from tests.documents.pages import REPOSITORY
 
 OUTSIDE = re.compile(r"(?:https?|mailto):")
-NAMED = re.compile(r"(?<![\w/.@-])(?:docs|deploy|mysql_init|client/examples)/[\w@./-]*\w")
+NAMED = re.compile(r"(?<![\w/.@-])(?:docs|deploy|mysql_init|client|app|tests|bench)/[\w@./-]*\w")
 """A path of the repository in a text."""
 MADE_LATER = {"deploy/secrets/tickets_2_database_password"}
 """The operator makes it; or it is in the sentence about a pattern of names."""

@@ -230,6 +230,11 @@ def test_an_old_auto_increment_table_becomes_a_sequence(own_pair: MySQLPair, tmp
         tickets = [server.ticket("photos") for server in servers for _ in range(4)]
     assert len(set(tickets)) == len(tickets)
     assert min(tickets) > 123456
+    back = pages.block("docs/moving-over.md", "ALTER TABLE photos AUTO_INCREMENT")
+    own_pair.odd.execute(back.strip().removesuffix(";").replace("photos", "app.photos"))
+    own_pair.odd.execute("INSERT INTO app.photos (title) VALUES ('without a ticket again')")
+    ((newest,),) = own_pair.odd.execute("SELECT MAX(id) FROM app.photos")
+    assert int(str(newest)) > max(tickets)
 
 
 def bearer(token: str) -> str:
