@@ -12,13 +12,15 @@ import yaml
 from tests.documents import pages
 from tests.documents.pages import REPOSITORY, Block
 
-ELSEWHERE = {"docs/recipes/": "tests/recipes"}
+ELSEWHERE = {"docs/recipes/": "tests/recipes", "docs/install.md": "tests/packaging"}
 """Pages whose blocks have tests of their own, and where these are."""
 
 NOT_RUN = {
     ("README.md", "make run"): "it installs into the .venv that the tests run in; its steps are checked below",
-    ("README.md", "python3 -m venv ticketd-env"): "it asks a package index; tests of the package install wheels",
+    ("README.md", "python3 -m venv ticketd-env"): "it asks a package index; `make install-check` does",
     ("docs/client.md", "pip install ./client"): "as above",
+    ("docs/evidence.md", "python -m tests.model"): "it takes minutes; `make long` runs it",
+    ("docs/evidence.md", "make torture"): "as above",
     ("docs/operations/kubernetes.md", "kubectl create"): "there is no cluster; what it names is checked below",
 }
 """The page, how a block begins, and why no test runs it."""
