@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,7 +12,7 @@ from app.common.addresses import is_loopback
 from app.common.errors import SettingsError
 from app.common.value_files import read_value
 from app.databases import engines
-from app.databases.mysql.line.url import DatabaseURL
+from app.databases.engine import Address
 from app.databases.protocol import LARGEST_INCREMENT
 from app.setting_names import FILE, PREFIX
 
@@ -37,9 +36,9 @@ _SECONDS = ("request_timeout", "database_timeout", "probe_interval", "drain_seco
 class Settings(BaseModel):
     """Everything that can be set. Frozen; its `repr` holds no secret."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
-    databases: tuple[DatabaseURL, ...] = _field(
+    databases: tuple[Address, ...] = _field(
         (),
         f"URLs like {engines.URL_FORM}, in offset order, with the password percent-encoded or in "
         f"{PREFIX}DATABASE_PASSWORD; or {EMBEDDED}",
@@ -51,7 +50,7 @@ class Settings(BaseModel):
     increment: int | None = _field(
         None,
         f"a whole number from the number of databases to {LARGEST_INCREMENT}",
-        "auto_increment_increment of the databases",
+        f"{engines.INCREMENT_SETTING} of the databases",
         ge=1,
     )
     host: str = _field("127.0.0.1", "an address", "address to listen on", min_length=1)
@@ -145,17 +144,17 @@ class Settings(BaseModel):
         return self.increment or len(self.databases) or 2
 
     @property
-    def addresses(self) -> tuple[engines.Address, ...]:
+    def addresses(self) -> tuple[Address, ...]:
         """The ticket databases in offset order: the URLs, or the files of the embedded pair."""
         return engines.embedded_pair(self.folder) if self.embedded else self.urls
 
     @property
-    def urls(self) -> tuple[DatabaseURL, ...]:
+    def urls(self) -> tuple[Address, ...]:
         """The databases, each with its password."""
         if self.database_password is None:
             return self.databases
         password = self.database_password.get_secret_value()
-        return tuple(replace(url, password=password) if url.password is None else url for url in self.databases)
+        return tuple(url.with_password(password) for url in self.databases)
 
 
 class Flag(BaseModel):
@@ -202,7 +201,8 @@ def load(environment: Mapping[str, str], flags: Mapping[str, Flag] | None = None
     given = {name: text for name, source in sources.items() if (text := _text(name, source)) is not None}
     try:
         settings = Settings.model_validate(given)
-        _ = [url.ssl_context() for url in settings.urls]
+        for url in settings.urls:
+            url.check()
     except SettingsError as error:
         raise SettingsError(f"{sources['databases'].name}: {error}; expected {_expected('databases')}") from None
     except ValidationError as error:

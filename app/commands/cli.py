@@ -13,6 +13,7 @@ from app.common import log as logging_setup
 from app.common.errors import SettingsError, TicketError
 from app.common.value_files import WatchedFiles
 from app.common.version import VERSION
+from app.databases import engines
 from app.setting_names import PREFIX
 from app.settings import SECRETS, Flag, Settings, files_of, load, unknown_names
 
@@ -33,13 +34,13 @@ examples:
   ticketd decode --kind ulid ID          what an id says
   ticketd COMMAND --help                 help on a command
 """
-_SERVE = """
+_SERVE = f"""
 examples:
   ticketd serve
       two embedded ticket databases, odd and even, in ./ticket-data; tickets on http://127.0.0.1:8000
-  TICKETS_DATABASES='mysql://tickets@db1/tickets mysql://tickets@db2/tickets' \\
+  TICKETS_DATABASES='{engines.example_urls(2)}' \\
   TICKETS_DATABASE_PASSWORD_FILE=/run/secrets/password ticketd serve
-      two MySQL servers, the odd one first
+      two {engines.EXAMPLE.name} servers, the odd one first
   curl http://127.0.0.1:8000/ticket/photos
       a ticket; POST works too, and ?count=100 gives a hundred
 """
@@ -57,15 +58,15 @@ that cannot be used
 """
 
 
-_GROW = """
+_GROW = f"""
 examples:
-  TICKETS_DATABASES='mysql://tickets@db1/tickets mysql://tickets@db2/tickets mysql://tickets@db3/tickets' \\
+  TICKETS_DATABASES='{engines.example_urls(3)}' \\
   TICKETS_DATABASE_PASSWORD_FILE=/run/secrets/password ticketd grow --increment 3
       from two databases to three
 
 Steps:
   1. stop every ticket server, and end those that are frozen (a release before 0.2.0 would go on drawing)
-  2. set auto_increment_increment=M on all databases, old and new, and restart them
+  2. set {engines.INCREMENT_SETTING}=M on all databases, old and new, and restart them
   3. run this with the environment of the new ticket servers: their TICKETS_DATABASES, the new databases last
   4. start the new ticket servers, with TICKETS_INCREMENT unset or M
 
@@ -236,7 +237,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="M",
         type=whole_number(1),
         required=True,
-        help="the new auto_increment_increment of all databases; a value above their number leaves room to grow",
+        help=f"the new {engines.INCREMENT_SETTING} of all databases; a value above their number leaves room to grow",
     )
     _add_settings(grow, without=("increment",))
     grow.set_defaults(run=_grow)

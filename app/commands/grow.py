@@ -35,7 +35,8 @@ async def grow(
         _refuse(await _contradictions(probed, increment))
     except DatabaseFailed as failed:
         raise GrowthRefused([f"{failed}: every database of the new ring has to be up"]) from failed
-    say(f"all {len(databases)} databases answer with auto_increment_increment={increment} and their offsets")
+    setting = "/".join(sorted({found.setting_names[0] for found in probed.values()}))
+    say(f"all {len(databases)} databases answer with {setting}={increment} and their offsets")
     say(f"watching them for {watched:g} s for running ticket servers")
     _refuse(await _alive(databases, watched))
     change = _change_to(probed, increment)

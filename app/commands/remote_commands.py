@@ -11,6 +11,7 @@ from app.commands.remote import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, Remot
 from app.commands.sequence_texts import of_list, of_sequence
 from app.commands.terminal import AddCommand, print_lines, secret_in, whole_number
 from app.common.errors import SettingsError, TicketDatabaseError, TicketError
+from app.databases import engines
 from app.kinds.kind import Parameter
 from app.kinds.table import KINDS
 
@@ -31,7 +32,7 @@ _BUMP = f"""
 examples:
   ticketd bump photos --above 1000000
       every ticket from now on is larger than 1,000,000
-  ticketd bump photos --from mysql://reader@db9/shop/photos.id --from-password-file ./password
+  ticketd bump photos --from {engines.EXAMPLE.example_source} --from-password-file ./password
       larger than every id that this auto-increment table has used (stop what writes to it first)
 
 A bump never goes backwards: a smaller number changes nothing. It requires every ticket database to be up, and is safe
@@ -83,7 +84,7 @@ def add_commands(command: AddCommand) -> None:
         "--from",
         dest="source",
         metavar="URL",
-        help="mysql://user:password@host:port/database/table.column: every later ticket is larger than what that "
+        help=f"{engines.SOURCE_FORM}: every later ticket is larger than what that "
         "column holds and its counter has given; it is only read. Other users of this machine can see a command line: "
         "leave the password out and use --from-password-file",
     )
@@ -180,14 +181,12 @@ def _bump(arguments: argparse.Namespace) -> None:
 
 
 def _last_used(source: str, password_file: str | None) -> int:
-    from app.databases.mysql.other_tables import Column, used_by
-
     password = None if password_file is None else secret_in("--from-password-file", password_file)
     try:
-        column = Column.parse(source, password)
-        used = asyncio.run(used_by(column))
+        column = engines.read_source(source, password)
+        used = asyncio.run(column.used())
     except TicketDatabaseError as error:
-        raise TicketError(f"--from: {column.url.name} {error}") from error
+        raise TicketError(f"--from: {column.server} {error}") from error
     except SettingsError as error:
         raise SettingsError(f"--from: {error}") from error
     counted = f", and its counter has given {used.counted}" if used.counted > used.largest else ""

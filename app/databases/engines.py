@@ -1,40 +1,73 @@
 """The engines that a ticket database can have. This is the one place that lists them.
 
-A new engine is a folder beside `mysql` and `sqlite`, and one case in each of these functions. An engine's driver is
-imported when a database of it is made: a command that makes none does without it.
+A new engine is a folder beside these, and one line in `LISTED`. An engine's driver is imported when a database of it is
+made: a command that makes none does without it.
 """
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from app.common.errors import SettingsError
+from app.databases.engine import Address, Engine, Source
 from app.databases.inspection import Inspector
-from app.databases.mysql.line.url import FORM, DatabaseURL
+from app.databases.mysql.engine import MySQL
 from app.databases.protocol import TicketDatabase
+from app.databases.sqlite.engine import SQLite
 
-URL_FORM = FORM
+LISTED: tuple[Engine[Any], ...] = (MySQL(), SQLite())
+_WITH_URLS = tuple(engine for engine in LISTED if engine.scheme)
+
+URL_FORM = " or ".join(engine.url_form for engine in _WITH_URLS)
 """How a URL in TICKETS_DATABASES reads."""
-EMBEDDED_FILES = ("odd.sqlite3", "even.sqlite3")
-"""The embedded pair, in offset order."""
+SOURCE_FORM = " or ".join(engine.source_form for engine in _WITH_URLS)
+"""How a URL of `ticketd bump --from` reads."""
+EXAMPLE = _WITH_URLS[0]
+"""The engine of the examples in help texts."""
+INCREMENT_SETTING = EXAMPLE.increment_setting
+"""What the databases call the increment."""
 
-Address = DatabaseURL | Path
-"""Where a ticket database is: a URL, or the file of an embedded one."""
+
+def example_urls(count: int) -> str:
+    """So many URLs as they stand in TICKETS_DATABASES."""
+    return " ".join(EXAMPLE.example_url.format(host=f"db{number}") for number in range(1, count + 1))
 
 
-def read_url(text: str) -> DatabaseURL:
+def _engine_for(text: str) -> Engine[Any]:
+    scheme = text.partition("://")[0].lower()
+    for engine in _WITH_URLS:
+        if engine.scheme == scheme:
+            return engine
+    raise SettingsError(f"a URL has to begin with {' or '.join(f'{engine.scheme}://' for engine in _WITH_URLS)}")
+
+
+def _engine_of(address: Address) -> Engine[Any]:
+    return next(engine for engine in LISTED if isinstance(address, engine.address))
+
+
+def read_url(text: str) -> Address:
     """The address that one URL of TICKETS_DATABASES names. Raises SettingsError, which never repeats the URL."""
-    return DatabaseURL.parse(text)
+    address: Address = _engine_for(text).read_url(text)
+    return address
 
 
-def embedded_pair(folder: Path) -> tuple[Path, ...]:
-    """The addresses of the two databases that live in a folder."""
-    return tuple(folder / name for name in EMBEDDED_FILES)
+def read_source(text: str, password: str | None) -> Source:
+    """The counter that a URL of `ticketd bump --from` names. `password`: in place of the URL's. Raises SettingsError,
+    which never repeats the URL."""
+    try:
+        return _engine_for(text).read_source(text, password)
+    except SettingsError as error:
+        raise SettingsError(f"{error}; expected {SOURCE_FORM}") from None
+
+
+def embedded_pair(folder: Path) -> tuple[Address, ...]:
+    """The addresses of the two databases that live in a folder, in offset order."""
+    return SQLite.pair(folder)
 
 
 def why_unusable(folder: Path) -> str | None:
     """Why this process cannot keep the embedded pair in a folder; None where it can. Changes nothing."""
-    from app.databases.sqlite.folder import why_unusable as why
-
-    return why(embedded_pair(folder))
+    return SQLite.why_unusable(folder)
 
 
 def make_database(
@@ -45,26 +78,11 @@ def make_database(
     `timeout`: seconds for one statement. `on_retry` is told the database's name and why a statement is tried again.
     Raises SettingsError where the installed driver cannot be used.
     """
-    if isinstance(address, Path):
-        from app.databases.sqlite.database import SQLiteDatabase
-
-        return SQLiteDatabase(address, offset, increment, timeout)
-    from app.databases.mysql.database import MySQLDatabase
-    from app.databases.mysql.line.driver import check_driver
-
-    check_driver()
-    return MySQLDatabase(address, offset, increment, timeout, on_retry=lambda cause: on_retry(address.name, cause))
+    engine = _engine_of(address)
+    return engine.make_database(address, offset, increment, timeout, lambda cause: on_retry(address.name, cause))
 
 
 def make_inspector(address: Address, offset: int, increment: int, timeout: float) -> Inspector:
     """The inspector of the ticket database at an address. `timeout`: seconds for one statement. Raises SettingsError
     where the installed driver cannot be used."""
-    if isinstance(address, Path):
-        from app.databases.sqlite.inspection import SQLiteInspector
-
-        return SQLiteInspector(address, offset, increment)
-    from app.databases.mysql.inspection import MySQLInspector
-    from app.databases.mysql.line.driver import check_driver
-
-    check_driver()
-    return MySQLInspector(address, offset, increment, timeout)
+    return _engine_of(address).make_inspector(address, offset, increment, timeout)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.common.sequences import Width
@@ -290,6 +290,8 @@ class ServerEntry:
 class TicketDatabase(Protocol):
     """One ticket database: odd or even, or one of more. Every engine subclasses it."""
 
+    system: ClassVar[str]
+    """What OpenTelemetry calls its engine, in `db.system.name`."""
     name: str
     """host:port, or the embedded database's file name; never a secret."""
     offset: int

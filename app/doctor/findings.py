@@ -42,17 +42,10 @@ def one_server_twice(case: Case) -> Iterator[Finding]:
             )
 
 
-def numbered_by_its_group(case: Case) -> Iterator[Finding]:
-    """In place of `wrong_increment` and `wrong_offset`, whose advice would not help."""
-    if case.database.numbered_by_group is not None:
-        yield Finding(*case.database.numbered_by_group)
-
-
 def wrong_increment(case: Case) -> Iterator[Finding]:
     found = case.database
-    if found.numbered_by_group is not None:
-        return
-    if found.set_increment == found.increment:
+    name = found.setting_names[0]
+    if found.set_increment is None or found.set_increment == found.increment:
         return
     if found.made_for:
         if found.record is None:
@@ -62,38 +55,36 @@ def wrong_increment(case: Case) -> Iterator[Finding]:
             )
     else:
         yield Finding(
-            f"has auto_increment_increment={found.set_increment}, expected {found.increment}",
-            f"set auto_increment_increment = {found.increment} in its configuration and restart it "
+            f"has {name}={found.set_increment}, expected {found.increment}",
+            f"set {name} = {found.increment} in its configuration and restart it "
             "(or set TICKETS_INCREMENT to the value that all of them have)",
         )
 
 
 def wrong_offset(case: Case) -> Iterator[Finding]:
     found = case.database
-    if found.set_offset == found.offset or found.numbered_by_group is not None:
+    name = found.setting_names[1]
+    if found.set_offset is None or found.set_offset == found.offset:
         return
     shared = [each.name for each in case.others if each.seen and each.set_offset == found.set_offset]
     beside = f", which {shared[0]} has too: both would issue the same ids" if shared else ""
     if found.made_for:
-        yield Finding(
-            f"was made for offset {found.set_offset}, expected {found.offset}{beside}",
-            "rename the files back: odd.sqlite3 has offset 1, even.sqlite3 has offset 2",
-        )
+        yield Finding(f"was made for offset {found.set_offset}, expected {found.offset}{beside}", found.made_for)
         return
     yield Finding(
-        f"has auto_increment_offset={found.set_offset}, expected {found.offset}{beside}",
-        f"set auto_increment_offset = {found.offset} in its configuration and restart it, "
-        "or put the URLs into offset order",
+        f"has {name}={found.set_offset}, expected {found.offset}{beside}",
+        f"set {name} = {found.offset} in its configuration and restart it, or put the URLs into offset order",
     )
 
 
 def folds_names_alone(case: Case) -> Iterator[Finding]:
-    plain = [each.name for each in case.others if each.seen and not each.folds_names]
-    if case.database.folds_names and plain:
+    plain = [each.name for each in case.others if each.seen and not each.folded_by]
+    setting = case.database.folded_by
+    if setting and plain:
         yield Finding(
-            f"folds table names to lower case (lower_case_table_names is not 0), and {plain[0]} does not: "
+            f"folds table names to lower case ({setting} is not 0), and {plain[0]} does not: "
             "ticket servers do not draw from it",
-            "replace it by a server that was initialized with the other's lower_case_table_names",
+            f"replace it by a server that was initialized with the other's {setting}",
         )
 
 
@@ -126,14 +117,6 @@ def flaws_of_tables(case: Case) -> Iterator[Finding]:
             yield Finding(f"{case.called(name)}: {flaw.wrong}", flaw.fix)
 
 
-def replicates(case: Case) -> Iterator[Finding]:
-    for source, end in case.database.sources.items():
-        yield Finding(
-            f"replicates from {source}: it gets rows that it has not drawn, and its counters follow that server's",
-            f"{end}, and take it out of whatever set that up: a ticket database replicates from nobody",
-        )
-
-
 def clock_off(case: Case) -> Iterator[Finding]:
     """Against this machine's clock; and where both are near that, against the others'."""
     found = case.database
@@ -158,21 +141,6 @@ def _seconds(ahead: float) -> str:
     return f"{abs(ahead):.2f} s {'ahead of' if ahead > 0 else 'behind'}"
 
 
-def read_only(case: Case) -> Iterator[Finding]:
-    if case.database.read_only is not None:
-        yield Finding(f"is read-only: {case.database.read_only}", "make it writable")
-
-
-def missing_privileges(case: Case) -> Iterator[Finding]:
-    for privilege, tables in sorted(case.database.denied.items()):
-        named = [table for table in tables if table]
-        where = f" ({', '.join(named[:3])}{' and more' if len(named) > 3 else ''})" if named else ""
-        yield Finding(
-            f"does not grant its user the privilege {privilege}{where}",
-            f"GRANT {privilege} on the whole database to that user",
-        )
-
-
 def newer_tables(case: Case) -> Iterator[Finding]:
     found = case.database
     if found.layout > found.known_layout:
@@ -180,22 +148,6 @@ def newer_tables(case: Case) -> Iterator[Finding]:
             f"has own tables of version {found.layout}, but this version of ticketd supports {found.known_layout}",
             "use the newer ticketd that created them",
         )
-
-
-def not_crash_safe(case: Case) -> Iterator[Finding]:
-    for name, each in case.database.tables.items():
-        if each.fix_engine is not None:
-            yield Finding(
-                f"{case.called(name)}: its engine {each.engine} is not crash-safe: a lost row would be a "
-                "ticket issued twice",
-                each.fix_engine,
-            )
-
-
-def keys_that_deadlock(case: Case) -> Iterator[Finding]:
-    for name, each in case.database.tables.items():
-        if each.fix_keys is not None:
-            yield Finding(f"{case.called(name)}: its keys deadlock when several servers draw at once", each.fix_keys)
 
 
 def missing_sequence(case: Case) -> Iterator[Finding]:
@@ -211,12 +163,12 @@ def missing_sequence(case: Case) -> Iterator[Finding]:
 
 def columns_that_differ(case: Case) -> Iterator[Finding]:
     for name, each in case.database.tables.items():
-        wider = [o for o in case.others if name in o.tables and o.tables[name].table.ceiling > each.table.ceiling]
+        wider = [other for other in case.others if name in other.tables and other.tables[name].ceiling > each.ceiling]
         if wider:
             yield Finding(
-                f"{case.called(name)}: its id is {each.column} here and {wider[0].tables[name].column} on "
+                f"{case.called(name)}: its id is {case.database.columns[name]} here and {wider[0].columns[name]} on "
                 f"{wider[0].name}; the sequence ends where the narrower column ends",
-                each.widen or "make the columns equal",
+                case.database.widen.get(name, "make the columns equal"),
             )
 
 
@@ -246,22 +198,20 @@ def below_its_mark(case: Case) -> Iterator[Finding]:
 
 def nearly_used_up(case: Case) -> Iterator[Finding]:
     for name, position in case.database.positions.items():
-        each = case.database.tables[name]
-        last = min(position.next_id - 1, each.table.ceiling)
-        if last > NEARLY_USED_UP * each.table.ceiling:
-            fix = f"{each.widen}, on every ticket database" if each.widen and each.table.width < 64 else ""
+        each, widen = case.database.tables[name], case.database.widen.get(name)
+        last = min(position.next_id - 1, each.ceiling)
+        if last > NEARLY_USED_UP * each.ceiling:
+            fix = f"{widen}, on every ticket database" if widen and each.width < 64 else ""
             yield Finding(
-                f"{case.called(name)}: {int(100 * last / each.table.ceiling)} % of its ids are used up, {last} of "
-                f"{each.table.ceiling}",
+                f"{case.called(name)}: {int(100 * last / each.ceiling)} % of its ids are used up, {last} of "
+                f"{each.ceiling}",
                 fix or "use another sequence for new objects",
             )
 
 
 def unreadable(case: Case) -> Iterator[Finding]:
     for name, why in case.database.unread.items():
-        yield Finding(
-            f"{case.called(name)}: {why}", "check what locks its table (SHOW PROCESSLIST), or restore the table"
-        )
+        yield Finding(f"{case.called(name)}: {why}", case.database.fix_unread)
 
 
 FINDINGS_ABOUT_ALL: tuple[Callable[[Case], Iterator[Finding]], ...] = (unreachable,)
@@ -270,26 +220,19 @@ FINDINGS_ABOUT_ALL: tuple[Callable[[Case], Iterator[Finding]], ...] = (unreachab
 FINDINGS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     slow_to_connect,
     one_server_twice,
-    numbered_by_its_group,
     wrong_increment,
     wrong_offset,
     folds_names_alone,
     contradicts_ring,
     flaws,
-    replicates,
     clock_off,
-    read_only,
-    missing_privileges,
     newer_tables,
-    not_crash_safe,
-    keys_that_deadlock,
     flaws_of_tables,
     missing_sequence,
     columns_that_differ,
     below_its_mark,
     nearly_used_up,
     unreadable,
-    of_kinds.own_tables_unread,
     of_kinds.definitions_that_differ,
     of_kinds.definitions_and_tables,
     of_kinds.definitions_unknown,

@@ -8,16 +8,6 @@ from app.kinds.table import KINDS
 from app.tickets.sequences.definitions import in_words, of_release
 
 ENDS_SOON_MS = 90 * 86_400_000
-KINDS_TABLE = "_kinds"
-
-
-def own_tables_unread(case: Case) -> Iterator[Finding]:
-    for table, why in case.database.own_unread.items():
-        yield Finding(
-            f"{table}: {why}",
-            "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE on the whole database to its user, and start a ticket "
-            "server: it makes what is missing, and writes what the other databases record",
-        )
 
 
 def definitions_that_differ(case: Case) -> Iterator[Finding]:
@@ -34,7 +24,7 @@ def definitions_that_differ(case: Case) -> Iterator[Finding]:
                     "use another sequence in place of the one recorded here; then delete its row from _definitions "
                     "and _kinds of this database",
                 )
-        elif KINDS_TABLE not in case.database.own_unread:
+        else:
             yield Finding(
                 f"{name}: is not recorded here, but {others[0].name} records it as "
                 f"{in_words(others[0].definitions[name])}",

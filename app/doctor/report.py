@@ -17,9 +17,8 @@ from app.settings import Settings
 from app.tickets.ring.record import former_setting
 from app.tickets.sequences.definitions import in_words, of_release
 
-FOLDS = (
-    "folds table names to lower case (lower_case_table_names is not 0): every sequence's name is given and answered in "
-    "lower case"
+_FOLDS = (
+    "folds table names to lower case ({setting} is not 0): every sequence's name is given and answered in lower case"
 )
 LISTED = 20
 """How many sequences of other kinds are named."""
@@ -78,7 +77,9 @@ def notes(inspections: Sequence[Inspection], increment: int | None = None) -> It
             yield f"{found.name}: {remark}"
         if found.record is not None and (note := former_setting(found.record, increment)):
             yield f"{found.name}: {note}"
-    yield from _alike({found.name: FOLDS if found.folds_names else "" for found in inspections})
+    yield from _alike(
+        {found.name: _FOLDS.format(setting=found.folded_by) if found.folded_by else "" for found in inspections}
+    )
     yield from _alike({found.name: _sequences_of_kinds(found) for found in inspections})
     yield from _alike({found.name: _served_by(found) for found in inspections})
     unanswered: dict[NotLookedAt, list[str]] = {}

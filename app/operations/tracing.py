@@ -149,7 +149,7 @@ class TracedStatements:
         self._observer.statement(member, sequence, requests, sent_at, drawn)
         links = [Link(request.trace.get_span_context()) for request in requests if request.trace is not None]
         attributes: dict[str, str | int] = {
-            "db.system.name": "mysql",
+            "db.system.name": member.database.system,
             "server.address": member.name,
             "db.collection.name": sequence,
             "tickets.count": sum(request.count for request in requests),

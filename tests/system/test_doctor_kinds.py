@@ -15,6 +15,7 @@ from tests.harness.processes import wait_until
 from tests.harness.ticketd import PATIENT, TicketServer
 
 DAY_MS = 86_400_000
+TABLES = "_kinds", "_definitions"
 KINDS = {
     "likes": {"kind": "instagram", "epoch": 1400000000000, "shards": 2000},
     "messages": {"kind": "snowflake"},
@@ -48,6 +49,12 @@ def schema(fresh_schema: Schema) -> Schema:
     server.terminate()
     server.__exit__(None, None, None)
     return fresh_schema
+
+
+def record(schema: Schema, index: int, change: str, *values: str) -> None:
+    """Have a database record something else of a sequence, for servers of every release."""
+    for table in TABLES:
+        schema.execute(index, f"UPDATE {table} SET {change}", list(values))
 
 
 def names(schema: Schema) -> tuple[str, str]:
@@ -93,7 +100,8 @@ def test_the_embedded_pair_says_it_too(tmp_path: Path) -> None:
         ]
         server.terminate()
         with contextlib.closing(sqlite3.connect(tmp_path / "even.sqlite3")) as connection:
-            connection.execute("UPDATE _kinds SET kind = 'uuid4', parameters = '{}' WHERE sequence = 'likes'")
+            for table in TABLES:
+                connection.execute(f"UPDATE {table} SET kind = 'uuid4', parameters = '{{}}' WHERE sequence = 'likes'")
             connection.execute("UPDATE _inner_sequences SET last = 5 WHERE name <> '_1'")
             connection.commit()
         below, differs = wrong(doctor(None, data_dir=tmp_path))
@@ -109,7 +117,7 @@ def test_the_embedded_pair_says_it_too(tmp_path: Path) -> None:
 
 def test_definitions_that_contradict_each_other(schema: Schema) -> None:
     parameters = json.dumps({"epoch": 1400000000000, "shards": 1999})
-    schema.execute(1, "UPDATE _kinds SET parameters = %s WHERE sequence = 'likes'", [parameters])
+    record(schema, 1, "parameters = %s WHERE sequence = 'likes'", parameters)
     odd, even = names(schema)
     line = the_one_line(schema.urls)
     assert line.startswith(
@@ -137,7 +145,7 @@ def test_a_table_of_the_same_name(schema: Schema) -> None:
 
 def test_a_kind_of_a_newer_release(schema: Schema) -> None:
     for index in (0, 1):
-        schema.execute(index, "UPDATE _kinds SET kind = 'uuid9', parameters = '{}' WHERE sequence = 'events'")
+        record(schema, index, "kind = 'uuid9', parameters = '{}' WHERE sequence = 'events'")
     first, second = wrong(doctor(schema.urls))
     for name, line in zip(names(schema), (first, second), strict=True):
         assert line.startswith(f"{name}: events: is of kind uuid9, which this version of ticketd does not know. To fix")
@@ -147,7 +155,7 @@ def test_a_kind_that_ends_soon(schema: Schema) -> None:
     for days, words in ((91, None), (89, "its ids end at 20"), (-1, "its ids have ended at 20")):
         parameters = json.dumps({"epoch": int(time.time() * 1000) + days * DAY_MS - (1 << 40), "shards": 5})
         for index in (0, 1):
-            schema.execute(index, "UPDATE _kinds SET parameters = %s WHERE sequence = 'likes'", [parameters])
+            record(schema, index, "parameters = %s WHERE sequence = 'likes'", parameters)
         found = wrong(doctor(schema.urls))
         if words is None:
             assert found == []

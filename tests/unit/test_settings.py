@@ -47,6 +47,11 @@ def field(variable: str) -> str:
     return variable.removeprefix("TICKETS_").lower()
 
 
+def urls_of(settings: Settings) -> list[DatabaseURL]:
+    """The databases, which are all of MySQL here."""
+    return [url for url in settings.urls if isinstance(url, DatabaseURL)]
+
+
 def error_of(environment: dict[str, str], flags: dict[str, Flag] | None = None) -> str:
     """The error's line; it never holds the secret."""
     with pytest.raises(SettingsError) as caught:
@@ -83,8 +88,8 @@ def test_databases_from_the_variable_a_file_and_a_flag(tmp_path: Path) -> None:
     flag = {"databases": Flag(flag="--databases-file", value=str(file))}
     for settings in (load({"TICKETS_DATABASES": URLS}), load({"TICKETS_DATABASES_FILE": str(file)}), load({}, flag)):
         assert [url.name for url in settings.urls] == ["db1:3306", "db2:3307"]
-        assert [url.password for url in settings.urls] == [SECRET, SECRET]
-        assert [url.ssl_mode for url in settings.urls] == [SslMode.PREFERRED, SslMode.REQUIRED]
+        assert [url.password for url in urls_of(settings)] == [SECRET, SECRET]
+        assert [url.ssl_mode for url in urls_of(settings)] == [SslMode.PREFERRED, SslMode.REQUIRED]
         assert settings.presumed_increment == 2
 
 
@@ -93,9 +98,9 @@ def test_the_password_is_for_urls_without_one_and_keeps_its_spaces(tmp_path: Pat
     file.write_text(f" {SECRET} \r\n")
     urls = "mysql://one@db1/tickets mysql://two:own@db2/tickets mysql://three:@db3/tickets"
     settings = load({"TICKETS_DATABASES": urls, "TICKETS_DATABASE_PASSWORD_FILE": str(file)})
-    assert [url.password for url in settings.urls] == [f" {SECRET} ", "own", ""]
+    assert [url.password for url in urls_of(settings)] == [f" {SECRET} ", "own", ""]
     settings = load({"TICKETS_DATABASES": urls, "TICKETS_DATABASE_PASSWORD": f" {SECRET}"})
-    assert settings.urls[0].password == f" {SECRET}"
+    assert urls_of(settings)[0].password == f" {SECRET}"
 
 
 def test_tokens_are_several_for_rotation(tmp_path: Path) -> None:
@@ -193,7 +198,7 @@ def test_a_folder_that_this_user_may_not_write_to_is_refused_with_the_reason(
 @pytest.mark.parametrize("between", [" ", "\n", ",", ", ", " ,", "\t,\r\n", "   "], ids=repr)
 def test_urls_are_separated_by_white_space_or_by_a_comma_before_a_scheme(between: str) -> None:
     text = f"mysql://u:a,b@db1/d{between}mysql://u@db2/d"
-    urls = load({"TICKETS_DATABASES": text}).urls
+    urls = urls_of(load({"TICKETS_DATABASES": text}))
     assert [(url.name, url.password) for url in urls] == [("db1:3306", "a,b"), ("db2:3306", None)]
 
 
@@ -221,7 +226,7 @@ def test_a_password_that_is_not_percent_encoded_is_explained_and_never_shown(raw
     assert "TICKETS_DATABASE_PASSWORD" in line
     assert not any(part in line for part in ("first", "last", "12", "34", "@a", "b@"))
     encoded = quote(password, safe="")
-    assert load({"TICKETS_DATABASES": f"mysql://u:{encoded}@db1/d"}).urls[0].password == password
+    assert urls_of(load({"TICKETS_DATABASES": f"mysql://u:{encoded}@db1/d"}))[0].password == password
 
 
 def test_a_url_that_was_given_for_a_path_is_not_shown() -> None:

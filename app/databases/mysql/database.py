@@ -50,6 +50,8 @@ elsewhere by now; with a password that is refused, or settings that do not fit, 
 class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQLServers, TicketDatabase):
     """One MySQL or MariaDB server as a ticket database; owns all its connections."""
 
+    system = "mysql"
+
     def __init__(
         self,
         url: DatabaseURL,
@@ -57,6 +59,8 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         increment: int,
         timeout: float,
         on_retry: Callable[[str], None] = lambda _: None,
+        *,
+        pool: MySQLPool | None = None,
     ) -> None:
         self.name = url.name
         self.offset = offset
@@ -64,7 +68,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         self._url = url
         self._timeout = timeout
         self._on_retry = on_retry
-        self._pool = MySQLPool(url, offset, increment, timeout)
+        self._pool = pool or MySQLPool(url, offset, increment, timeout)
         self._draws = DrawQueue(self._pool, offset, increment, on_retry)
         self._leaving: set[asyncio.Task[None]] = set()
         self._probe: MySQLConnection | None = None

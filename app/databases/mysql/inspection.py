@@ -1,13 +1,14 @@
-"""A check-up of a MySQL or MariaDB ticket database: every fact that `app.doctor.report` needs, and not one change."""
+"""A check-up of a MySQL or MariaDB ticket database: what can be wrong with this engine alone, and not one change."""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from app.common.errors import (
-    SequenceMissing,
+    NoFurtherConnection,
+    SequenceUnavailable,
     TicketDatabaseError,
     TicketDatabaseMisconfigured,
     TicketDatabaseSetWrong,
@@ -15,31 +16,27 @@ from app.common.errors import (
 )
 from app.common.sequences import Width
 from app.common.slices import sliced
-from app.databases.inspection import SERVERS_SECONDS, InspectedTable, Inspection, NotLookedAt
+from app.databases.inspection import LOOK_SECONDS, Flaw, Inspection, Inspector, NotLookedAt
 from app.databases.mysql import account, sequence_sql
 from app.databases.mysql.books import own_sql
-from app.databases.mysql.books.definitions import definitions_of
-from app.databases.mysql.books.marks import marks_of
-from app.databases.mysql.books.ring_record import RECORD_BOUND, earlier_record_of, record_of
 from app.databases.mysql.books.rows import clock_of, layout_of
-from app.databases.mysql.books.servers import servers_of
+from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.line import session_sql
-from app.databases.mysql.line.bounds import MOST_KEYS, MOST_MARKS, MOST_SERVERS, MOST_TABLES, listing
+from app.databases.mysql.line.bounds import MOST_KEYS, listing
 from app.databases.mysql.line.connection import MySQLConnection, ServerFacts
 from app.databases.mysql.line.driver import NoAgreement, NoTLS, Rows, code_of
 from app.databases.mysql.line.errors import MISSING_TABLE
+from app.databases.mysql.line.pool import MySQLPool
 from app.databases.mysql.line.url import DatabaseURL, SslMode
-from app.databases.mysql.tables import CRASH_SAFE_ENGINES, names_of, not_crash_safe, position_of, table_of
+from app.databases.mysql.tables import CRASH_SAFE_ENGINES, not_crash_safe
 from app.databases.mysql.triggers import triggers_of
-from app.databases.protocol import Position
 
-LOOK_SECONDS = 30.0
-"""How long a look at one database may take. A doctor has more patience than a request."""
 CONNECT_SECONDS = 5.0
 """How long connecting may take, at least."""
 
 DENIED = frozenset({1044, 1142, 1143})
 _UNREAD = {MISSING_TABLE: "is missing", **dict.fromkeys(DENIED, "may not be read by its user")}
+OWN = "its own tables"
 CLOCK_READINGS = 3
 SYNTAX_ERROR = 1064
 READ_ONLY = {
@@ -49,6 +46,10 @@ READ_ONLY = {
     3989: "its schema is read-only",
 }
 
+_MAKE_OWN = (
+    "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE on the whole database to its user, and start a ticket server: it "
+    "makes what is missing, and writes what the other databases record"
+)
 _WIDEST = "id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT"
 _LOG_IN = "put the right user and password into its URL (or TICKETS_DATABASE_PASSWORD), or ALTER USER … IDENTIFIED BY"
 _ADVICE = {
@@ -77,90 +78,106 @@ Key = tuple[str, bool, list[str]]
 """A key of a table: its name, whether it is unique, its columns in order."""
 
 
-class MySQLInspector:
+class MySQLInspector(Inspector):
     """Looks at one MySQL or MariaDB server on one connection."""
 
     def __init__(
         self, url: DatabaseURL, offset: int, increment: int, timeout: float, clock: Callable[[], float] = time.time
     ) -> None:
         """`clock`: this machine's, in seconds since 1970."""
-        self.inspection = Inspection(url.name, offset, increment, known_layout=own_sql.LAYOUT_VERSION)
-        self.inspection.unverified = unverified(url, tls=url.ssl_mode is not SslMode.DISABLED)
+        self._pool = MySQLPool(url, offset, increment, LOOK_SECONDS, anybody=True)
+        found = Inspection(url.name, offset, increment, ServerFacts.setting_names, known_layout=own_sql.LAYOUT_VERSION)
+        super().__init__(found, MySQLDatabase(url, offset, increment, LOOK_SECONDS, pool=self._pool))
+        found.unverified = unverified(url, tls=url.ssl_mode is not SslMode.DISABLED)
+        found.fix_unread = "check what locks its table (SHOW PROCESSLIST), or restore the table"
         self._url = url
         self._clock = clock
         self._connect_seconds = max(timeout, CONNECT_SECONDS)
-        self._connection = MySQLConnection(url, increment, offset, url.ssl_context())
+        self._mariadb = False
+        self._denied: dict[str, list[str]] = {}
 
-    async def inspect(self) -> None:
-        """See Inspector.look."""
+    def explain(self, error: TicketDatabaseError) -> tuple[str, str]:
+        """See Inspector.explain."""
+        match error:
+            case NoTLS():
+                return str(error), "give it a certificate (ssl_cert, ssl_key), or ask for less in its URL"
+            case NoAgreement():
+                return str(error), _TRUST
+            case TicketDatabaseSetWrong():
+                return error.wrong, error.fix
+            case TicketDatabaseMisconfigured():
+                return str(error), "upgrade it"
+            case NoFurtherConnection():
+                error = error.__cause__ if isinstance(error.__cause__, TicketDatabaseError) else error
+        return str(error), _ADVICE.get(code_of(error) or 0, _UNREACHABLE)
+
+    async def begin(self) -> bool:
+        """See Inspector.begin."""
         found = self.inspection
-        try:
-            async with asyncio.timeout(LOOK_SECONDS):
-                facts = await self._connect()
-                self._take(facts)
-                await self._look_at_clock()
-                await self._look_at_sources(mariadb=facts.mariadb)
-                await self._look_at_privileges()
-                await self._look_at_own_tables()
-                await self._look_at_account(mariadb=facts.mariadb)
-                await self._look_at_tables()
-        except TimeoutError:
-            self._connection.drop()
-            found.trouble, found.advice = "did not answer in time", _UNREACHABLE
-        except NoTLS as error:
-            found.trouble, found.advice = (
-                str(error),
-                "give it a certificate (ssl_cert, ssl_key), or ask for less in its URL",
-            )
-        except NoAgreement as error:
-            found.trouble, found.advice = str(error), _TRUST
-        except TicketDatabaseSetWrong as error:
-            found.trouble, found.advice = error.wrong, error.fix
-        except TicketDatabaseMisconfigured as error:
-            found.trouble, found.advice = str(error), "upgrade it"
-        except TicketDatabaseError as error:
-            found.trouble, found.advice = str(error), _ADVICE.get(code_of(error) or 0, _UNREACHABLE)
-
-    async def _connect(self) -> ServerFacts:
         began = time.monotonic()
         try:
             async with asyncio.timeout(self._connect_seconds):
-                facts = await self._connection.open_unchecked()
+                connection = await self._pool.connect()
         except TimeoutError as error:
-            self._connection.drop()
             raise TicketDatabaseUnavailable("did not answer a new connection in time") from error
-        self.inspection.connect_seconds = time.monotonic() - began
-        return facts
+        found.connect_seconds = time.monotonic() - began
+        assert connection.facts is not None
+        self._take(connection.facts)
+        with suppress(SequenceUnavailable):  # the first server that comes makes them, or it may not be read
+            found.layout = await connection.ask(own_sql.LAYOUT, layout_of)
+        self._pool.give_back(connection)
+        return True
 
     def _take(self, facts: ServerFacts) -> None:
         found = self.inspection
+        self._mariadb = facts.mariadb
         found.product = f"{'MariaDB' if facts.mariadb else 'MySQL'} {facts.version.split('-')[0]}"
         found.identity = facts.identity
-        found.set_increment, found.set_offset = facts.increment, facts.offset
+        if facts.numbered_by_group is None:
+            found.set_increment, found.set_offset = facts.increment, facts.offset
+        else:
+            found.flaws.append(Flaw(facts.numbered_by_group.wrong, facts.numbered_by_group.fix))
         found.flaws += facts.flaws
-        if facts.numbered_by_group is not None:
-            found.numbered_by_group = facts.numbered_by_group.wrong, facts.numbered_by_group.fix
         found.tls = facts.tls
-        found.folds_names = facts.folds_names
+        found.folded_by = "lower_case_table_names" if facts.folds_names else ""
         found.unverified = unverified(self._url, tls=facts.tls)
 
-    async def _look_at_clock(self) -> None:
+    async def look(self) -> None:
+        """See Inspector.look."""
+        async with self._pool.question() as connection:
+            await self._look_at_clock(connection)
+            await self._look_at_sources(connection)
+            await self._look_at_privileges(connection)
+            await self._look_at_own_tables(connection)
+            await self._look_at_account(connection)
+            await self._look_at_tables(connection)
+        for privilege, tables in sorted(self._denied.items()):
+            named = [table for table in tables if table]
+            where = f" ({', '.join(named[:3])}{' and more' if len(named) > 3 else ''})" if named else ""
+            self.inspection.flaws.append(
+                Flaw(
+                    f"does not grant its user the privilege {privilege}{where}",
+                    f"GRANT {privilege} on the whole database to that user",
+                )
+            )
+
+    async def _look_at_clock(self, connection: MySQLConnection) -> None:
         """It reads its clock somewhere between a question and the answer: half of the shortest round trip is the
         doubt."""
         found = self.inspection
         found.clock_doubt = LOOK_SECONDS
         for _ in range(CLOCK_READINGS):
             before = self._clock()
-            there = await self._connection.ask(session_sql.CLOCK, clock_of)
+            there = await connection.ask(session_sql.CLOCK, clock_of)
             after = self._clock()
             if abs(after - before) / 2 < found.clock_doubt:
                 found.clock_doubt = abs(after - before) / 2
                 found.clock_ahead = there - (before + after) / 2
 
-    async def _look_at_sources(self, *, mariadb: bool) -> None:
-        found = self.inspection
+    async def _look_at_sources(self, connection: MySQLConnection) -> None:
+        found, mariadb = self.inspection, self._mariadb
         for statement in session_sql.sources(mariadb=mariadb):
-            code = await self._connection.attempt(statement)
+            code = await connection.attempt(statement)
             if code != SYNTAX_ERROR:
                 break
         if code:
@@ -168,32 +185,38 @@ class MySQLInspector:
             found.not_looked_at.append(NotLookedAt("whether it replicates from another server", privilege))
             return
         word = "REPLICA" if "REPLICA" in statement else "SLAVE"
-        found.sources = self._connection.understand(lambda rows: _sources_of(rows, word, mariadb=mariadb))
+        for source, end in connection.understand(lambda rows: _sources_of(rows, word, mariadb=mariadb)).items():
+            found.flaws.append(
+                Flaw(
+                    f"replicates from {source}: it gets rows that it has not drawn, and its counters follow that "
+                    "server's",
+                    f"{end}, and take it out of whatever set that up: a ticket database replicates from nobody",
+                )
+            )
 
     # --- what the user may -----------------------------------------------------------------------------------------
 
-    async def _look_at_privileges(self) -> None:
-        code = await self._connection.attempt(own_sql.MAY_CREATE)
+    async def _look_at_privileges(self, connection: MySQLConnection) -> None:
+        code = await connection.attempt(own_sql.MAY_CREATE)
         if code in READ_ONLY:
-            self.inspection.read_only = READ_ONLY[code]
+            self.inspection.flaws.append(Flaw(f"is read-only: {READ_ONLY[code]}", "make it writable"))
         elif code in DENIED:
             self._deny("CREATE", "")
         for privilege, statement in own_sql.MAY_KEEP_OWN_TABLES.items():
-            await self._try(privilege, statement, "its own tables")
+            await self._try(connection, privilege, statement, OWN)
 
-    async def _try(self, privilege: str, statement: str, table: str) -> None:
-        if await self._connection.attempt(statement) in DENIED:
+    async def _try(self, connection: MySQLConnection, privilege: str, statement: str, table: str) -> None:
+        if await connection.attempt(statement) in DENIED:
             self._deny(privilege, table)
 
     def _deny(self, privilege: str, table: str) -> None:
-        self.inspection.denied.setdefault(privilege, []).append(table)
+        self._denied.setdefault(privilege, []).append(table)
+        if privilege == "SELECT":
+            self.inspection.hidden.add(table)
 
-    def _may_read(self, table: str) -> bool:
-        return table not in self.inspection.denied.get("SELECT", ())
-
-    async def _look_at_account(self, *, mariadb: bool) -> None:
-        """After the own tables: they say how many servers use the account."""
-        found, connection = self.inspection, self._connection
+    async def _look_at_account(self, connection: MySQLConnection) -> None:
+        """How many servers use the account is known by now."""
+        found = self.inspection
         name = await connection.ask(account.CURRENT_USER, lambda rows: str(rows[0][0]))
         if await connection.attempt(account.DEFINITION):
             found.not_looked_at.append(NotLookedAt("at the limits of its account", "SELECT on the schema mysql"))
@@ -203,7 +226,7 @@ class MySQLInspector:
         connections = await connection.ask(account.USER_CONNECTIONS, account.first_number)
         own = account.account_of(name, definition, days, connections)
         changed = None
-        if own.days is not None and not await connection.attempt(account.password_changed(mariadb=mariadb)):
+        if own.days is not None and not await connection.attempt(account.password_changed(mariadb=self._mariadb)):
             changed = connection.understand(account.changed_at)
         flaws = list(account.flaws_of(own, changed, len(found.servers)))
         found.flaws += flaws
@@ -212,92 +235,51 @@ class MySQLInspector:
 
     # --- tables ----------------------------------------------------------------------------------------------------
 
-    async def _look_at_own_tables(self) -> None:
-        if not self._may_read("its own tables"):
+    async def _look_at_own_tables(self, connection: MySQLConnection) -> None:
+        found = self.inspection
+        if OWN in found.hidden:
             return
-        found, connection = self.inspection, self._connection
-        try:
-            found.flaws += await connection.ask(own_sql.ENGINES, not_crash_safe)
-            found.layout = await connection.ask(own_sql.LAYOUT, layout_of)
-            if found.layout >= own_sql.BODIES_LAYOUT:
-                found.record = await connection.ask(own_sql.RECORD, record_of, RECORD_BOUND)
-            elif found.layout >= own_sql.RING_LAYOUT:
-                found.record = await connection.ask(own_sql.RING, earlier_record_of)
-            if found.layout < own_sql.INNER_LAYOUT:
-                found.marks = tuple(
-                    await connection.ask(own_sql.marks_in(own_sql.MARKS_TABLE), marks_of, listing(MOST_MARKS))
-                )
-            else:
-                await self._look_at_later_tables()
-        except SequenceMissing:
-            return  # they are made by the first server that comes
-
-    async def _look_at_later_tables(self) -> None:
-        """Those of version 3, each of which is looked at although another one cannot be."""
-        found, connection = self.inspection, self._connection
-        for table in own_sql.LATER_TABLES:
+        found.flaws += await connection.ask(own_sql.ENGINES, not_crash_safe)
+        known = own_sql.INNER_LAYOUT <= found.layout <= own_sql.LAYOUT_VERSION
+        for table in own_sql.LATER_TABLES if known else ():
             code = await connection.attempt(f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608 - a constant
             if code:
-                found.own_unread[table] = _UNREAD.get(code, f"cannot be read (error {code})")
-        inner = own_sql.INNER_MARKS_TABLE not in found.own_unread
-        marks = own_sql.ALL_MARKS if inner else own_sql.marks_in(own_sql.MARKS_TABLE)
-        found.marks = tuple(await connection.ask(marks, marks_of, listing(MOST_MARKS)))
-        if own_sql.KINDS_TABLE not in found.own_unread:
-            found.definitions = await connection.ask(own_sql.KINDS, definitions_of, listing(MOST_TABLES))
-        if own_sql.SERVERS_TABLE not in found.own_unread:
-            found.servers = tuple(
-                await connection.ask(own_sql.servers(SERVERS_SECONDS), servers_of, listing(MOST_SERVERS))
-            )
+                why = _UNREAD.get(code, f"cannot be read (error {code})")
+                found.flaws.append(Flaw(f"{table}: {why}", _MAKE_OWN))
 
-    async def _look_at_tables(self) -> None:
-        connection = self._connection
-        names = sorted(await connection.ask(sequence_sql.NAMES, names_of, listing(MOST_TABLES)))
-        for part in sliced(names, 50):
+    async def _look_at_tables(self, connection: MySQLConnection) -> None:
+        found = self.inspection
+        for part in sliced(sorted(found.tables), 50):
             keys = await connection.ask(sequence_sql.keys(part), _keys_of, listing(len(part) * MOST_KEYS))
             await connection.start(sequence_sql.tables(part), listing(len(part)))
-            self.inspection.tables.update(connection.understand(partial(_all_inspected, keys=keys)))
-        self.inspection.table_flaws, unknown = await triggers_of(connection, self.inspection.tables)
+            connection.understand(partial(self._take_tables, keys=keys))
+        triggers, unknown = await triggers_of(connection, found.tables)
+        for name, flaws in triggers.items():
+            found.table_flaws.setdefault(name, []).extend(flaws)
         if unknown is not None:
-            self.inspection.not_looked_at.append(unknown)
-        for name in self.inspection.tables:
+            found.not_looked_at.append(unknown)
+        for name in found.tables:
             for privilege, statement in sequence_sql.may(name).items():
-                await self._try(privilege, statement, name)
+                await self._try(connection, privilege, statement, name)
 
-    async def read_positions(self) -> None:
-        """See Inspector.read_positions."""
+    def _take_tables(self, rows: Rows, keys: dict[str, list[Key]]) -> None:
+        """What the rows of `sequence_sql.tables` and the tables' keys say of each."""
         found = self.inspection
-        for name in found.tables if found.seen else ():
-            if not self._may_read(name):
+        for row in rows:
+            name, engine, shown = str(row[0]), str(row[1]), sequence_sql.quoted(str(row[0]))
+            if name not in found.tables:
                 continue
-            try:
-                async with asyncio.timeout(LOOK_SECONDS):
-                    found.positions[name] = await self._position(name)
-            except TimeoutError:
-                self._connection.drop()
-                found.unread[name] = "did not answer in time"
-            except TicketDatabaseError as error:
-                found.unread[name] = str(error)
-            if not self._connection.usable:
-                self._connection = MySQLConnection(self._url, found.increment, found.offset, self._url.ssl_context())
-                try:
-                    await self._connect()
-                except TicketDatabaseError as error:
-                    found.trouble, found.advice = str(error), _UNREACHABLE
-                    return
-
-    async def _position(self, name: str) -> Position:
-        largest_first, counter_then = sequence_sql.position(name)
-        largest = await self._connection.execute(largest_first)
-        return await self._connection.ask(counter_then, lambda counter: position_of(largest, counter))
-
-    async def close(self) -> None:
-        """See Inspector.close."""
-        if self._connection.usable:
-            try:
-                async with asyncio.timeout(1):
-                    await self._connection.say_goodbye()
-            except TimeoutError:
-                self._connection.drop()
+            found.columns[name] = str(row[4])
+            if found.tables[name].width is not Width.JAVASCRIPT:
+                found.widen[name] = f"ALTER TABLE {shown} MODIFY {_WIDEST}"
+            flaws = []
+            if engine not in CRASH_SAFE_ENGINES:
+                wrong = f"its engine {engine} is not crash-safe: a lost row would be a ticket issued twice"
+                flaws.append(Flaw(wrong, f"ALTER TABLE {shown} ENGINE=InnoDB"))
+            if fix := fix_keys(shown, keys.get(name, [])):
+                flaws.append(Flaw("its keys deadlock when several servers draw at once", fix))
+            if flaws:
+                found.table_flaws[name] = flaws
 
 
 def unverified(url: DatabaseURL, *, tls: bool) -> str:
@@ -333,28 +315,7 @@ def _keys_of(rows: Rows) -> dict[str, list[Key]]:
     return keys
 
 
-def _all_inspected(rows: Rows, keys: dict[str, list[Key]]) -> dict[str, InspectedTable]:
-    found = (_inspected(row, keys.get(str(row[0]), [])) for row in rows)
-    return {each.table.sequence: each for each in found if each is not None}
-
-
-def _inspected(row: tuple[Any, ...], keys: list[Key]) -> InspectedTable | None:
-    """An `InspectedTable` from a row of `sequence_sql.tables` and the table's keys."""
-    table = table_of(row)
-    if table is None:
-        return None
-    engine, name = str(row[1]), sequence_sql.quoted(table.sequence)
-    return InspectedTable(
-        table=table,
-        column=str(row[4]),
-        engine=engine,
-        fix_engine=None if engine in CRASH_SAFE_ENGINES else f"ALTER TABLE {name} ENGINE=InnoDB",
-        fix_keys=_fix_keys(name, keys),
-        widen="" if table.width is Width.JAVASCRIPT else f"ALTER TABLE {name} MODIFY {_WIDEST}",
-    )
-
-
-def _fix_keys(name: str, keys: Iterable[Key]) -> str | None:
+def fix_keys(name: str, keys: Iterable[Key]) -> str | None:
     """The statement that makes `stub` the primary key; None where it is."""
     changes = []
     id_has_key = False

@@ -2,11 +2,11 @@
 
 import asyncio
 import re
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from app.common.errors import SettingsError, TicketDatabaseError
+from app.databases.engine import Source, Used
 from app.databases.mysql import sequence_sql
 from app.databases.mysql.line import session_sql
 from app.databases.mysql.line.bounds import DEFINITION
@@ -14,7 +14,6 @@ from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.driver import code_of
 from app.databases.mysql.line.url import DatabaseURL, check_login
 
-EXPECTED = "mysql://user:password@host:port/database/table.column"
 PATIENCE_SECONDS = 120.0
 """MAX() of a column without an index reads the whole table."""
 
@@ -23,7 +22,8 @@ _DENIED = (1142, 1143)
 _COUNTER = re.compile(r"^\)(?: /\*!\d+ TABLESPACE `[^`]*` \*/)? ENGINE=\w+ AUTO_INCREMENT=(\d+)", re.MULTILINE)
 
 
-class Column(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Column(Source):
     """A column of somebody else's table, and how to get there: `url` leads to the database, `table` and `column` are
     the names there."""
 
@@ -36,39 +36,31 @@ class Column(NamedTuple):
         """host:port/database/table.column; never a secret."""
         return f"{self.url.name}/{self.url.database}/{self.table}.{self.column}"
 
+    @property
+    def server(self) -> str:
+        """See Source.server."""
+        return self.url.name
+
+    async def used(self) -> Used:
+        """See Source.used."""
+        return await used_by(self)
+
     @classmethod
     def parse(cls, text: str, password: str | None = None) -> "Column":
         """Read mysql://…/table.column. Raises SettingsError, which never repeats the URL."""
+        check_login(text)
         try:
-            check_login(text)
             parts = urlsplit(text)
-        except SettingsError as error:
-            raise SettingsError(f"{error}; expected {EXPECTED}") from None
         except ValueError:
-            raise SettingsError(f"the URL cannot be read; expected {EXPECTED}") from None
+            raise SettingsError("the URL cannot be read") from None
         path, _, last = parts.path.rpartition("/")
         table, dot, column = last.rpartition(".")
         if not path.strip("/") or not dot or not table or not column:
-            raise SettingsError(f"the URL does not end in a database, a table and a column; expected {EXPECTED}")
-        try:
-            url = DatabaseURL.parse(urlunsplit(parts._replace(path=path)))
-        except SettingsError as error:
-            raise SettingsError(f"{error}; expected {EXPECTED}") from None
+            raise SettingsError("the URL does not end in a database, a table and a column")
+        url = DatabaseURL.parse(urlunsplit(parts._replace(path=path)))
         if password is not None:
             url = replace(url, password=password)
         return cls(url, unquote(table), unquote(column))
-
-
-class Used(NamedTuple):
-    """`largest`: the largest number in the column. `counted`: the last one that its counter has given, deleted rows
-    included."""
-
-    largest: int
-    counted: int
-
-    @property
-    def last(self) -> int:
-        return max(self.largest, self.counted)
 
 
 async def used_by(column: Column) -> Used:

@@ -86,6 +86,8 @@ CREATE TABLE IF NOT EXISTS _definitions (
 class FileConnection:
     """The file at `path`. `offset`, `increment`: what a new one is laid out for. `timeout`: seconds a transaction."""
 
+    _BEGIN = "BEGIN IMMEDIATE"
+
     def __init__(self, path: Path, offset: int, increment: int, timeout: float) -> None:
         self._path = path
         self._offset = offset
@@ -113,7 +115,7 @@ class FileConnection:
     def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             connection = self._same_file() or self._open()
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(self._BEGIN)
             try:
                 result = work(connection)
                 connection.execute("COMMIT")
@@ -230,3 +232,34 @@ class FileConnection:
         """Leave the file as one that was closed cleanly."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
         self._thread.shutdown(wait=False)
+
+
+class ReadFile(FileConnection):
+    """The file opened for reading alone: nothing is laid out in it, it has no life here, and it is not kept open from
+    anybody. Tables that the release which opened it last did not know are empty."""
+
+    _BEGIN = "BEGIN"
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            timeout=5,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            for statement in (_SCHEMA + _LATER_SCHEMA).split(";")[:-1]:
+                begin, _, rest = statement.partition("CREATE TABLE IF NOT EXISTS ")
+                if rest.split()[0] not in there:
+                    connection.execute(f"{begin}CREATE TEMP TABLE {rest}")
+            connection.execute("PRAGMA query_only = ON")
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _same_file(self) -> sqlite3.Connection | None:
+        return self._connection

@@ -74,12 +74,16 @@ class _Wanted:
 class SQLiteDatabase(SQLiteLedger, TicketDatabase):
     """One file of the embedded pair. Several server processes may use it at once."""
 
-    def __init__(self, path: Path, offset: int, increment: int, timeout: float) -> None:
+    system = "sqlite"
+
+    def __init__(
+        self, path: Path, offset: int, increment: int, timeout: float, file: FileConnection | None = None
+    ) -> None:
         self.name = path.name
         self.offset = offset
         self.increment = increment
         self._path = path
-        self._file = FileConnection(path, offset, increment, timeout)
+        self._file = file or FileConnection(path, offset, increment, timeout)
         self._incarnation = ""
         self._describe: Callable[[], ServerEntry] | None = None
         self._waiting: list[tuple[_Wanted, str, Callable[[Drawn], None]]] = []

@@ -4,6 +4,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+FILES = ("odd.sqlite3", "even.sqlite3")
+"""The embedded pair, in offset order."""
+
 
 def why_unusable(files: Iterable[Path]) -> str | None:
     """Why this process cannot use these files of one folder, or cannot make them; None where it can.

@@ -26,7 +26,7 @@ class IdGuard:
         self.last_allowed = 0
 
     def set_ceiling(self, ceiling: int, *, repeats_ceiling: bool) -> None:
-        """Where the sequence ends. A column that repeats its largest id (MySQL's do, without an error) gives that id to
+        """Where the sequence ends. A column may give its largest id again and again, without an error, to
         whoever asks, so it is never certain to be the first time, and is never handed out."""
         self.ceiling = ceiling
         self.last_allowed = ceiling - 1 if repeats_ceiling else ceiling

@@ -52,6 +52,8 @@ class FakeTicketDatabase(TicketDatabase):
     when it is. Draws and questions are made only under the incarnation that the last look found.
     """
 
+    system = "fake"
+
     def __init__(
         self,
         server: FakeServer,

@@ -13,7 +13,7 @@ from app.databases.mysql.line.connection import MySQLConnection, ServerFacts
 from app.databases.mysql.line.url import DatabaseURL
 from app.databases.mysql.other_tables import Column, used_by
 from app.doctor.case import Case
-from app.doctor.findings import numbered_by_its_group, wrong_increment, wrong_offset
+from app.doctor.findings import flaws, wrong_increment, wrong_offset
 from tests.unit.databases.mysql_driver import URL, Server, variables
 
 
@@ -152,7 +152,7 @@ async def test_a_cluster_that_sets_increment_and_offset_is_named(
         inspector = MySQLInspector(URL, 1, 2, 1.0)
         await inspector.inspect()
         case = Case(inspector.inspection, [inspector.inspection], 1.0)
-        found = [*numbered_by_its_group(case), *wrong_increment(case), *wrong_offset(case)]
+        found = [*flaws(case), *wrong_increment(case), *wrong_offset(case)]
         assert [each.wrong[:20] for each in found] == [wrong[:20]]
 
 
@@ -181,6 +181,7 @@ async def test_the_statement_that_fixes_the_keys(
 ) -> None:
     server.says |= {
         sequence_sql.NAMES: (("t",),),
+        sequence_sql.moments(["t"]): (("t", 1),),
         sequence_sql.keys(["t"]): tuple(
             ("t", name, int(not unique), ",".join(columns)) for name, unique, columns in keys
         ),
@@ -188,7 +189,8 @@ async def test_the_statement_that_fixes_the_keys(
     }
     inspector = MySQLInspector(URL, 1, 2, 1.0)
     await inspector.inspect()
-    assert inspector.inspection.tables["t"].fix_keys == statement
+    found = inspector.inspection.table_flaws.get("t", [])
+    assert [flaw.fix for flaw in found] == ([] if statement is None else [statement])
 
 
 @pytest.mark.parametrize(

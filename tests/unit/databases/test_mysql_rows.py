@@ -28,6 +28,10 @@ TOKEN = "0123456789abcdef01234567.1700000000:01ab23cd"
 MARK = ("photos", 1, 2, 1000, 10, TOKEN)
 ROW = ("photos", "InnoDB", 1_700_000_000, "bigint", "bigint unsigned", 1, "PRI", "")
 CLOCK = session_sql.clock(mariadb=False)
+PHOTOS: dict[str, Rows] = {
+    sequence_sql.NAMES: (("photos",),),
+    sequence_sql.moments(["photos"]): (("photos", 1_700_000_000),),
+}
 TABLE = Table("photos", Width.BIGINT, TICKET_LIMIT, 1, "1700000000", False)
 
 
@@ -228,8 +232,8 @@ async def test_facts_that_are_none(server: Server, statement: str, rows: Rows) -
         {own_sql.RECORD: (("x",) * 8,)},
         {own_sql.ALL_MARKS: ((None,) * 6,)},
         {own_sql.ALL_MARKS: (MARK,), sequence_sql.NAMES: (("photos", 1),)},
-        {sequence_sql.NAMES: (("photos",),), sequence_sql.keys(["photos"]): (("photos", "PRIMARY"),)},
-        {sequence_sql.NAMES: (("photos",),), sequence_sql.tables(["photos"]): (ROW[:6],)},
+        PHOTOS | {sequence_sql.tables(["photos"]): (ROW,), sequence_sql.keys(["photos"]): (("photos", "PRIMARY"),)},
+        PHOTOS | {sequence_sql.tables(["photos"]): (ROW[:6],)},
     ],
     ids=lambda says: list(says)[-1][:60],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.common.errors import SettingsError
+from app.databases.engines import read_source
 from app.databases.mysql.line.url import DatabaseURL, SslMode
 from app.databases.mysql.other_tables import Column
 from tests.fakes.certificates import Authority
@@ -166,6 +167,6 @@ def test_a_column() -> None:
 )
 def test_what_is_no_column_says_what_is_wanted(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        Column.parse(text)
+        read_source(text, None)
     assert "expected mysql://user:password@host:port/database/table.column" in str(caught.value)
     assert SECRET not in str(caught.value)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.common.errors import TicketDatabaseUnavailable
+from app.common.errors import SequenceUnavailable, TicketDatabaseUnavailable
 from app.databases.mysql.books import own_sql
 from app.databases.mysql.books.rows import claimant, kind_name, parameters_text, sequence_name
 from app.databases.mysql.line.bounds import MOST_TABLES, listing
@@ -21,8 +21,16 @@ class MySQLDefinitions:
 
     async def definitions(self) -> dict[str, Definition]:
         """See TicketDatabase.definitions."""
+        try:
+            return await self._all_defined(own_sql.DEFINITIONS)
+        except SequenceUnavailable:
+            if not self._pool.anybody:
+                raise
+            return await self._all_defined(own_sql.KINDS)  # all that an earlier layout has
+
+    async def _all_defined(self, ask: str) -> dict[str, Definition]:
         async with self._pool.question() as connection:
-            return await connection.ask(own_sql.DEFINITIONS, definitions_of, listing(MOST_TABLES))
+            return await connection.ask(ask, definitions_of, listing(MOST_TABLES))
 
     async def define(self, definition: Definition, old: Definition | None = None) -> Definition:
         """See TicketDatabase.define."""

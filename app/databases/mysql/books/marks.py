@@ -4,7 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from app.common.errors import RingChanged, TicketDatabaseBusy, TicketDatabaseError, TicketDatabaseUnavailable
+from app.common.errors import (
+    RingChanged,
+    SequenceUnavailable,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseUnavailable,
+)
 from app.common.slices import sliced
 from app.databases.mysql.books import own_sql
 from app.databases.mysql.books.rows import mark_name, token, whole
@@ -52,8 +58,16 @@ class MySQLLedger:
 
     async def marks_of_all_rings(self) -> list[Mark]:
         """See TicketDatabase.marks_of_all_rings."""
+        try:
+            return await self._every_mark(own_sql.ALL_MARKS)
+        except SequenceUnavailable:
+            if not self._pool.anybody:
+                raise
+            return await self._every_mark(own_sql.marks_in(own_sql.MARKS_TABLE))  # all that an earlier layout has
+
+    async def _every_mark(self, ask: str) -> list[Mark]:
         async with self._pool.question(about_marks=True, anybody=True, times=ALL_MARKS) as connection:
-            return await connection.ask(own_sql.ALL_MARKS, marks_of, listing(MOST_MARKS))
+            return await connection.ask(ask, marks_of, listing(MOST_MARKS))
 
     async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """See TicketDatabase.reserve."""

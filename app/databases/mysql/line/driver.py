@@ -10,6 +10,7 @@ is sent. `_Connection` does neither.
 import asyncio
 import errno
 import inspect
+import logging
 import re
 import ssl
 import struct
@@ -95,7 +96,9 @@ _SALT_BYTES = 20
 
 
 def check_driver() -> None:
-    """Raise SettingsError where the installed driver lacks a name that this module uses."""
+    """Raise SettingsError where the installed driver lacks a name that this module uses. From now on it logs warnings
+    only."""
+    logging.getLogger(aiomysql.__name__).setLevel(logging.WARNING)
     used = set[str]()
     for _, method in inspect.getmembers(aiomysql.Connection, inspect.isfunction):
         used.update(method.__code__.co_names)

@@ -2,11 +2,13 @@
 
 import re
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from app.common.errors import SettingsError
+from app.databases.engine import Address
 
 FORM = "mysql://user:password@host:port/database?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE"
 _OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "get-server-public-key")
@@ -27,7 +29,7 @@ class SslMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseURL:
+class DatabaseURL(Address):
     """Where a ticket database is and how to log in. Its `repr` and its errors never hold the password.
 
     `host`, `port`: of the server. `user`, `password`: to log in with. `database`: the schema there. `ssl_mode`: whether
@@ -60,6 +62,14 @@ class DatabaseURL:
     def verifies(self) -> bool:
         """Whether the server's certificate has to be one that is trusted."""
         return self.ssl_mode in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY)
+
+    def with_password(self, password: str) -> Self:
+        """See Address.with_password."""
+        return replace(self, password=password) if self.password is None else self
+
+    def check(self) -> None:
+        """See Address.check."""
+        self.ssl_context()
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """The context for the driver; None for ssl-mode=DISABLED. Raises SettingsError where a file cannot be read."""
