@@ -12,7 +12,7 @@ OUTSIDE = re.compile(r"(?:https?|mailto):")
 NAMED = re.compile(r"(?<![\w/.@-])(?:docs|deploy|mysql_init|client|app|tests|bench)/[\w@./-]*\w")
 """A path of the repository in a text."""
 MADE_LATER = {"deploy/secrets/tickets_2_database_password"}
-"""The operator makes it; or it is in the sentence about a pattern of names."""
+"""What the operator makes."""
 PLACES = ("app", "deploy", "client/ticketd_client", "Makefile", "docker-compose.yml", "Dockerfile", ".ci", "mysql_init")
 """Where programs and their comments name pages."""
 PICTURES = {".png", ".svg", ".pyc"}
@@ -57,7 +57,8 @@ def test_the_headings_of_a_page_differ(page: str) -> None:
 def test_the_files_that_a_page_names_are_there(page: str) -> None:
     named = set(NAMED.findall(pages.text_of(page))) - MADE_LATER
     if not page.endswith("CHANGELOG.md"):  # which tells of files that other releases had
-        assert not [name for name in sorted(named) if not (REPOSITORY / name).exists()]
+        places = REPOSITORY, (REPOSITORY / page).parent
+        assert not [name for name in sorted(named) if not any((place / name).exists() for place in places)]
 
 
 def test_the_pages_that_programs_and_deployments_name_are_there() -> None:
