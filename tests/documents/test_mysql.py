@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.documents import pages
 from tests.documents.pages import REPOSITORY
+from tests.harness.commands import forked_ticketd
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.pair import MySQLPair
 from tests.harness.processes import free_port
@@ -89,3 +90,17 @@ def test_tables_to_flickrs_schema_are_served_above_what_they_have_given(own_pair
     reasons = " ".join(each["reason"] for each in warnings if each["sequence"] == "Tickets64")
     assert "MyISAM" in reasons
     assert "deadlock" in reasons
+
+
+def test_a_sequence_moves_from_the_embedded_pair_to_mysql(own_pair: MySQLPair) -> None:
+    """As docs/moving-over.md has it: the new sequence is bumped above the last ticket that `ticketd list` shows."""
+    with TicketServer(settings=PATIENT) as old:
+        old.wait_ready()
+        before = max(old.ticket("photos") for _ in range(20))
+        head, row = (line.split() for line in forked_ticketd("list", "photos", "--url", old.url).lines[:2])
+    last = row[head.index("LAST")].replace(",", "")
+    with TicketServer(own_pair.urls, settings=PATIENT) as new:
+        new.wait_ready()
+        assert forked_ticketd("create", "photos", "--url", new.url).status == 0
+        assert forked_ticketd("bump", "photos", "--above", last, "--url", new.url).status == 0
+        assert min(new.ticket("photos") for _ in range(4)) > before
