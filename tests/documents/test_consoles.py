@@ -68,7 +68,7 @@ class Terminal:
         self._addresses = {"http://127.0.0.1:8000": self._server.url, TICKETS: self._client(self._port)}
         if with_redis:
             port = free_port()
-            command = ["redis-server", "--port", str(port), "--save", "", "--dir", folder, "--bind", "127.0.0.1"]
+            command = ["redis-server", "--port", str(port), "--save", "", "--dir", str(folder), "--bind", "127.0.0.1"]
             process = ChildProcess(command, stdout=folder / "redis", stderr=folder / "redis")
             stack.callback(process.kill)
             wait_until(lambda: "eady to accept" in (folder / "redis").read_text(encoding="utf-8"), 20, "Redis")
