@@ -54,7 +54,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 2)))
 SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test durations check fix bench torture long documents pictures newest client dist install-check lock clean tools long-tools
+.PHONY: help run test durations check fix docs bench torture long documents pictures newest client dist install-check lock clean tools long-tools
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -100,6 +100,10 @@ fix: $(VENV)/.test  ## fix what ruff can fix
 	$(BIN)/ruff check --fix --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --cache-dir $(VENV)/.cache/ruff .
 
+docs: $(VENV)/.test  ## build the pages of docs/ as a site, into build/site
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 bench: $(VENV)/.test tools  ## compare with what else there is, side by side; publishes the figures in docs/performance.md
 	@-.ci/debian-packages wrk:wrk
 	$(BIN)/python -m bench $(ARGS)
@@ -143,7 +147,7 @@ install-check: $(VENV)/.test  ## install the server and the client in every docu
 # the public index alone, whatever this machine's pip is told, so that no hash in it is of a file only we have.
 lock: $(VENV)/.lock  ## write the hash-locked requirements anew (UPGRADE=1: with the newest versions)
 	$(call compile,requirements.txt)
-	$(call compile,requirements-test.txt,--extra test --extra check --constraints requirements.txt)
+	$(call compile,requirements-test.txt,--extra test --extra check --extra docs --constraints requirements.txt)
 
 # setuptools is locked as well: it builds the project, and an isolated build would fetch one that no hash vouches for.
 compile = @echo 'setuptools>=68' | $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 \

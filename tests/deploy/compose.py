@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from typing import Any
 
-from tests.deploy import readme
 from tests.deploy.front import wait_until_all_pass
+from tests.documents import pages
 from tests.harness.checkout import copy_of_the_repository
 from tests.harness.load import Address
 from tests.harness.processes import free_port, new_directory, remove_directory
@@ -45,7 +45,10 @@ class ComposeFront:
 
     def __enter__(self) -> "ComposeFront":
         try:
-            self.run(readme.block("docker compose up --build --wait"), {"127.0.0.1:8000": self.name})
+            self.run(
+                pages.block("docs/operations/compose.md", "docker compose up --build --wait"),
+                {"127.0.0.1:8000": self.name},
+            )
             wait_until_all_pass(self)
         except BaseException:
             self.__exit__()
@@ -63,7 +66,7 @@ class ComposeFront:
 
     def run(self, script: str, replacing: dict[str, str] | None = None) -> str:
         """What an operator types in the repository's folder."""
-        return readme.run(script, self.folder, replacing=replacing, environment=self.environment, timeout=400)
+        return pages.run(script, self.folder, replacing=replacing, environment=self.environment, timeout=400)
 
     def restart_server(self, number: int) -> None:
         self.run(f"docker compose restart tickets-{number + 1}")
