@@ -6,7 +6,8 @@ from contextlib import redirect_stdout, suppress
 from io import StringIO
 
 from app.commands.cli import build_parser
-from app.commands.remote import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
+from app.commands.remote import DEFAULT_URL
+from app.commands.server_connection import TOKEN_VARIABLE, URL_VARIABLE
 from app.setting_names import FILE, PREFIX
 from app.settings import SECRETS, Settings
 from documents.blocks import table
