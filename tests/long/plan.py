@@ -21,8 +21,12 @@ _FIRST_WORDS = (
     "longest wait",
     "memory",
     "violations",
+    "[0-9]+ of [0-9]+ ways of installing",
+    "[0-9]+ passed",
 )
-FIGURES = re.compile(rf"^(on \S+ [^\s:]+|({'|'.join(_FIRST_WORDS)}).*)", re.MULTILINE)
+FIGURES = re.compile(rf"^({'|'.join(_FIRST_WORDS)}).*", re.MULTILINE)
+ENGINE = re.compile(r"^on (\S+) ([^\s:]+)", re.MULTILINE)
+PRODUCTS = {"mysql": "MySQL", "mariadb": "MariaDB"}
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,17 @@ class Outcome:
     output: str
 
     @property
-    def row(self) -> str:
-        """Its row in the table."""
+    def engine(self) -> str:
+        """The database server that the part says it ran on; a dash where it names none."""
+        found = ENGINE.search(self.output)
+        return f"{PRODUCTS.get(found[1], found[1])} {found[2].partition('-')[0]}" if found else "-"
+
+    @property
+    def row(self) -> list[str]:
+        """Its row in the table: the part, the database server, how long it took, and what came of it."""
         figures = [found[0] for found in FIGURES.finditer(self.output)]
         verdict = "; ".join([*["**failed**"] * self.failed, *figures]) or "passed"
-        return f"| {self.part.name} | {self.seconds / 60:.0f} min | {verdict} |"
+        return [self.part.name, self.engine, f"{self.seconds / 60:.0f} min", verdict]
 
 
 def model(schedules: int) -> Part:
@@ -109,6 +119,11 @@ def older_releases(program: str | None) -> Part:
     """Servers of earlier releases beside this one, where the repository's history is there."""
     chosen = {"TICKETS_TEST_MYSQLD": program} if program else {}
     return Part("servers of earlier releases", [sys.executable, "-m", "tests.long.older_releases"], chosen)
+
+
+def installing() -> Part:
+    """Every documented way of installing, each from a clean environment."""
+    return Part("every way of installing", [sys.executable, "-m", "tests.packaging"])
 
 
 def soak(seconds: float) -> Part:
