@@ -9,18 +9,23 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, NamedTuple, Protocol
 
-from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
+from app.common.errors import (
+    SequenceMissing,
+    SequenceUnavailable,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+)
 from app.common.sequences import Width
 from app.kinds.definition import Definition
 
 LARGEST_INCREMENT = 65_535
 """The largest increment of a ring, and of one draw: the largest that every engine takes."""
-ROOM = 3
-"""Several tickets are drawn at once where so many times their number are left before the end of the column."""
 
 
 class Draw(NamedTuple):
@@ -41,30 +46,23 @@ Drawn = Draw | TicketDatabaseError
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A sequence's table as it stands in one ticket database.
+    """A sequence's table as it stands in one ticket database. An engine may know more about its own.
 
-    `width`: of its id column, in bits. `ceiling`: the largest ticket that it can give. `created` changes when the table
-    is made anew, on a server only if that is in another second. `rows_per_statement` is how many tickets one plain
-    statement draws. `repeats_ceiling`: the column may give its largest id again and again. `counts_rows`: its counter
-    stands right behind its largest row, whatever the increment was. `warnings`: what is served but should be repaired,
-    in words.
+    `width`: of its ids, in bits. `ceiling`: the largest ticket that it can hold. `created` changes when the table is
+    made anew, on a server only if that is in another second. `warnings`: what is served but should be repaired, in
+    words.
     """
 
     sequence: str
     width: Width
     ceiling: int
-    rows_per_statement: int
     created: str
-    repeats_ceiling: bool
-    counts_rows: bool = False
     warnings: tuple[str, ...] = ()
 
-    def holds(self, count: int, least: int, offset: int, increment: int) -> bool:
-        """Whether there is room for `count` tickets of this offset and increment from `least` on, if nobody has drawn
-        any of them."""
-        first = least + (offset - least) % increment
-        further = (count - 1 if count <= self.rows_per_statement else ROOM * count + 1) * increment
-        return first + further <= self.ceiling
+    @property
+    def last(self) -> int:
+        """The largest ticket that it gives: the ceiling, unless the engine cannot tell whether it gave that before."""
+        return self.ceiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +240,6 @@ def place_named(name: str) -> str:
     return _NOT_IN_A_PLACE.sub("_", name)[:LONGEST_PLACE] or "_"
 
 
-OLDER_SECONDS = 15.0
-"""A server of an earlier release that has not probed for this long is taken to have ended."""
 OLDER = "older"
 """The release of servers that do not announce themselves: 0.1.0 and 0.2.0. They record no bumps either."""
 OLDER_SECONDS = 15.0
@@ -352,19 +348,17 @@ class TicketDatabase(Protocol):
         """Begin to draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0
         if none.
 
-        No ticket is below `least`: where the counter stands lower it is advanced to that first, in the draw's own
-        transaction. ColumnExhausted, and nothing is used up, where that leaves no room below the table's ceiling.
-
         `done` is called exactly once, later, from the event loop (never before this method has returned), with a Draw
         or a TicketDatabaseError. It must not raise.
 
-        All of them or none. SequenceMissing, or ColumnExhausted where so many do not fit any more. More than
-        `rows_per_statement` are not drawn within ROOM times their number of the end, nor, with SequenceWentBack, where
-        the counter stands below `after`; they use up nothing there but a few ids. Fewer may use up what is left where
-        they run past the end, so the caller has to know that they fit.
+        All of them or none, at any distance from the end, and none above the table's `last` or its ceiling as they are
+        handed in. No ticket is below `least`: where the counter stands lower it is advanced to that first, in the
+        draw's own transaction. ColumnExhausted where one ticket does not fit any more; of several also where they may
+        not fit, which is for the engine to say: fewer at a time may still be there. What does not fit uses up a few ids
+        at the most; with a `least` that leaves no room, none.
 
-        The caller checks every draw against `after` and the ceiling: a column that is larger than a ticket can be goes
-        on above its ceiling. One whose own end is of another residue may end before the last id below it.
+        SequenceMissing; and where more than one is drawn SequenceWentBack may be raised, where the counter stands below
+        `after`. The caller checks every draw against `after`.
         """
 
     async def draw(self, table: Table, count: int, after: int, least: int = 0) -> Draw:
@@ -380,33 +374,38 @@ class TicketDatabase(Protocol):
         """The tables that could be sequences by their names, inner ones included, and when each was made; cheap however
         many there are."""
 
-    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """The live counters of these sequences' tables, and when each was made; one that is missing is left out.
-        A counter is at most TICKET_LIMIT + 1. Expensive where there are many."""
-
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """The tables of these sequences as they stand; one that is missing or no sequence's is left out."""
 
-    async def position(self, table: Table) -> Position:
-        """Where the table's counter stands now. Raises SequenceMissing."""
+    async def positions(self, names: Iterable[str]) -> dict[str, Position]:
+        """Where these sequences' tables stand now; one that is missing is left out. Expensive where there are many."""
 
-    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
-        """The positions of many tables, by sequence; one that is missing is left out."""
+    async def position(self, sequence: str) -> Position:
+        """The same of one. Raises SequenceMissing."""
+        try:
+            return (await self.positions([sequence]))[sequence]
+        except KeyError:
+            raise SequenceMissing("has no table for it") from None
+
+    async def readable_positions(self, names: Iterable[str]) -> dict[str, Position]:
+        """The same of many, without those that cannot be read now: damaged, or locked."""
+        requested = list(names)
+        with suppress(SequenceUnavailable, TicketDatabaseBusy):
+            return await self.positions(requested)
+        found: dict[str, Position] = {}
+        for name in requested:
+            with suppress(SequenceUnavailable, TicketDatabaseBusy):
+                found |= await self.positions([name])
+        return found
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """Make the sequence's table where it is missing, so that its first ticket is at least `start`, which lies
         between 1 and the ceiling; committed. One that is there stays as it is."""
 
-    async def advance(self, table: Table, above: int) -> None:
-        """Make every later ticket of the table larger than `above`, whatever increment it is drawn with; a number that
-        has been passed changes none. Committed. Raises SequenceMissing.
-
-        `above` is at most the ceiling. A table that repeats its ceiling goes on doing so.
-        """
-
-    async def advance_all(self, floors: Mapping[str, int]) -> None:
-        """The same for many tables: make every later ticket of each sequence larger than its floor. Committed. Where it
-        raises SequenceMissing, some of the others may have been raised."""
+    async def advance(self, floors: Mapping[str, int]) -> None:
+        """Make every later ticket of each sequence larger than its floor, whatever increment it is drawn with; a number
+        that has been passed changes none. Committed. A floor is at most the ceiling. Where it raises SequenceMissing,
+        some of the others may have been raised."""
 
     async def definitions(self) -> dict[str, Definition]:
         """What each sequence was made as, by its name in lower case, claims included; none of those that no server has

@@ -211,7 +211,7 @@ class Admin:
         for member, table in list(entry.tables.items()):
             if member.up:
                 try:
-                    position = await member.database.position(table)
+                    position = await member.database.position(table.sequence)
                 except TicketDatabaseError as error:
                     event(log, logging.DEBUG, "could not read a position", database=member.name, reason=error)
                 else:
@@ -224,7 +224,7 @@ class Admin:
             guard = lane.guard
             table = entry.tables.get(lane.member)
             if table is not None:
-                guard.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
+                guard.set_ceiling(table.ceiling, table.last)
             last = self._catalog.counters.last(entry, lane)
             step = lane.member.database.increment
             last -= (last - lane.member.database.offset) % step

@@ -77,7 +77,7 @@ def without_ledgers_floor(patch: pytest.MonkeyPatch) -> None:
 def without_ceiling(patch: pytest.MonkeyPatch) -> None:
     """An id passes that lies at or beyond the end of its column."""
 
-    def set_ceiling(self: IdGuard, ceiling: int, *, repeats_ceiling: bool) -> None:
+    def set_ceiling(self: IdGuard, ceiling: int, last: int) -> None:
         self.ceiling = ceiling
         self.last_allowed = 2**64
 

@@ -111,6 +111,8 @@ class World:
         logging.getLogger("app").addHandler(self._error_log)
         self.increment = increment or databases
         self.servers = [FakeServer(offset, self.increment, SEQUENCES, self.clock) for offset in range(1, databases + 1)]
+        for server in self.servers:
+            server.goes_past_the_end = True  # the check on ids is what is modelled
         left = self.chance.choice([100, 3_000, 40_000])
         for server in self.servers:
             server.use_up("small", left)

@@ -69,7 +69,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         self._timeout = timeout
         self._on_retry = on_retry
         self._pool = pool or MySQLPool(url, offset, increment, timeout)
-        self._draws = DrawQueue(self._pool, offset, increment, on_retry)
+        self._draws = DrawQueue(self._pool, offset, increment, self.position, on_retry)
         self._leaving: set[asyncio.Task[None]] = set()
         self._probe: MySQLConnection | None = None
         self._renew_at = 0.0
@@ -129,7 +129,10 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         incarnation = self._pool.incarnation
         self._pool = MySQLPool(self._url, self.offset, increment, self._timeout)
         self._pool.incarnation = incarnation
-        before, self._draws = self._draws.forms, DrawQueue(self._pool, self.offset, increment, self._on_retry)
+        before, self._draws = (
+            self._draws.forms,
+            DrawQueue(self._pool, self.offset, increment, self.position, self._on_retry),
+        )
         self._draws.forms.ends_only, self._draws.forms.takes_steps = before.ends_only, before.takes_steps
 
     async def _probe_connection(self) -> tuple[MySQLConnection, ServerFacts]:

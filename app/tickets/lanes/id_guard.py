@@ -25,11 +25,9 @@ class IdGuard:
         self.ceiling = 0
         self.last_allowed = 0
 
-    def set_ceiling(self, ceiling: int, *, repeats_ceiling: bool) -> None:
-        """Where the sequence ends. A column may give its largest id again and again, without an error, to
-        whoever asks, so it is never certain to be the first time, and is never handed out."""
-        self.ceiling = ceiling
-        self.last_allowed = ceiling - 1 if repeats_ceiling else ceiling
+    def set_ceiling(self, ceiling: int, last: int) -> None:
+        """Where the sequence ends, and the last id that its table gives there."""
+        self.ceiling, self.last_allowed = ceiling, last
 
     def advance(self, floor: int) -> None:
         """No id at or below `floor` passes from now on."""
@@ -52,7 +50,7 @@ class IdGuard:
 
         TicketDatabaseUnavailable: nothing was drawn (zero). WrongResidue: not this database's offset.
         SequenceWentBack: not above what had been received, or was known issued, when the statement was sent.
-        ColumnExhausted: beyond the ceiling, or at one that the column repeats.
+        ColumnExhausted: beyond the ceiling, or at one that the table does not give.
         """
         first, last = draw.first, draw.last
         if first <= 0:

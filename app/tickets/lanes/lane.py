@@ -35,7 +35,7 @@ from app.common.errors import (
     TicketDatabaseMisconfigured,
 )
 from app.common.log import event
-from app.databases.protocol import ROOM, Draw, Drawn, Table
+from app.databases.protocol import Draw, Drawn, Table
 from app.tickets.lanes.id_guard import IdGuard, WrongResidue
 from app.tickets.lanes.marks import LaneMarks
 from app.tickets.lanes.neighbours import Shelf, Stamps
@@ -46,10 +46,6 @@ from app.tickets.requests.request import TicketRequest
 from app.tickets.ring.ring import Member, Ring
 
 log = logging.getLogger(__name__)
-
-LAST_TICKETS = 1_000_000
-"""With fewer left, the position is read before several tickets are drawn in one statement: one that runs past the end
-of the column uses up what is left, and what this server knows is as old as the last probes, while others draw."""
 
 
 class LaneLedger(Protocol):
@@ -176,10 +172,10 @@ class Lane:
                 self._busy = False
                 return
             self._in_company = len(batch) > 1
-            if self._is_ready_for(total):
+            if self._is_ready():
                 self._send(batch, total)
             else:
-                self._wait_for(batch, self._prepare(total), partial(self._send, batch, total))
+                self._wait_for(batch, self._prepare(), partial(self._send, batch, total))
         except Exception as error:
             self._broke(error)
 
@@ -194,7 +190,7 @@ class Lane:
             return 1  # the statement is refused for that, later
         return max(1, min(database.largest_block, room))
 
-    def _is_ready_for(self, total: int) -> bool:
+    def _is_ready(self) -> bool:
         """Whether the statement can be sent as it is."""
         try:
             self._ledger.check(self)
@@ -202,9 +198,9 @@ class Lane:
                 return False
         except TicketDatabaseError:
             return False
-        return self._state is OPEN and (total == 1 or self.guard.headroom() >= LAST_TICKETS)
+        return self._state is OPEN
 
-    async def _prepare(self, total: int) -> None:
+    async def _prepare(self) -> None:
         """Do what is to be done before the statement can be sent. Raises TicketDatabaseError."""
         self._ledger.check(self)
         if self._state is SUSPENDED or self._state is RETIRED:
@@ -215,27 +211,15 @@ class Lane:
             await self.open()
         if self.stamps is not None and self.stamps.begins_long_moment(self.guard.highest):
             await self._see_that_it_has_not_gone_back()
-        if total > 1 and self.guard.headroom() < LAST_TICKETS:
-            await self._make_sure_of(total)
         if self._state is not OPEN:
             raise TicketDatabaseBusy("lost touch with it while its position was read")
 
     async def _see_that_it_has_not_gone_back(self) -> None:
         """Raise SequenceWentBack where the table stands below what is known issued."""
-        assert self.table is not None
-        highest, next_id = self.guard.highest, (await self.member.database.position(self.table)).next_id
+        highest, next_id = self.guard.highest, (await self.member.database.position(self.sequence)).next_id
         if next_id <= highest:
             raise SequenceWentBack(f"stands at {next_id} after {highest} had been issued")
         self.guard.advance(next_id - 1)
-
-    async def _make_sure_of(self, count: int) -> None:
-        """Raise ColumnExhausted unless so many tickets in one statement end before the column does, whatever others
-        draw between this look and the statement."""
-        assert self.table is not None
-        if self.guard.headroom() >= count:
-            self.guard.advance((await self.member.database.position(self.table)).next_id - 1)
-        if self.guard.headroom() < ROOM * count:
-            raise ColumnExhausted("may hold fewer further ids than were asked for")
 
     def _send(self, batch: Batch, total: int) -> None:
         table = self.table
@@ -336,7 +320,7 @@ class Lane:
 
     def _failed(self, batch: Batch, error: TicketDatabaseError) -> None:
         """Take the state that follows, send the batch on to the next lane; then draw for those who are left."""
-        if not (isinstance(error, ColumnExhausted) and self._may_fit_in_parts(batch)):
+        if not (isinstance(error, ColumnExhausted) and self._may_fit_in_parts(batch, error.given)):
             self._queue.stop_collecting()
             self.report(error)
             self._queue.fail_over(batch)
@@ -352,12 +336,13 @@ class Lane:
         if self._busy:
             self._loop.call_soon(self._next)
 
-    def _may_fit_in_parts(self, batch: Batch) -> bool:
+    def _may_fit_in_parts(self, batch: Batch, given: int) -> bool:
         """What did not fit into one statement: see that it is drawn in smaller ones. False where it is one ticket.
 
         Several requests are drawn for one by one. A short list is collected ticket by ticket. A block or a long list is
-        sent on, so that what is left is not used up for it.
+        sent on, so that what is left is not used up for it. `given`: see ColumnExhausted.
         """
+        self.guard.advance(given)
         request = batch[0]
         if len(batch) > 1:
             self._queue.draw_one_by_one(batch)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from app.common.errors import MarkRefused, TicketDatabaseError
 from app.common.sequences import is_bump_name
-from app.databases.protocol import Mark
+from app.databases.protocol import Mark, Position
 from app.tickets.lanes.lane import Lane
 from app.tickets.lanes.state import LaneState
 from app.tickets.marks.token import epoch_of, is_verified, new_token
@@ -92,9 +92,9 @@ class MarkExchange:
             await member.database.supersede_all(replacements, ring)
 
     async def account_for(
-        self, witness: Member, other: Member, counters: Mapping[str, tuple[int, str]], lanes: Mapping[Key, Lane]
+        self, witness: Member, other: Member, positions: Mapping[str, Position], lanes: Mapping[Key, Lane]
     ) -> None:
-        """Have `witness` keep at least the live counters of `other`, by sequence: the next id, and when it was made.
+        """Have `witness` keep at least what `other` has given, by sequence.
 
         For sequences that nobody has drawn from since `witness` came up. A row of another epoch keeps its token:
         whether `other` has gone back is for the lane to find out. Raises TicketDatabaseError; MarkRefused where another
@@ -105,11 +105,11 @@ class MarkExchange:
         kept = self._kept.get(witness, {})
         database = other.database
         raised = []
-        for sequence, (next_id, created) in counters.items():
+        for sequence, position in positions.items():
             row = kept.get((sequence, database.offset))
-            last = next_id - 1
+            last = position.next_id - 1
             if row is None:
-                token = new_token(f"{other.incarnation}.{created}", verified=False)
+                token = new_token(f"{other.incarnation}.{position.created}", verified=False)
                 raised.append(Mark(sequence, database.offset, database.increment, last, last, token))
             elif row.mark < last:
                 raised.append(replace(row, mark=last))

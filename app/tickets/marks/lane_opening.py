@@ -69,7 +69,7 @@ class LaneOpening:
         """
         lane, member = self.lane, self._member
         self._table = table = lane.listed or await self._find_table()
-        lane.guard.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
+        lane.guard.set_ceiling(table.ceiling, table.last)
         absent = self._ring.absent_for(member, self._ring.witnesses(member))
         token = new_token(self.epoch, verified=not absent)
         database = member.database
@@ -89,7 +89,7 @@ class LaneOpening:
     async def read_position(self) -> None:
         """Read where the database stands. Raises TicketDatabaseError."""
         lane = self.lane
-        self._position = await self._member.database.position(self._table)
+        self._position = await self._member.database.position(self._table.sequence)
         if self._position.created != self._table.created:
             lane.listed = await self._find_table()
             raise SequenceUnavailable("had its table made anew meanwhile")
@@ -140,7 +140,7 @@ class LaneOpening:
         for _ in range(ATTEMPTS_TO_ADVANCE):
             above = min(max([known, *(row.mark for row in rows.values())]), lane.guard.ceiling)
             if above:
-                await database.advance(self._table, above)
+                await database.advance({lane.sequence: above})
             if lane.guard.next_after(above) > lane.guard.last_allowed:
                 raise ColumnExhausted("may have issued its last id")
             drawn = await database.draw(self._table, 1, 0)

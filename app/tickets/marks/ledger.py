@@ -266,7 +266,7 @@ class Ledger:
         if any(row.issued < above for row in rows.values()):
             raise MarkRefused("the ledger did not take the number")
         if not at_end:
-            await database.advance(table, above)
+            await database.advance({lane.sequence: above})
         lane.guard.advance(above)
 
     async def close(self) -> None:

@@ -52,17 +52,16 @@ async def test_an_inner_sequence_is_found_drawn_from_and_raised_like_any_other(s
         ]
         many = await database.draw(counter, 1000, 0, 10**6)
         assert 10**6 <= many.first <= 10**6 + 3 * INCREMENT
-        await database.advance(instances, 100)
-        await database.advance_all({"photos": 200, INSTANCES: 300, COUNTER: 5})
+        await database.advance({instances.sequence: 100})
+        await database.advance({"photos": 200, INSTANCES: 300, COUNTER: 5})
         assert (await database.draw(photos, 1, 0)).first == 200 + offset
         assert (await database.draw(instances, 1, 0)).first == 300 + offset
         assert many.last < (await database.draw(counter, 1, 0)).first <= many.last + 3 * INCREMENT
-        positions = await database.positions([photos, counter, instances])
-        counters = await database.counters(["photos", *both])
+        positions = await database.positions(["photos", *both])
         for table in (photos, counter, instances):
-            position = await database.position(table)
+            position = await database.position(table.sequence)
             assert positions[table.sequence] == position
-            assert counters[table.sequence] == (position.next_id, table.created)
+            assert position.created == table.created
 
 
 @on_each_engine
@@ -72,12 +71,12 @@ async def test_an_inner_sequence_that_is_missing_is_missing(storage: Storage) ->
     storage.drop(COUNTER)
     assert COUNTER not in await database.names()
     assert set(await database.tables(["photos", COUNTER])) == {"photos"}
-    assert set(await database.positions([table, counter])) == {"photos"}
+    assert set(await database.positions([table.sequence, counter.sequence])) == {"photos"}
     for draw in (database.draw(counter, 1, 0), database.draw(counter, 1, 0, 500)):
         with pytest.raises(SequenceMissing):
             await draw
     with pytest.raises(SequenceMissing):
-        await database.advance_all({COUNTER: 9})
+        await database.advance({COUNTER: 9})
     assert (await database.draw(table, 1, 0)).first == 1
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from app.common.errors import ColumnExhausted, SequenceMissing, SequenceWentBack, TicketDatabaseBusy
 from app.common.sequences import Width
-from app.databases.protocol import ROOM, Draw, Table, TicketDatabase
-from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine
+from app.databases.protocol import Draw, Table, TicketDatabase
+from tests.contract.engines.storages import INCREMENT, ROOM, Storage, made, on_each_engine, rows_of
 
 FAR = 10**9
 MANY = 1000
@@ -21,9 +21,7 @@ SECONDS = 60.0
 def counts_of(database: TicketDatabase, table: Table) -> list[int]:
     """Where engines go other ways: one, few, what a statement draws and one more, as many as there can be."""
     most = database.largest_block
-    return sorted(
-        count for count in {1, 3, table.rows_per_statement, table.rows_per_statement + 1, most} if count <= most
-    )
+    return sorted(count for count in {1, 3, rows_of(table), rows_of(table) + 1, most} if count <= most)
 
 
 def ids_of(draws: Sequence[Draw]) -> list[int]:
@@ -41,7 +39,7 @@ async def test_no_ticket_is_below_the_least_and_none_is_left_out_above_it(storag
                 drawn = await database.draw(table, count, highest, least + distance)
                 assert (drawn.size, drawn.step, drawn.first % INCREMENT) == (count, INCREMENT, offset % INCREMENT)
                 assert least + distance <= drawn.first <= least + distance + SPARE
-                position = await database.position(table)
+                position = await database.position(table.sequence)
                 assert drawn.last <= position.largest < position.next_id
                 highest = drawn.last
                 least = highest + FAR
@@ -97,7 +95,7 @@ async def test_of_one_table_too_and_beside_blocks(storage: Storage) -> None:
     database = await storage.client()
     table = await made(database)
     await database.draw(table, 1, 0)
-    wanted = [(1, 0), (1, FAR), (2, FAR // 2), (table.rows_per_statement + 1, FAR), (1, 2 * FAR), (3, 0)] * 4
+    wanted = [(1, 0), (1, FAR), (2, FAR // 2), (rows_of(table) + 1, FAR), (1, 2 * FAR), (3, 0)] * 4
     async with asyncio.timeout(SECONDS):
         drawn = await asyncio.gather(*(database.draw(table, count, 0, least) for count, least in wanted))
     assert all(each.first >= least for each, (_, least) in zip(drawn, wanted, strict=True))
@@ -128,7 +126,7 @@ async def test_the_advance_is_committed_with_the_draw(storage: Storage) -> None:
         last = (await database.draw(table, count, 0, least)).last
         await storage.close(database)
         database = await storage.client()
-        assert (await database.position(table)).next_id > last
+        assert (await database.position(table.sequence)).next_id > last
         assert (await database.draw(table, 1, last)).first > last
         least += FAR
 
@@ -140,11 +138,11 @@ async def test_a_block_is_not_taken_where_the_counter_is_below_what_was_issued(s
     table = await made(database)
     await database.draw(table, 1, 0)
     for number, count in enumerate(counts_of(database, table)):
-        if count > table.rows_per_statement:
+        if storage.needs_room and count > rows_of(table):
             least = 5000 * (number + 1)
             with pytest.raises(SequenceWentBack):
                 await database.draw(table, count, FAR, least)
-            assert (await database.position(table)).next_id <= least + SPARE + INCREMENT
+            assert (await database.position(table.sequence)).next_id <= least + SPARE + INCREMENT
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------
@@ -157,15 +155,15 @@ async def test_a_least_beyond_the_end_uses_nothing_up(storage: Storage) -> None:
         for number, width in enumerate((Width.INT, Width.BIGINT)):
             table = await made(database, f"s{offset}_{number}", width)
             highest = (await database.draw(table, 1, 0)).last
-            before = await database.position(table)
+            before = await database.position(table.sequence)
             for count in counts_of(database, table):
-                plain = count <= table.rows_per_statement
+                plain = count <= rows_of(table) or not storage.needs_room
                 room = (count - 1 if plain else ROOM * count) * INCREMENT
-                last_first = table.ceiling - (table.ceiling - offset) % INCREMENT
+                last_first = table.last - (table.last - offset) % INCREMENT
                 for least in (last_first - room + 1, table.ceiling + 1, 2 * table.ceiling):
                     with pytest.raises(ColumnExhausted):
                         await database.draw(table, count, highest, least)
-            assert await database.position(table) == before
+            assert await database.position(table.sequence) == before
             assert (await database.draw(table, 1, highest)).first == highest + INCREMENT
 
 
@@ -174,15 +172,18 @@ async def test_the_end_is_the_ceiling_of_the_table_that_is_handed_in(storage: St
     database = await storage.client()
     table = replace(await made(database), ceiling=10_000_001)
     highest = (await database.draw(table, 1, 0)).last
-    before = await database.position(table)
-    for count, least in ((1, 10_000_002), (2, 10_000_001), (3, 9_999_998), (table.rows_per_statement, 10_000_000)):
+    before = await database.position(table.sequence)
+    for count, least in ((1, 10_000_002), (2, 10_000_001), (3, 9_999_998), (rows_of(table), 10_000_000)):
         with pytest.raises(ColumnExhausted):
             await database.draw(table, count, highest, least)
-    block = min(table.rows_per_statement + 1, database.largest_block)
+    block = min(rows_of(table) + 1, database.largest_block)
     with pytest.raises(ColumnExhausted):
         await database.draw(table, block, highest, table.ceiling - (block - 2) * INCREMENT)
-    assert await database.position(table) == before
-    assert await database.draw(table, 2, highest, 9_999_998) == Draw(9_999_999, INCREMENT, 2)
+    assert await database.position(table.sequence) == before
+    if not storage.needs_room:
+        assert await database.draw(table, 2, highest, 9_999_998) == Draw(9_999_999, INCREMENT, 2)
+    else:
+        assert await database.draw(table, 1, highest, 10_000_000) == Draw(10_000_001, INCREMENT, 1)
 
 
 @on_each_engine
@@ -190,14 +191,15 @@ async def test_what_just_fits_below_the_end_is_drawn(storage: Storage) -> None:
     database = await storage.client()
     for count in (1, 2, 10):
         table = await made(database, f"s{count}", Width.INT)
-        least = table.ceiling - (count - 1) * INCREMENT
+        last = table.last - (table.last - 1) % INCREMENT
+        least = last - (count * (ROOM if storage.needs_room and count > 1 else 1) - 1) * INCREMENT
         drawn = await database.draw(table, count, 0, least)
-        assert (drawn.first, drawn.last) == (least, table.ceiling)
+        assert (drawn.first, drawn.last) == (least, least + (count - 1) * INCREMENT)
     table = await made(database, "blocks", Width.INT)
-    room = (ROOM * MANY + 1 if table.rows_per_statement < MANY else MANY - 1) * INCREMENT
-    drawn = await database.draw(table, MANY, 0, table.ceiling - room)
-    assert table.ceiling - room <= drawn.first <= table.ceiling - room + SPARE
-    assert drawn.last <= table.ceiling
+    room = (ROOM * MANY + 1 if storage.needs_room else MANY - 1) * INCREMENT
+    drawn = await database.draw(table, MANY, 0, table.last - room - 1)
+    assert table.last - room - 1 <= drawn.first <= table.last - room + SPARE
+    assert drawn.last <= table.last
 
 
 # --- with others -----------------------------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ async def race(storage: Storage, counts: Sequence[int]) -> None:
         ids = ids_of([draw for name, draw in drawn if name == table.sequence])
         assert len(ids) == len(set(ids))
         assert {id_ % INCREMENT for id_ in ids} == {0}
-        assert (await clients[0].position(table)).next_id > max(ids)
+        assert (await clients[0].position(table.sequence)).next_id > max(ids)
     assert len(ids_of([draw for _, draw in drawn])) == 12 * sum(counts)
 
 

@@ -7,7 +7,7 @@ import pytest
 from app.common.errors import TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.sequences import Width
 from app.databases.protocol import Mark, RingRecord, TicketDatabase
-from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, until
+from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, rows_of, until
 
 RING = RingRecord(1, 2, 1, (1, 2), own=1)
 ROW = Mark("photos", 2, INCREMENT, 10, 7, "life.t1:a")
@@ -87,7 +87,7 @@ async def test_another_life_has_another_incarnation_and_all_that_was_committed(s
     await database.record_ring(None, RING)
     await database.reserve([ROW], 1)
     last = [(await database.draw(tables[0], count, 0)).last for count in (1, 3, 1000)][-1]
-    await database.advance_all({"albums": 5000})
+    await database.advance({"albums": 5000})
     await storage.begin_another_life()
     await storage.close(database)
     database = await storage.client()
@@ -97,7 +97,7 @@ async def test_another_life_has_another_incarnation_and_all_that_was_committed(s
     assert result.record == RING
     assert await database.marks() == [ROW]
     assert await database.tables(["songs", "albums"]) == {table.sequence: table for table in tables}
-    assert (await database.position(tables[0])).next_id > last
+    assert (await database.position(tables[0].sequence)).next_id > last
     assert last < (await database.draw(tables[0], 1, 0)).first <= last + 3 * INCREMENT
     assert (await database.draw(tables[1], 1, 0)).first == 5001
 
@@ -155,7 +155,7 @@ async def test_tickets_are_drawn_with_the_increment_that_is_used(storage: Storag
     await database.probe()
     assert 1000 < database.largest_block <= 65_535 // 3
     for count in (1, 5, 1000, database.largest_block):
-        before = (await database.position(table)).next_id
+        before = (await database.position(table.sequence)).next_id
         drawn = await database.draw(table, count, before - 1)
         assert (drawn.size, drawn.step, drawn.first % 3) == (count, 3, 1)
         assert before <= drawn.first
@@ -168,7 +168,7 @@ async def test_what_was_raised_or_made_before_another_increment_stays_so(storage
     database = await storage.client()
     tables = [await made(database, f"s{number}") for number in range(6)]
     for number, table in enumerate(tables):
-        await database.advance(table, 1000 + number)
+        await database.advance({table.sequence: 1000 + number})
     tables += [await made(database, f"m{number}", Width.BIGINT, 1001 + number) for number in range(6)]
     storage.configure(3)
     database.use_increment(3)
@@ -251,7 +251,7 @@ async def test_what_was_drawn_above_a_least_just_before_a_crash_stays_used_up(st
     table = await made(database)
     await database.draw(table, 1, 0)
     least = 0
-    for count in (1, table.rows_per_statement, min(10_000, database.largest_block)):
+    for count in (1, rows_of(table), min(10_000, database.largest_block)):
         least += 10**6
         before = await database.probe()
         drawn = await database.draw(table, count, 0, least)
@@ -259,5 +259,5 @@ async def test_what_was_drawn_above_a_least_just_before_a_crash_stays_used_up(st
         await storage.close(database)
         database = await storage.client()
         assert (await database.probe()).incarnation != before.incarnation
-        assert (await database.position(table)).next_id > drawn.last
+        assert (await database.position(table.sequence)).next_id > drawn.last
         assert (await database.draw(table, 1, 0, least)).first > drawn.last

@@ -54,7 +54,7 @@ def test_they_follow_one_another_and_move_the_counter_by_what_was_drawn(mysql_pa
             drawn = await database.draw(table, count, last)
             assert drawn == Draw(last + INCREMENT, INCREMENT, count)
             last = drawn.last
-            assert (await database.position(table)).largest == last, "the last id is on disk"
+            assert (await database.position(table.sequence)).largest == last, "the last id is on disk"
         assert statements(mysql_pair, "replace") == replaces + 10
         assert (await database.draw(table, 1, last)).first == last + INCREMENT
 
@@ -135,12 +135,12 @@ def test_high_up_in_a_column_they_are_the_same(mysql_pair: MySQLPair, column: Co
     async def scenario() -> None:
         database = await storage.client()
         table = await storage.make_column(database, "high", column)
-        await database.advance(table, table.ceiling // 10 * 9)
+        await database.advance({table.sequence: table.ceiling // 10 * 9})
         last = (await database.draw(table, 1, 0)).last
         for count in (500, 500, 9):
             drawn = await database.draw(table, count, last)
             assert drawn == Draw(last + INCREMENT, INCREMENT, count)
             last = drawn.last
-        assert (await database.position(table)).largest == last
+        assert (await database.position(table.sequence)).largest == last
 
     storage.run(scenario())

@@ -58,7 +58,7 @@ async def test_draws_of_several_clients_give_nothing_twice(storage: Storage) -> 
         ids = ids_of(drawn)
         assert len(ids) == len(set(ids)) == 2 * CLIENTS * sum(counts)
         assert {id_ % INCREMENT for id_ in ids} == {offset % INCREMENT}
-        assert (await clients[0].position(table)).next_id > max(ids)
+        assert (await clients[0].position(table.sequence)).next_id > max(ids)
 
 
 @on_each_engine
@@ -115,9 +115,9 @@ async def test_no_ticket_at_or_below_comes_after_a_raise_has_returned(storage: S
     async def advance(client: TicketDatabase, step: int) -> None:
         for _ in range(10):
             above = max((draw.last for draw in drawn), default=0) + step
-            await patiently(client.advance, table, above)
+            await patiently(client.advance, {table.sequence: above})
             raised["songs"] = max(raised["songs"], above)
-            await patiently(client.advance_all, {"songs": above - 7, "albums": above})
+            await patiently(client.advance, {"songs": above - 7, "albums": above})
             raised["albums"] = max(raised["albums"], above)
 
     drawing = [

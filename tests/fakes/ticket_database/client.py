@@ -7,7 +7,6 @@ from functools import partial
 from typing import TypeVar
 
 from app.common.errors import (
-    ColumnExhausted,
     SequenceUnavailable,
     TicketDatabaseBusy,
     TicketDatabaseError,
@@ -32,7 +31,7 @@ from app.databases.protocol import (
 )
 from app.kinds.definition import Definition
 from tests.fakes.ticket_database.server import FakeServer, Statement
-from tests.fakes.ticket_database.tables import ROWS_PER_STATEMENT
+from tests.fakes.ticket_database.tables import FakeSequenceTable
 from tests.fakes.virtual_time import VirtualLoop
 
 T = TypeVar("T")
@@ -216,9 +215,9 @@ class FakeTicketDatabase(TicketDatabase):
             def executed() -> Draw:
                 self._refuse_if_broken(incarnation, increment, writes=True, ledger=False, anybody=False)
                 self.server.connected[self] = None
-                if least > 1 and not table.holds(count, least, self.offset, drawn_with):
-                    raise ColumnExhausted("holds no further id for it")
-                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after, least=least)
+                drawn = self.server.draw(
+                    table.sequence, count, self.offset, drawn_with, after, least=least, most=table.last
+                )
                 self._on_draw(table.sequence, drawn)
                 return drawn
 
@@ -299,65 +298,43 @@ class FakeTicketDatabase(TicketDatabase):
             lambda: {name: table.created for name, table in self.server.state.tables.items()}, writes=False
         )
 
-    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """See TicketDatabase.counters."""
-        requested = set(names)
-
-        def found() -> dict[str, tuple[int, str]]:
-            tables = self.server.state.tables
-            return {name: (table.counter, table.created) for name, table in tables.items() if name in requested}
-
-        return await self._statement(found, writes=False)
-
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
         requested = set(names)
 
         def found() -> dict[str, Table]:
             return {
-                name: Table(name, table.width, table.ceiling, ROWS_PER_STATEMENT, table.created, table.repeats_ceiling)
+                name: FakeSequenceTable(name, table.width, table.ceiling, table.created, end=table.column_end)
                 for name, table in self.server.state.tables.items()
                 if name in requested
             }
 
         return await self._statement(found, writes=False)
 
-    async def position(self, table: Table) -> Position:
-        """See TicketDatabase.position."""
-
-        def found() -> Position:
-            row = self.server.table(table.sequence)
-            return Position(row.counter, row.largest, row.created)
-
-        return await self._statement(found, table=table.sequence, writes=False)
-
-    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
+    async def positions(self, names: Iterable[str]) -> dict[str, Position]:
         """See TicketDatabase.positions."""
-        names = {table.sequence for table in tables}
+        requested = dict.fromkeys(names)
 
         def found() -> dict[str, Position]:
             rows = self.server.state.tables
-            return {n: Position(row.counter, row.largest, row.created) for n, row in rows.items() if n in names}
+            return {n: Position(row.counter, row.largest, row.created) for n, row in rows.items() if n in requested}
 
-        return await self._statement(found, writes=False)
+        table = next(filter(self.server.stands_still, requested), [*requested, None][0])
+        return await self._statement(found, table=table, writes=False)
 
-    async def advance_all(self, floors: Mapping[str, int]) -> None:
-        """See TicketDatabase.advance_all."""
+    async def advance(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.advance."""
 
         def advance() -> None:
             tables = [(self.server.table(name), floor) for name, floor in floors.items()]
             for table, floor in tables:
                 table.advance(floor)
 
-        await self._statement(advance)
+        await self._statement(advance, table=next(filter(self.server.stands_still, floors), None))
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
         await self._statement(lambda: self.server.make(sequence, width, start))
-
-    async def advance(self, table: Table, above: int) -> None:
-        """See TicketDatabase.advance."""
-        await self._statement(lambda: self.server.table(table.sequence).advance(above), table=table.sequence)
 
     async def definitions(self) -> dict[str, Definition]:
         """See TicketDatabase.definitions."""

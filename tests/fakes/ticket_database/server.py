@@ -78,9 +78,10 @@ class FakeServer:
     used. `has_settings`: whether it is configured with an increment and an offset, as a server is, and a file is not;
     where it is, nobody draws with others. `misconfigured`: what a new connection finds wrong. `draws_as`: the offset
     and increment that draws really have, whatever a look says. `deadlocks`: how many of the next statements that write
-    fail so. `loses_replies`: how many of the next statements are committed and never answered. `life`: how often it has
-    gone back in time. `clock_offset`: seconds that its clock is ahead of the true time, below 0 where it is behind.
-    `older_probe`: when a ticket server of an older release probed it last, by its own clock.
+    fail so. `loses_replies`: how many of the next statements are committed and never answered. `goes_past_the_end`: it
+    takes for a ticket what a column gives at its end or beyond. `life`: how often it has gone back in time.
+    `clock_offset`: seconds that its clock is ahead of the true time, below 0 where it is behind. `older_probe`: when a
+    ticket server of an older release probed it last, by its own clock.
     """
 
     _numbers = itertools.count(1)
@@ -108,6 +109,7 @@ class FakeServer:
         self.draws_as: tuple[int, int] | None = None
         self.deadlocks = 0
         self.loses_replies = 0
+        self.goes_past_the_end = False
         self.alive: list[str] = []
         self.older_probe = float("-inf")
         self.statements = 0
@@ -153,11 +155,21 @@ class FakeServer:
     # --- statements ------------------------------------------------------------------------------------------------
 
     def draw(
-        self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0, *, least: int = 0
+        self,
+        sequence: str,
+        count: int,
+        offset: int = 0,
+        increment: int = 0,
+        after: int = 0,
+        *,
+        least: int = 0,
+        most: int | None = None,
     ) -> Draw:
         """`offset`, `increment`: what the session has been told, where it has been told any."""
         offset, increment = self.draws_as or (offset or self.offset, increment or self.increment)
-        drawn = self.table(sequence).draw(count, offset, increment, after, least)
+        drawn = self.table(sequence).draw(
+            count, offset, increment, after, least, most=most, past_its_end=self.goes_past_the_end
+        )
         self.draws.append((sequence, drawn, self.life))
         return drawn
 

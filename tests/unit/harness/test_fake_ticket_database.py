@@ -141,7 +141,7 @@ async def test_a_locked_table_hangs_alone_for_one_timeout() -> None:
     with pytest.raises(SequenceUnavailable):
         await database.draw(table, 1, 0)
     with pytest.raises(SequenceUnavailable):
-        await database.position(table)
+        await database.position(table.sequence)
     assert (await database.draw(accounts, 1, 0)).first == 1
     await database.probe()
 
@@ -152,7 +152,7 @@ async def test_read_only_reads_and_does_not_write() -> None:
     database, table = await connected(server)
     server.read_only = True
     assert await database.names() == {"photos": table.created}
-    assert await database.counters(["photos"]) == {"photos": (1, table.created)}
+    assert (await database.position("photos")).next_id == 1
     assert await database.marks() == []
     for statement in (database.probe(), database.draw(table, 1, 0), database.reserve([mark(1)], 1)):
         with pytest.raises(TicketDatabaseUnavailable, match="read-only"):
@@ -215,7 +215,7 @@ async def test_back_to_a_snapshot_is_another_incarnation_of_the_same_server() ->
     assert after.incarnation != before.incarnation
     assert after.identity == before.identity
     assert await database.marks() == []
-    assert await database.position(table) == Position(3, 1, table.created)
+    assert await database.position(table.sequence) == Position(3, 1, table.created)
     await database.draw(table, 1, 0)
     server.restore(copy)  # a copy can be put back more than once
     await database.probe()
@@ -228,11 +228,15 @@ async def test_truncated_keeps_created_and_remade_does_not() -> None:
     database, table = await connected(server)
     await database.draw(table, 8, 0)
     server.truncate("photos")
-    assert await database.position(table) == Position(1, 0, table.created)
+    assert await database.position(table.sequence) == Position(1, 0, table.created)
     server.remake("photos")
-    assert (await database.position(table)).created != table.created
+    assert (await database.position(table.sequence)).created != table.created
     server.drop("photos")
-    for statement in (database.position(table), database.draw(table, 1, 0), database.advance(table, 9)):
+    for statement in (
+        database.position(table.sequence),
+        database.draw(table, 1, 0),
+        database.advance({table.sequence: 9}),
+    ):
         with pytest.raises(SequenceMissing):
             await statement
     assert await database.tables(["photos"]) == {}

@@ -155,7 +155,7 @@ async def test_deadlocks_cost_a_request_its_time_and_no_more() -> None:
             began = now()
             with pytest.raises(OutOfTime):
                 await singles(server, 1)
-            assert now() - began == pytest.approx(milliseconds / 1000, abs=0.005)
+            assert now() - began == pytest.approx(milliseconds / 1000, abs=EXPIRY_SECONDS)
 
 
 @virtual_time

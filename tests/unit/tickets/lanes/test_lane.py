@@ -47,8 +47,8 @@ class Witness:
         self.opened += 1
         tables = await lane.member.database.tables([lane.sequence])
         lane.table = tables[lane.sequence]
-        lane.guard.set_ceiling(lane.table.ceiling, repeats_ceiling=lane.table.repeats_ceiling)
-        position = await lane.member.database.position(lane.table)
+        lane.guard.set_ceiling(lane.table.ceiling, lane.table.last)
+        position = await lane.member.database.position(lane.sequence)
         lane.guard.advance(position.next_id - 1)
         lane.marks.token = f"life:{self.opened}"
         lane.marks.mark = lane.marks.reserve_at = self.step
