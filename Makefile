@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 2)))
 SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test check fix bench torture long newest client lock clean tools
+.PHONY: help run test durations check fix bench torture long newest client lock clean tools
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -59,6 +59,9 @@ endif
 
 test: $(VENV)/.test tools $(VENV)/.node  ## set up what is needed, a MySQL-compatible server included, and run every test (ARGS=...)
 	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
+
+durations: $(VENV)/.test tools $(VENV)/.node  ## run every test and write down how long each file takes, for the order of later runs
+	TICKETS_TEST_DURATIONS=1 $(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 # Goes on where something is missing and may not be installed: the tests that need it fail and say so.
 tools:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from tests.harness.engine import Engine, find_engine
 from tests.harness.pair import MySQLPair, Schema
 from tests.harness.ticketd import PATIENT, TicketServer
-from tests.order import turn
+from tests.order import DURATIONS, Durations, measured, turn
 from tests.variants import leave_out
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ NO_CONTAINERS = pytest.StashKey[str]()
 TESTS = Path(__file__).resolve().parent
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure how long each file takes, where `make durations` asks for it."""
+    if os.environ.get("TICKETS_TEST_DURATIONS") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations(DURATIONS))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what no engine is there for; put the files in their order."""
     of_containers = [item for item in items if item.get_closest_marker("containers")]
@@ -43,7 +49,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=of_containers)
             items[:] = [item for item in items if not item.get_closest_marker("containers")]
     leave_out(config, items)
-    items.sort(key=lambda item: turn(item.path.relative_to(TESTS.parent)))
+    seconds = measured()
+    items.sort(key=lambda item: turn(item.path.relative_to(TESTS.parent), seconds))
 
 
 def pytest_collection_finish() -> None:

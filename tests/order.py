@@ -1,44 +1,48 @@
-"""Which files go first in a run: those that take longest, so that no process of several is left alone with one."""
+"""Which files go first in a run: those that take longest, so that no process of several is left alone with one of them.
 
-from pathlib import PurePath
+`make durations` runs the tests and writes how long each file took to `durations.json`. Only the time that a whole run
+takes depends on that file: a test file that is missing there runs after the measured ones.
+"""
 
-LONGEST_FIRST = (
-    "tests/system/test_growth.py",
-    "tests/system/test_runbooks.py",
-    "tests/system/test_never_twice.py",
-    "tests/system/test_failover.py",
-    "tests/system/test_kinds_and_clocks.py",
-    "tests/model/test_model.py",
-    "tests/deploy/test_alerts.py",
-    "tests/system/test_new_connections.py",
-    "tests/system/test_ring_record.py",
-    "tests/system/test_doctor.py",
-    "tests/system/test_lifecycle.py",
-    "tests/unit/tickets/sources/test_worker_lease.py",
-    "tests/contract/test_kinds.py",
-    "tests/system/test_reserve.py",
-    "client/tests/test_sqlalchemy.py",
-    "tests/deploy/test_bad_day.py",
-    "tests/system/test_http_limits.py",
-    "tests/system/test_status_page.py",
-    "tests/unit/http/test_http_bounds.py",
-    "tests/unit/tickets/sequences/test_many_sequences.py",
-    "client/tests/test_sqlalchemy_async.py",
-    "tests/contract/test_sequences.py",
-    "tests/system/test_crashes.py",
-    "tests/unit/databases/test_mysql_bounds.py",
-    "tests/system/test_strangers.py",
-    "tests/deploy/test_redis_front.py",
-    "tests/unit/http/test_connection_ends.py",
-)
-"""The files that took 20 s or more on two processors, as `--durations=0` had them. Only how fast a run ends depends on
-it: one that is not in its place, or not here at all, is run just the same."""
+import json
+from collections import defaultdict
+from pathlib import Path, PurePath
+
+import pytest
+
+DURATIONS = Path(__file__).with_name("durations.json")
 _FOLDERS = ("containers", "model", "deploy", "system", "contract", "unit")
-"""In this order go the folders of those that are not named; first of all what is in containers."""
+"""The order of the folders, for files that were not measured."""
 
 
-def turn(file: PurePath) -> tuple[int, int, int]:
-    """The place of this file, relative to the repository, in the order of a run: to sort by."""
+class Durations:
+    """A pytest plugin that measures how long each file takes, setting up and tearing down included."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add one phase of one test."""
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the files that took a second or more, the longest first, in whole seconds."""
+        longest_first = sorted(self._seconds.items(), key=lambda item: -item[1])
+        found = {file: round(seconds) for file, seconds in longest_first if seconds >= 1}
+        self._path.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def measured(path: Path = DURATIONS) -> dict[str, int]:
+    """How long each file took when it was measured last, in seconds."""
+    found: dict[str, int] = json.loads(path.read_text())
+    return found
+
+
+def turn(file: PurePath, seconds: dict[str, int]) -> tuple[bool, int, int]:
+    """The place of this file, relative to the repository, in the order of a run: to sort by. `seconds`: see `measured`.
+
+    Tests in containers go first of all, because one process runs all of them.
+    """
     folder = file.parts[1]
-    named = LONGEST_FIRST.index(str(file)) if str(file) in LONGEST_FIRST else len(LONGEST_FIRST)
-    return folder != "containers", named, _FOLDERS.index(folder) if folder in _FOLDERS else 0
+    return folder != "containers", -seconds.get(str(file), 0), _FOLDERS.index(folder) if folder in _FOLDERS else 0

@@ -126,7 +126,7 @@ class _Server(uvicorn.Server):
 
 
 class InnerProtocol:
-    """uvicorn's own protocol on a transport that leads back to `TicketProtocol`. See connection_roles.Inner."""
+    """uvicorn's own protocol on a transport that leads back to `TicketProtocol`. See protocol.Inner."""
 
     def __init__(self, outer: TicketProtocol, config: Any, server_state: Any) -> None:
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol

@@ -112,8 +112,8 @@ class Admin:
         for member in self._ring.members:
             for reason in self._unprotected(member):
                 yield _warning(None, member, f"unprotected: {reason}")
-            if member.marks_trouble is not None:
-                yield _warning(None, member, f"cannot keep high-water marks: {member.marks_trouble}")
+            if member.marks_error is not None:
+                yield _warning(None, member, f"cannot keep high-water marks: {member.marks_error}")
             for reason in member.probe_result.warnings if member.probe_result is not None else ():
                 yield _warning(None, member, reason)
             for release in member.probe_result.older if member.probe_result is not None else ():
@@ -304,7 +304,7 @@ class Admin:
                 raise NotConfirmed(f"every ticket database has to be up for a bump, but {member.name} is not")
             if member not in entry.tables:
                 raise NotConfirmed(f"{member.name} has no table of {name} yet; try again: a bump may be repeated")
-        unlisted = self._ring.absent_for(self._ring.members[0], self._ring.members)
+        unlisted = self._ring.not_asked(self._ring.members[0], self._ring.members)
         if unlisted:
             raise NotConfirmed(
                 f"every ticket database has to be up for a bump, but TICKETS_DATABASES lists none for {unlisted}"

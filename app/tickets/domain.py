@@ -127,7 +127,7 @@ class Domain:
             clock=clocks.monotonic,
         )
         self.desk = FrontDesk(self.issuer, request_observer)
-        self.bumps = Bumps(self.ring, self.reserves, settings.request_timeout)
+        self.bumps = Bumps(self.ring, self.reserves, self.ledger.witnesses.keep, settings.request_timeout)
 
     def _may_draw(self, member: Member) -> bool:
         return self.ledger.may_draw(member)

@@ -83,7 +83,7 @@ class Operator:
         """
         world = self._world
         self.end_growing()
-        world.size = max(world.size, *(offset for server in world.ring for offset in self._offsets_of(server)))
+        world.size = self._size_recorded()
         self.configure(world.ring, world.increment)
         for host in world.hosts:
             wrong = host.stopped or host.leaving or host.set_to[0] != tuple(world.ring)
@@ -92,11 +92,18 @@ class Operator:
             host.increment = host.increment if host.increment == world.increment else world.own_increment
             if wrong:
                 host.restart()
-        if world.ring_unfinished or self._told_to_grow():
+        told = self._told_to_grow()
+        if self._size_recorded() > world.size:  # by a server whose list was longer, while it was being restarted
+            self.put_right()
+        elif world.ring_unfinished or told:
             self._grow()
 
+    def _size_recorded(self) -> int:
+        """How many databases the operator has to list: a database that was added by mistake stays."""
+        return max(self._world.size, *(offset for server in self._world.ring for offset in self._offsets_of(server)))
+
     def _offsets_of(self, server: FakeServer) -> list[int]:
-        """Those in the ring that it records; a database that was added by mistake stays."""
+        """The offsets of the ring that a database records."""
         record = server.state.ring
         if record is None or record.increment != self._world.increment:
             return [0]

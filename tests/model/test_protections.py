@@ -125,7 +125,7 @@ def without_own_ring_number(patch: pytest.MonkeyPatch) -> None:
 
 def without_unverified(patch: pytest.MonkeyPatch) -> None:
     """The databases that answer count as all that there are."""
-    patch.setattr(Ring, "absent_for", lambda self, member, asked: "")
+    patch.setattr(Ring, "not_asked", lambda self, member, asked: "")
 
 
 def without_raising(patch: pytest.MonkeyPatch) -> None:

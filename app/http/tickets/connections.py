@@ -5,8 +5,7 @@ from typing import Protocol
 
 from app.clients.connections import Connections
 from app.http.tickets.head import KnownHeads
-from app.http.tickets.protocol import TicketProtocol
-from app.http.tickets.roles import Endpoint, Inner
+from app.http.tickets.protocol import Endpoint, Inner, TicketProtocol
 
 
 class HTTPBehind(Protocol):
@@ -16,7 +15,7 @@ class HTTPBehind(Protocol):
 
 
 class HTTPConnections:
-    """See connection_roles.Surroundings. `connections`: all of the server's, whatever they speak."""
+    """See protocol.Surroundings. `connections`: all of the server's, whatever they speak."""
 
     def __init__(self, endpoint: Endpoint, behind: HTTPBehind, connections: Connections) -> None:
         self.endpoint = endpoint
@@ -32,5 +31,5 @@ class HTTPConnections:
         return TicketProtocol(self, asyncio.get_running_loop())
 
     def make_inner(self, protocol: TicketProtocol) -> Inner:
-        """See connection_roles.Surroundings."""
+        """See protocol.Surroundings."""
         return self._behind.make_inner(protocol)

@@ -151,7 +151,7 @@ class TicketEndpoint:
         self._watcher = watcher
 
     def begin(self, protocol: TicketProtocol, request: ClientRequest) -> None:
-        """See connection_roles.Endpoint.begin."""
+        """See protocol.Endpoint.begin."""
         head = request.head
         trace = None if self._watcher is None else self._watcher.begin(protocol, head)
         order = head.order
@@ -185,7 +185,7 @@ class TicketEndpoint:
             protocol.write(CONTINUE)
 
     def body_has_come(self, protocol: TicketProtocol, request: ClientRequest) -> None:
-        """See connection_roles.Endpoint.body_has_come."""
+        """See protocol.Endpoint.body_has_come."""
         awaited = request.owner
         if isinstance(awaited, _AwaitedBody):
             request.owner = None
@@ -215,7 +215,7 @@ class TicketEndpoint:
         self._desk.accept(taken)
 
     def turn_away(self, protocol: TicketProtocol, request: ClientRequest, error: TicketError) -> None:
-        """See connection_roles.Endpoint.turn_away."""
+        """See protocol.Endpoint.turn_away."""
         trace = None if self._watcher is None else self._watcher.begin(protocol, request.head)
         self._turn_away(protocol, request, trace, problem_of(error), outcome_of(error))
 
@@ -273,11 +273,11 @@ class TicketEndpoint:
         protocol.answer(response)
 
     def failed(self, request: ClientRequest) -> None:
-        """See connection_roles.Endpoint.failed. Counted as a 500 is, whatever was counted before."""
+        """See protocol.Endpoint.failed. Counted as a 500 is, whatever was counted before."""
         self._desk.turn_away(_endpoint_of(request), "error")
 
     def gone(self, protocol: TicketProtocol, request: ClientRequest) -> None:
-        """See connection_roles.Endpoint.gone."""
+        """See protocol.Endpoint.gone."""
         taken, request.owner = request.owner, None
         if isinstance(taken, _LateRefusal):
             taken.timer.cancel()

@@ -1,34 +1,81 @@
-"""One client connection: requests for tickets are answered here, every other one by an `inner` protocol.
+"""One client connection: the endpoint answers requests for tickets, an `inner` protocol answers every other request.
 
-httptools parses. One request is served at a time. What is sent ahead of its answer stays as it came: unread bytes, of
-which so many are kept (`AHEAD_BYTES`), and beyond that the socket is not read.
+`reading` turns the bytes into requests. The connection serves one request at a time. Bytes that the client sends ahead
+of the answer stay unread; when more than AHEAD_BYTES of them are kept, the connection stops reading its socket.
 """
 
 import asyncio
 import logging
-from collections import deque
-
-import httptools
+from typing import Protocol
 
 from app.clients.connections import IDLE_SECONDS
 from app.clients.gone import sends_no_more
-from app.common.errors import TooManyConnections
-from app.http.problems import Code, Problem, method_not_allowed, problem_of
-from app.http.tickets.head import LARGEST_BODY, ClientRequest, RequestHead
+from app.clients.turns import Turns
+from app.common.errors import TicketError, TooManyConnections
+from app.http.problems import Code, Problem, problem_of
+from app.http.tickets.head import ClientRequest, KnownHeads, RequestHead
+from app.http.tickets.reading import HEAD, RequestReader
 from app.http.tickets.responses import problem_response
-from app.http.tickets.roles import Inner, Surroundings
 
 log = logging.getLogger(__name__)
 
-HEAD_BYTES = 16_384
-"""A request line with its headers that is larger is refused."""
-MOST_FIELDS = 256
-"""So many headers, or lines behind the last chunk, are refused: each takes ten times its bytes of memory."""
 AHEAD_BYTES = 65_536
 """How many bytes that were sent ahead are kept."""
-PIECE = 1_024
-"""How many bytes the parser gets at a time: it cannot be stopped at the end of a request, and what it reads behind one
-has to be kept as requests, which are larger than their bytes."""
+
+
+class Inner(Protocol):
+    """Who answers all other requests, one at a time; see `uvicorn_adapter`."""
+
+    def begin(self, head: RequestHead) -> None:
+        """A request has begun, and its head is complete."""
+
+    def body(self, data: bytes) -> None:
+        """Some of its body."""
+
+    def end(self) -> None:
+        """All of it has come."""
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, error: Exception | None) -> None: ...
+
+
+class Endpoint(Protocol):
+    """Who answers requests for tickets."""
+
+    def begin(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
+        """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming."""
+
+    def body_has_come(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
+        """All of its body has come, or more than LARGEST_BODY bytes of it, after `begin` and before it was answered."""
+
+    def turn_away(self, protocol: "TicketProtocol", request: ClientRequest, error: TicketError) -> None:
+        """Answer with this error, as `begin` does, without looking at what the request asks for."""
+
+    def failed(self, request: ClientRequest) -> None:
+        """An error that nobody knows has ended it: its connection is cut, and `gone` follows where it has no answer."""
+
+    def gone(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
+        """The client has gone before its answer came."""
+
+
+class Surroundings(Protocol):
+    """What all connections of a server share."""
+
+    endpoint: Endpoint
+    known_heads: KnownHeads
+    turns: Turns
+
+    def make_inner(self, protocol: "TicketProtocol") -> Inner: ...
+
+    def opened(self, connection: "TicketProtocol") -> None: ...
+
+    def closed(self, connection: "TicketProtocol") -> None: ...
+
+    def admit(self, connection: "TicketProtocol") -> bool:
+        """See Connections.admit."""
 
 
 class TicketProtocol(asyncio.Protocol):
@@ -42,38 +89,24 @@ class TicketProtocol(asyncio.Protocol):
     def __init__(self, surroundings: Surroundings, loop: asyncio.AbstractEventLoop) -> None:
         self._surroundings = surroundings
         self._endpoint = surroundings.endpoint
-        self._known_heads = surroundings.known_heads
         self.turns = surroundings.turns
         self._loop = loop
-        self._parser = httptools.HttpRequestParser(self)
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # what follows the last one is not read
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.since: float | None = loop.time()
         self.idle_since = 0.0
         self.health_only = False
-        # what comes in
-        self._unread = b""
-        self._offset = 0
-        self._is_working = False
-        self._is_paused = False
-        self._inner_is_full = False
-        self._target = b""
-        self._fields: list[tuple[bytes, bytes]] = []
-        self._in_fields = False
-        self._field_bytes = 0
-        self._body: list[bytes] = []
-        self._is_between_requests = True
-        self._incoming: ClientRequest | None = None
-        self._refusal: Problem | None = None
-        self._last_has_come = False
-        # whose turn it is
+        self._reader = RequestReader(self, surroundings.known_heads)
+        self._ahead = self._reader.ahead
         self._current: ClientRequest | None = None
-        self._ahead: deque[ClientRequest] = deque()
         self._inner: Inner | None = None
         self._inner_has_responded = False
         self._leaving = False
-        # what goes out
+        """Whether the connection is closed after the answer that is under way."""
         self._parts: list[bytes] = []
+        # what holds a connection up
+        self._is_working = False
+        self._is_paused = False
+        self._inner_is_full = False
         self._write_paused = False
 
     # --- the socket ------------------------------------------------------------------------------------------------
@@ -84,14 +117,12 @@ class TicketProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._surroundings.closed(self)
-        self._ahead.clear()
-        self._unread, self._offset = b"", 0
+        self._reader.forget()
         self._drop_current()
         self._drop_inner(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._unread = self._unread[self._offset :] + data if self._unread else data
-        self._offset = 0
+        self._reader.keep(data)
         current = self._current
         if current is None or not current.is_complete:
             self._go_on()
@@ -129,26 +160,27 @@ class TicketProtocol(asyncio.Protocol):
             self.transport.abort()  # as where it is read: whoever closes a connection wants no answer on it
             return False
         self._is_working = True
+        reader = self._reader
         has_more = False
         is_closing = self.transport.is_closing
         clock = self.turns.clock
         try:
             while not (self._write_paused or self._inner_is_full or has_more or is_closing()):
                 current = self._current
-                if self._unread and (not self._ahead if current is None else not current.is_complete):
-                    self._feed_next_piece()
+                if reader.unread and (not self._ahead if current is None else not current.is_complete):
+                    reader.read_piece()
                 elif current is not None or not self._ahead:
                     break
                 if self._current is None and self._ahead and not is_closing():
                     self._begin_next()
-                has_more = bool(self._unread or self._ahead) and clock() >= until
-            if self._refusal is not None and self._current is None and not self._ahead:
-                self._turn_away(self._refusal)
+                has_more = bool(reader.unread or self._ahead) and clock() >= until
+            if reader.refusal is not None and self._current is None and not self._ahead:
+                self._turn_away(reader.refusal)
         except Exception:
             self.fail()
         finally:
             self._is_working = False
-        if self._unread or self._is_paused:
+        if reader.unread or self._is_paused:
             self._see_to_reading()
         return has_more
 
@@ -162,144 +194,47 @@ class TicketProtocol(asyncio.Protocol):
 
     def _see_to_reading(self) -> None:
         """Read no further while more lies unread than is kept."""
-        if not (self._unread or self._is_paused or self._inner_is_full):
+        if not (self._reader.unread or self._is_paused or self._inner_is_full):
             return
-        too_much = self._inner_is_full or len(self._unread) - self._offset > AHEAD_BYTES
+        too_much = self._inner_is_full or self._reader.kept_bytes > AHEAD_BYTES
         if too_much is not self._is_paused and not self.transport.is_closing():
             self._is_paused = too_much
             (self.transport.pause_reading if too_much else self.transport.resume_reading)()
 
-    def _feed_next_piece(self) -> None:
-        begin = self._offset
-        if not begin and len(self._unread) <= PIECE:
-            piece, self._unread = self._unread, b""
-        else:
-            piece = self._unread[begin : begin + PIECE]
-            self._offset = begin + len(piece)
-            if self._offset == len(self._unread):
-                self._unread, self._offset = b"", 0
-        is_first = self._is_between_requests and self._refusal is None
-        head = self._known_heads.get(piece) if is_first else None
-        if head is not None:
-            self.since = self._loop.time()
-            self._ahead.append(ClientRequest(head, is_complete=True))
-            return
-        try:
-            self._parser.feed_data(piece)
-        except httptools.HttpParserUpgrade as offer:  # it goes on in HTTP/1.1, which the client has to accept
-            self._unread, self._offset = piece[offer.args[0] :] + self._unread[self._offset :], 0
-        except httptools.HttpParserCallbackError:
-            self.fail()
-        except httptools.HttpParserError:
-            self._refuse(Problem(Code.BAD_REQUEST, "this is not a request in HTTP/1.1"))
-        else:
-            if is_first and self._is_between_requests and self._refusal is None and len(self._ahead) == 1:
-                self._known_heads.keep_of(piece, self._ahead[0])
-        if self._body and self._incoming is not None:
-            self._hand_on_body(self._incoming)
-        if self._in_fields:
-            self._field_bytes += len(piece)
-            if self._field_bytes > HEAD_BYTES:
-                detail = f"request line and headers are larger than {HEAD_BYTES} bytes"
-                self._refuse(Problem(Code.BAD_REQUEST, detail, status=431))
+    # --- what the reader says --------------------------------------------------------------------------------------
 
-    def _refuse(self, problem: Problem) -> None:
-        """Nothing that follows can be understood: answer what has been, then say so and close."""
-        broken, self._incoming = self._incoming, None
-        self._body = []
-        self._unread, self._offset, self._in_fields = b"", 0, False
-        if self._refusal is not None or (broken is None and self._last_has_come):
-            return
-        self._refusal = problem
-        if broken is None:
-            return
-        if not broken.has_begun:
-            self._ahead.remove(broken)
-        elif broken is not self._current or self._inner_has_responded:
-            self.close()  # it has its answer, or a part of one
-        else:
-            self._drop_current()
-
-    # --- what the parser says --------------------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        self._target = b""
-        self._fields = []
-        self._in_fields = True
-        self._field_bytes = 0
-        self._is_between_requests = False
+    def request_begins(self) -> None:
+        """See reading.Reader."""
         if self._current is None and not self._ahead:
             self.since = self._loop.time()
 
-    def on_url(self, url: bytes) -> None:
-        self._target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields.append((name, value))
-        if len(self._fields) == MOST_FIELDS:
-            self._refuse(Problem(Code.BAD_REQUEST, f"there are {MOST_FIELDS} headers, or more", status=431))
-
-    def on_headers_complete(self) -> None:
-        self._in_fields = False
-        if self._refusal is not None or self._last_has_come:
-            return
-        parser = self._parser
-        version = parser.get_http_version()
-        keeps_alive = version != "1.0" and parser.should_keep_alive()
-        head = RequestHead(parser.get_method(), self._target, self._fields, version, keeps_alive=keeps_alive)
-        if parser.should_upgrade():
-            if head.method == b"CONNECT":
-                self._refuse(method_not_allowed("GET", "HEAD", "POST", "PUT"))
-                return
-            if head.announces_body:
-                # the parser takes what comes next for a request, and to the next server on the way it is a body
-                self._refuse(Problem(Code.BAD_REQUEST, "a request with a body cannot offer to upgrade the connection"))
-                return
-            head.without_upgrade()
-        self._incoming = request = ClientRequest(head, is_complete=False)
-        self._last_has_come = not keeps_alive
-        self._ahead.append(request)  # it begins when the parser has accepted it: some errors come only after this
-
-    def on_body(self, body: bytes) -> None:
-        self._in_fields = False
-        request = self._incoming
-        if request is None:
-            return
-        if request.for_tickets:
-            request.keep_content(body)
-            if request.body_bytes > LARGEST_BODY and request is self._current:
-                self._endpoint.body_has_come(self, request)
-        else:
-            self._body.append(body)
-
-    def _hand_on_body(self, request: ClientRequest) -> None:
-        """Hand on what has come of a body, in one go: there may be a chunk for each byte of it."""
-        body, self._body = b"".join(self._body), []
-        if not request.has_begun:
-            request.body = [*request.body, body]
-        elif self._inner is not None:
+    def body_comes(self, request: ClientRequest, body: bytes) -> None:
+        """See reading.Reader."""
+        del request
+        if self._inner is not None:
             self._inner.body(body)
 
-    def on_chunk_header(self) -> None:
-        self._fields = []  # behind the last chunk there may be more: they belong to no head
-        self._in_fields = True
-        self._field_bytes = 0
+    def body_is_too_large(self, request: ClientRequest) -> None:
+        """See reading.Reader."""
+        if request is self._current:
+            self._endpoint.body_has_come(self, request)
 
-    def on_chunk_complete(self) -> None:
-        self._in_fields = False
-        if self._fields and not self._last_has_come and not self._parser.should_keep_alive():
-            # the parser obeys, and would read nothing any more on a connection that others may use as well
-            self._refuse(Problem(Code.BAD_REQUEST, "a trailer cannot close the connection"))
+    def body_has_ended(self, request: ClientRequest) -> None:
+        """See reading.Reader."""
+        if request.for_tickets:
+            if request is self._current:
+                self._endpoint.body_has_come(self, request)
+        elif self._inner is not None:
+            self._inner.end()
+        if request is not self._current:  # it has been answered
+            self.since, self.idle_since = None, self._loop.time()
 
-    def on_message_complete(self) -> None:
-        self._is_between_requests = True
-        request, self._incoming = self._incoming, None
-        if request is not None:
-            if self._body:
-                self._hand_on_body(request)
-            request.is_complete = True
-            if request.has_begun:
-                self._body_has_ended(request)
+    def broke_off(self, request: ClientRequest) -> None:
+        """See reading.Reader."""
+        if request is not self._current or self._inner_has_responded:
+            self.close()  # it has its answer, or a part of one
+        else:
+            self._drop_current()
 
     # --- serving ---------------------------------------------------------------------------------------------------
 
@@ -344,16 +279,6 @@ class TicketProtocol(asyncio.Protocol):
         if request.is_complete:
             inner.end()
 
-    def _body_has_ended(self, request: ClientRequest) -> None:
-        """All of a request has come whose turn came before."""
-        if request.for_tickets:
-            if request is self._current:
-                self._endpoint.body_has_come(self, request)
-        elif self._inner is not None:
-            self._inner.end()
-        if request is not self._current:  # it has been answered
-            self.since, self.idle_since = None, self._loop.time()
-
     def answer(self, response: bytes) -> None:
         """Send the whole response to the request that is under way."""
         if self._parts:
@@ -373,8 +298,8 @@ class TicketProtocol(asyncio.Protocol):
             return
         if current.is_complete:
             now = self._loop.time()
-            self.since, self.idle_since = (now if self._in_fields else None), now
-        if self._ahead or self._unread or self._refusal is not None:
+            self.since, self.idle_since = (now if self._reader.state is HEAD else None), now
+        if self._ahead or self._reader.unread or self._reader.refusal is not None:
             self._go_on()
 
     def _drop_current(self) -> None:

@@ -1,4 +1,4 @@
-"""What the databases keep for each other outside of any draw: before one comes up, and with every probe."""
+"""The exchange of marks outside of draws: before a database comes up, and with every probe."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -10,20 +10,24 @@ from app.tickets.lanes.lane import Lane
 from app.tickets.lanes.state import LaneState
 from app.tickets.marks.token import epoch_of, is_verified, new_token
 from app.tickets.marks.witnesses import Witnesses, take_larger
+from app.tickets.ring.failures import Asked
 from app.tickets.ring.ring import Member, Ring
 
 EVERYTHING_SECONDS = 30.0
-"""How often a whole ledger is read; in between, what has changed."""
+"""How often the server reads all marks of a database. In between it reads those that have changed."""
 OVERLAP_SECONDS = 3.0
-"""How far what is read reaches back behind the last time: a row is seen when it is committed, not when it is dated."""
+"""How far a reading of changed marks reaches back before the last reading. A row is dated when it is written and
+can be read once it is committed."""
 
 Key = tuple[str, int]
 """A lane: its sequence and its database's offset."""
 
 
 class MarkExchange:
-    """Reads what each database keeps, and tells it what it lacks. `on_bump` is told of every record of a bump that is
-    read: its name, and the number that the sequence was bumped above."""
+    """Reads the marks that each database keeps, and writes the marks that it lacks.
+
+    `on_bump`: called for every record of a bump that is read, with its name and the number that it bumped above.
+    """
 
     def __init__(
         self, ring: Ring, witnesses: Witnesses, clock: Callable[[], float], on_bump: Callable[[str, int], None]
@@ -34,20 +38,17 @@ class MarkExchange:
         self._clock = clock
         self._kept: dict[Member, dict[Key, Mark]] = {}
         self._read: dict[Member, tuple[float, float]] = {}
-        """When all of a database's marks were read, and when any were."""
+        """When the server read all marks of a database, and when it read any."""
         self._clocks: dict[Member, tuple[float, float]] = {}
-        """What a database's clock said, and the time then by this server's, when its marks were read."""
+        """When its marks were read last, by the database's clock and by this server's."""
 
     def forget(self) -> None:
-        """Another ring: nothing that was read of the one before counts."""
+        """Forget what was read: the ring is another one now."""
         self._kept.clear()
         self._read.clear()
 
     async def read(self, witness: Member) -> list[Mark]:
-        """Every mark that it keeps, and remembered at once: whatever fails after this, what has been read holds.
-
-        Raises TicketDatabaseError.
-        """
+        """Read and remember every mark that a database keeps. Raises TicketDatabaseError."""
         marks = await witness.database.marks()
         for mark in marks:
             self._note(mark)
@@ -61,9 +62,9 @@ class MarkExchange:
     # --- a database comes up ---------------------------------------------------------------------------------------
 
     async def admit(self, member: Member, others: Iterable[Member]) -> None:
-        """Bring `member`'s ledger up to date, before it counts as up. Raises TicketDatabaseError if `member` fails.
+        """Write the marks that `member` lacks, before it counts as up. Raises TicketDatabaseError if `member` fails.
 
-        `others`: those that are up or about to be; one that fails here is marked down.
+        `others`: the databases that are up or are coming up with it. If one of them fails, the ring takes note.
         """
         found = {(m.sequence, m.offset): m for m in await self.read(member)}
         self._kept.pop(member, None)
@@ -72,7 +73,7 @@ class MarkExchange:
             try:
                 marks = await self.read(other)
             except TicketDatabaseError as error:
-                self._witnesses.failed(other, error, self._ring.number)
+                self._ring.failed(other, error, Asked.MARKS)
                 continue
             take_larger(best, (mark for mark in marks if mark.offset != member.database.offset))
         changed = {
@@ -81,35 +82,35 @@ class MarkExchange:
         await self._bring(member, found, changed)
 
     async def _bring(self, member: Member, found: Mapping[Key, Mark], changed: Mapping[Key, Mark]) -> None:
-        """Write the rows that changed: larger numbers under the same token, and other tokens."""
+        """Write the rows that changed: a larger number under the same token, or another token."""
         ring = self._ring.number
         raised = [m for key, m in changed.items() if key not in found or found[key].token == m.token]
-        raised = raised or [*found.values()][:1]  # as it is: that marks can be written has to be seen, not assumed
+        raised = raised or [*found.values()][:1]  # unchanged, as a test that marks can be written
         if raised:
             await member.database.reserve(raised, ring)
         replacements = [(found[key], m) for key, m in changed.items() if key in found and found[key].token != m.token]
         if replacements:
             await member.database.supersede_all(replacements, ring)
 
-    async def account_for(
-        self, witness: Member, other: Member, positions: Mapping[str, Position], lanes: Mapping[Key, Lane]
+    async def complete(
+        self, witness: Member, member: Member, positions: Mapping[str, Position], lanes: Mapping[Key, Lane]
     ) -> None:
-        """Have `witness` keep at least what `other` has given, by sequence.
+        """Have `witness` keep marks up to where `member` stands, for sequences that no server draws from.
 
-        For sequences that nobody has drawn from since `witness` came up. A row of another epoch keeps its token:
-        whether `other` has gone back is for the lane to find out. Raises TicketDatabaseError; MarkRefused where another
-        server was faster, and it has to be done again.
+        `positions`: by sequence. A row of another epoch keeps its token, so that the lane still finds out whether
+        `member` has gone back. Raises TicketDatabaseError; MarkRefused if another server changed a row meanwhile, so
+        that the caller has to try again.
         """
         if witness not in self._kept:
             await self.refresh(witness, lanes)
         kept = self._kept.get(witness, {})
-        database = other.database
+        database = member.database
         raised = []
         for sequence, position in positions.items():
             row = kept.get((sequence, database.offset))
             last = position.next_id - 1
             if row is None:
-                token = new_token(f"{other.incarnation}.{position.created}", verified=False)
+                token = new_token(f"{member.incarnation}.{position.created}", verified=False)
                 raised.append(Mark(sequence, database.offset, database.increment, last, last, token))
             elif row.mark < last:
                 raised.append(replace(row, mark=last))
@@ -124,10 +125,9 @@ class MarkExchange:
     async def refresh(
         self, witness: Member, lanes: Mapping[Key, Lane], on_read: Callable[[], None] = lambda: None
     ) -> None:
-        """Read what `witness` keeps about these lanes, and tell it what this server knows issued. `on_read` is called
-        in between, unless what was read says nothing.
+        """Read what `witness` keeps about these lanes, and write there what this server knows to be issued.
 
-        Raises TicketDatabaseError.
+        `on_read`: called in between, unless the ring changed meanwhile. Raises TicketDatabaseError.
         """
         read_at, ring = self._clock(), self._ring.number
         rows = await self._read_changes(witness, read_at)
@@ -149,7 +149,7 @@ class MarkExchange:
             kept.update(await witness.database.reserve(unknown, ring))
 
     async def _read_changes(self, witness: Member, read_at: float) -> dict[Key, Mark] | None:
-        """The rows that may have changed since the last time, or all; None where they say nothing about this ring."""
+        """The rows that may have changed since the last reading, or all rows; None if the ring changed meanwhile."""
         ring = self._ring.number
         all_at, last_at = self._read.get(witness, (-EVERYTHING_SECONDS, 0.0))
         clock = _clock_of(witness)
@@ -158,23 +158,23 @@ class MarkExchange:
         within = None if everything else read_at - last_at + OVERLAP_SECONDS
         rows = {(m.sequence, m.offset): m for m in await witness.database.marks(within, anybody=False)}
         if self._ring.number != ring or (not everything and witness not in self._kept):
-            return None  # the ring changed, or it was taken in anew meanwhile; the next probe reads everything
+            return None  # the ring changed, or the database came up again; the next probe reads everything
         self._kept[witness] = rows if everything else self._kept[witness] | rows
         self._read[witness] = (read_at if everything else all_at, read_at)
         if clock is not None:
-            self._clocks[witness] = clock  # and not before: where a reading fails, the next one is to see it, too
+            self._clocks[witness] = clock  # not before: if a reading fails, the next one has to see the change, too
         for row in rows.values():
             self._note(row)
         return rows
 
     def _was_set(self, witness: Member, now: tuple[float, float]) -> bool:
-        """Whether its clock, which rows are dated by, has been set since its marks were read, or this server's has
-        stood still, as a suspended machine's does."""
+        """Whether the clock that dates the rows was set since the last reading, or this server's clock stood still, as
+        that of a suspended machine does. `now`: by both clocks."""
         before = self._clocks.get(witness)
         return before is not None and abs((now[0] - before[0]) - (now[1] - before[1])) > OVERLAP_SECONDS / 3
 
     def _compare(self, lane: Lane, changed: Mark | None, read_at: float) -> None:
-        """Close an open lane whose token was superseded; else what it rests on is as new as this reading."""
+        """Close an open lane whose token was superseded. Otherwise note that its marks were read just now."""
         if lane.state is not LaneState.OPEN:
             return
         if changed is not None and changed.token != lane.marks.token:
@@ -184,22 +184,22 @@ class MarkExchange:
 
 
 def _clock_of(witness: Member) -> tuple[float, float] | None:
-    """What its clock said with the last probe, and this server's then; None where it has not been probed."""
+    """The time of the last probe by the database's clock and by this server's; None before the first probe."""
     result = witness.probe_result
     return None if result is None else (result.clock.seconds, result.clock.until)
 
 
 def _hides(mark: Mark, found: Mark | None) -> bool:
-    """Whether this row, in the place of the one that was found, would hide that the lane has to be advanced.
+    """Whether the row `mark`, written over the row `found`, would hide that the sequence has to be advanced.
 
-    Who draws under an unverified token began without what this database knows of the epoch before, so its position may
-    lie below; a lane sees that by the older row, and replaces it when it has been advanced.
+    A lane with an unverified token opened without the marks that this database keeps of the earlier epoch, so the
+    position may lie below them. The older row shows that to a lane, which supersedes it once it has advanced.
     """
     return found is not None and not is_verified(mark.token) and epoch_of(found.token) != epoch_of(mark.token)
 
 
 def _issued_by(lane: Lane, row: Mark | None) -> Mark:
-    """What the lane has issued, under the row's own token: it is to be known, whoever may draw from now on."""
+    """A mark that says what the lane has issued. It keeps the row's token, so that the row takes the number."""
     highest = lane.guard.highest
     token = lane.marks.token if row is None else row.token
     mark = max(lane.marks.mark, highest) if token == lane.marks.token else highest

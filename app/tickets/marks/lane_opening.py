@@ -1,9 +1,9 @@
-"""One opening of a lane: make sure that what it draws next was never issued.
+"""One opening of a lane: make sure that its next draw was never issued.
 
-The order is what it rests on. Marks are read before the position, so whoever draws or advances the sequence in between
-only takes the position further away from them. Where the database may have gone back, it is advanced and the draw
-after that is committed before the token is superseded: whoever dies in between leaves the old token, and the next one
-does it again. What was read counts only if the ring and the database's incarnation are still what they were.
+The order of the steps matters. The lane reads the marks before the position, so that a draw or an advance in between
+only takes the position further away from the marks. If the database may have gone back, the lane advances the sequence
+and draws once, both committed, before it supersedes the token. A server that dies in between leaves the old token, so
+the next server advances again. What was read counts only if neither the ring nor the incarnation has changed since.
 """
 
 import logging
@@ -30,16 +30,19 @@ from app.tickets.ring.ring import Member, Ring
 log = logging.getLogger(__name__)
 
 ATTEMPTS_TO_ADVANCE = 10
-"""How often an advance begins again because somebody reserved meanwhile."""
+"""How often an advance begins again because another server has set a mark meanwhile."""
 
 
 class LaneOpening:
-    """What is known of a lane while it opens. The steps are called in the order in which they stand here.
+    """A lane while it opens. The caller takes the steps in the order of the methods.
 
-    `ring`: the number of the ring when it began. `epoch`: of the lane's table now. `rows`: what each witness keeps
-    about the lane, `known`: the same and what has ever been read of it. `absent`: the databases that could not be
-    asked, by name. `verified`: whether the marks are all there are, so that it is certain whether the database has gone
-    back. `issued`: the largest ticket known issued.
+    Attributes:
+        ring: the number of the ring when the opening began.
+        epoch: the present epoch of the lane's table.
+        rows: the mark about the lane that each witness keeps.
+        known: these marks, and the largest one that the server has ever read.
+        unverified: the names of the databases whose marks are needed and could not be read; empty if there are none.
+        issued: the largest ticket that is known to be issued.
     """
 
     def __init__(self, lane: Lane, ring: Ring, witnesses: Witnesses) -> None:
@@ -47,8 +50,7 @@ class LaneOpening:
         self.ring = ring.number
         self.rows: dict[Member, Mark] = {}
         self.known: list[Mark] = []
-        self.absent = ""
-        self.verified = False
+        self.unverified = ""
         self.issued = 0
         self._ring = ring
         self._witnesses = witnesses
@@ -63,15 +65,15 @@ class LaneOpening:
         return f"{self._incarnation}.{self._table.created}"
 
     async def read_marks(self) -> None:
-        """Read the table, then the rows of every witness; one that has none keeps a row of ours from now on.
+        """Read the table, then the mark of every witness. A witness without one keeps a first mark from now on.
 
         Raises TicketDatabaseError.
         """
         lane, member = self.lane, self._member
         self._table = table = lane.listed or await self._find_table()
         lane.guard.set_ceiling(table.ceiling, table.last)
-        absent = self._ring.absent_for(member, self._ring.witnesses(member))
-        token = new_token(self.epoch, verified=not absent)
+        missing = self._ring.not_asked(member, self._ring.witnesses(member))
+        token = new_token(self.epoch, verified=not missing)
         database = member.database
         proposal = Mark(lane.sequence, database.offset, database.increment, 0, 0, token)
         self.rows = await self._witnesses.on_others(member, proposal, self.ring)
@@ -79,15 +81,13 @@ class LaneOpening:
         seen = self._witnesses.seen.get((lane.sequence, database.offset))
         if seen is not None:
             self.known.append(seen)
-        self.absent = self._ring.absent_for(member, self.rows)
-        # a verified token of this epoch says that the database has not gone back since: nobody else has to be asked
-        self.verified = not self.absent or any(
-            epoch_of(row.token) == self.epoch and is_verified(row.token) for row in self.known
-        )
-        self._proposal = replace(proposal, token=new_token(self.epoch, verified=self.verified))
+        # with a verified token of this epoch no further database has to be asked
+        if not any(epoch_of(row.token) == self.epoch and is_verified(row.token) for row in self.known):
+            self.unverified = self._ring.not_asked(member, self.rows)
+        self._proposal = replace(proposal, token=new_token(self.epoch, verified=not self.unverified))
 
     async def read_position(self) -> None:
-        """Read where the database stands. Raises TicketDatabaseError."""
+        """Read the position of the table. Raises TicketDatabaseError."""
         lane = self.lane
         self._position = await self._member.database.position(self._table.sequence)
         if self._position.created != self._table.created:
@@ -98,7 +98,7 @@ class LaneOpening:
 
     @property
     def may_have_gone_back(self) -> bool:
-        """Whether the database may stand below what it has issued."""
+        """Whether the table may stand below a ticket that was issued from it."""
         position, known = self._position, self.known
         any_mark = any(row.mark > 0 for row in known)
         return (
@@ -109,16 +109,16 @@ class LaneOpening:
         )
 
     async def adopt(self) -> None:
-        """It has not gone back: draw under the token there is, on every witness. Skips no id.
+        """Draw under the token that the witnesses have, since the database has not gone back. Skips no id.
 
-        Raises TicketDatabaseError; ColumnExhausted where nothing is left.
+        Raises TicketDatabaseError; ColumnExhausted if no id is left.
         """
         lane, position = self.lane, self._position
         if lane.guard.next_after(position.next_id - 1) > lane.guard.last_allowed:
             lane.guard.advance(position.next_id - 1)
             raise ColumnExhausted("stands at the end of its column")
         own = [row for row in self.rows.values() if epoch_of(row.token) == self.epoch]
-        own = [row for row in own if is_verified(row.token) or not self.verified]
+        own = [row for row in own if is_verified(row.token) or self.unverified]
         best = max(own, key=lambda row: (row.mark, row.token), default=self._proposal)
         for witness, row in self.rows.items():
             if row.token != best.token:
@@ -128,15 +128,15 @@ class LaneOpening:
         lane.guard.advance(max(self.issued, position.next_id - 1))
 
     async def advance(self, ids_ahead: Callable[[int], int]) -> None:
-        """It may have gone back: advance it past the largest mark, check one draw, which is dropped, and supersede the
-        token on every witness, on condition that no row has changed since it was read.
+        """Advance the sequence past the largest mark, check and drop one draw, and supersede the token on every
+        witness, on condition that no row has changed since it was read: the database may have gone back.
 
-        `ids_ahead`: how far ahead of an id the mark is to be. Raises TicketDatabaseError; ColumnExhausted where the
-        last id may have been issued.
+        `ids_ahead`: how far above an id the mark has to lie. Raises TicketDatabaseError; ColumnExhausted if the last id
+        may have been issued.
         """
         lane, database = self.lane, self._member.database
         known = max([self.issued, self._position.largest, *(row.mark for row in self.known)])
-        rows = self.rows  # read anew below; whom `verified` rests on stays as it was
+        rows = self.rows  # read again below, while `self.rows` remain what `unverified` rests on
         for _ in range(ATTEMPTS_TO_ADVANCE):
             above = min(max([known, *(row.mark for row in rows.values())]), lane.guard.ceiling)
             if above:
@@ -161,13 +161,13 @@ class LaneOpening:
         raise TicketDatabaseBusy("was reserved by others again and again while it was advanced")
 
     def check_nothing_changed(self) -> None:
-        """Raise TicketDatabaseError unless all that was read still counts."""
+        """Raise TicketDatabaseError unless everything that was read still counts."""
         if self._member.incarnation != self._incarnation:
             raise TicketDatabaseUnavailable("was restarted or replaced")
         if self._ring.number != self.ring:
             raise RingChanged
         if any(other not in self.rows for other in self._ring.witnesses(self._member)):
-            # the lanes that were to ask it were chosen when it came up, and this one was not open then
+            # a database that comes up closes the lanes that have to ask it, and this lane was not open yet
             raise TicketDatabaseBusy("was opened while another database came up, which may know more")
 
     async def _find_table(self) -> Table:

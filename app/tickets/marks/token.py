@@ -1,8 +1,8 @@
-"""The token of a mark: `<epoch>:<nonce>`. It says under which epoch marks are reserved, and by whom.
+"""The token of a mark: `<epoch>:<nonce>`. It says under which epoch a lane draws.
 
 An epoch is the incarnation of a database together with the creation of its table: while it lasts, the table cannot have
-gone back unseen. Whoever advances a sequence after a rewind supersedes the token, and a reservation under an older one
-is refused.
+gone back unseen. A server that advances a sequence supersedes the token. From then on a mark under the old token is
+refused.
 """
 
 import secrets
@@ -11,8 +11,8 @@ _UNVERIFIED = "u-"
 
 
 def new_token(epoch: str, *, verified: bool) -> str:
-    """A new token. One that was made while a database of the ring could not be asked for its marks says so: it does not
-    show that its epoch went on from where the one before it ended."""
+    """A new token. `verified`: whether every database of the ring was asked for its marks. An unverified token does not
+    prove that its epoch began above everything issued before."""
     return f"{epoch}:{'' if verified else _UNVERIFIED}{secrets.token_hex(4)}"
 
 
@@ -22,5 +22,5 @@ def epoch_of(token: str) -> str:
 
 
 def is_verified(token: str) -> bool:
-    """Whether the token was made by somebody who had asked every database of the ring."""
+    """Whether every database of the ring had been asked for its marks when the token was made."""
     return not token.rpartition(":")[2].startswith(_UNVERIFIED)

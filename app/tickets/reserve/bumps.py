@@ -7,14 +7,16 @@ The bump is answered when the largest window has passed in which a server may no
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from app.common.errors import MarkRefused, NotConfirmed, TicketDatabaseError
 from app.common.sequences import bump_name
-from app.databases.protocol import LARGEST_INCREMENT, Mark, TicketDatabase
+from app.databases.protocol import LARGEST_INCREMENT, Mark
 from app.tickets.reserve.reserve import Reserve
 from app.tickets.reserve.reserves import Reserves
-from app.tickets.ring.ring import Ring
+from app.tickets.ring.marks import Wanted
+from app.tickets.ring.ring import Member, Ring
 
 TOKEN = "bumped:"  # noqa: S105 - a mark's
 """All bumps have the same: a larger number replaces a smaller one."""
@@ -23,6 +25,8 @@ OFFSET = LARGEST_INCREMENT
 ANY_AGE = 1e9
 """Seconds. What a server has announced counts as long as it stands there."""
 AGAIN = "the bump is under way: ask again"
+
+Keep = Callable[[Wanted, int, Callable[[], Iterable[Member]]], Awaitable[Mapping[Member, Mark]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,10 +43,14 @@ class _Committed:
 
 
 class Bumps:
-    """Records bumps and waits for those who may not know of them. `timeout`: seconds that a request may take."""
+    """Records bumps and waits for those who may not know of them.
 
-    def __init__(self, ring: Ring, reserves: Reserves, timeout: float) -> None:
+    `keep`: writes marks, see Witnesses.keep. `timeout`: seconds that a request may take.
+    """
+
+    def __init__(self, ring: Ring, reserves: Reserves, keep: Keep, timeout: float) -> None:
         self._ring = ring
+        self._keep = keep
         self._timeout = timeout
         self._clock = reserves.clock
         self._committed: dict[str, _Committed] = {}
@@ -65,22 +73,20 @@ class Bumps:
         servers that draw ahead, and might read there that there was no bump.
         """
         members = self._ring.members
-        without = [member for member in members if member.marks_trouble is not None]
+        without = set(members) - set(self._keepers())
         try:
-            for member in members:
-                if member not in without:
-                    await self._record(member.database, _record_of(name, above, member.database.increment))
+            await self._record(_record_of(name, above, members[0].database.increment))
             committed_at = self._clock()
             entries = [server for member in members for server in await member.database.servers(ANY_AGE)]
         except MarkRefused as error:
             raise NotConfirmed("a ticket database did not take the bump's record") from error
         except TicketDatabaseError as error:
-            raise NotConfirmed(f"a ticket database {error}; try again: a bump may be repeated") from error
+            raise NotConfirmed(f"{AGAIN}. A ticket database {error}") from error
         if reserve is not None:
             reserve.bumped(above)
         window = max((server.reserve_window for server in entries), default=0.0)
         if without and window:
-            raise NotConfirmed(f"{without[0].name} cannot keep the bump's record for servers that draw ahead")
+            raise NotConfirmed(f"{without.pop().name} cannot keep the bump's record for servers that draw ahead")
         found = _Committed(life, above, committed_at, window)
         before = self._committed.get(name)
         if before is not None and before.life is life and before.above >= above:
@@ -93,14 +99,21 @@ class Bumps:
             await asyncio.sleep(left)
             left = found.at + found.window - self._clock()
 
-    async def _record(self, database: TicketDatabase, record: Mark) -> None:
-        """Commit it. What is there already is written once more, with a change that dates it anew: those who read what
-        has changed would not be told of it otherwise. Raises MarkRefused, TicketDatabaseError."""
-        key, ring = (record.sequence, record.offset), self._ring.number
-        row = (await database.reserve([record], ring))[key]
-        row = (await database.reserve([replace(record, issued=row.issued + 1)], ring))[key]
-        if row.token != record.token or row.mark < record.mark:
+    async def _record(self, record: Mark) -> None:
+        """Commit the record on every database that can keep marks. Raises MarkRefused, TicketDatabaseError.
+
+        The second write changes the row, so that the database dates it again if it was there already. Otherwise servers
+        that read the changed marks would not see it.
+        """
+        ring = self._ring.number
+        rows = await self._keep(Wanted(record), ring, self._keepers)
+        issued = max((row.issued for row in rows.values()), default=0)
+        rows = await self._keep(Wanted(replace(record, issued=issued + 1)), ring, self._keepers)
+        if any(row.token != record.token or row.mark < record.mark for row in rows.values()):
             raise MarkRefused("the record has another token")
+
+    def _keepers(self) -> list[Member]:
+        return [member for member in self._ring.members if member.marks_error is None]
 
 
 def _record_of(name: str, above: int, increment: int) -> Mark:

@@ -142,7 +142,7 @@ class Reserves:
 
     def read(self, member: Member, began: float) -> None:
         """See Window.read. One that cannot keep marks may lack the record of a bump: nobody could bring it there."""
-        if member.marks_trouble is None:
+        if member.marks_error is None:
             self.window.read(member, began)
 
     def bumped(self, name: str, above: int) -> None:
@@ -156,10 +156,10 @@ class Reserves:
         lost the record of a bump: where another database could not be asked for it, nothing that was drawn before may
         be handed out."""
         for member in members:
-            if member.marks_trouble is not None or self._known.get(member) == member.incarnation:
+            if member.marks_error is not None or self._known.get(member) == member.incarnation:
                 continue
             self._known[member] = member.incarnation
-            if self._ring.absent_for(member, self._ring.witnesses(member)):
+            if self._ring.not_asked(member, self._ring.witnesses(member)):
                 for reserve in self._reserves.values():
                     reserve.drop_all("blind")
 

@@ -1,6 +1,6 @@
-"""The agreement on the ring: which one the databases that answer record, and who may draw in it.
+"""The agreement on the ring: which ring the databases that answer record, and which of them may draw in it.
 
-`record` holds the decisions, `changes` what has to be done to the databases before another ring may be drawn in.
+`record` and `joining` hold the decisions. `changes` holds the steps that prepare the databases for another ring.
 """
 
 import itertools
@@ -14,6 +14,7 @@ from app.common.sequences import is_bump_name, number_leased
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
 from app.tickets.ring import changes as ring_changes
 from app.tickets.ring.bodies import holders, new_bodies
+from app.tickets.ring.joining import Comer, Found, Joins, Marks, found_in, join_all, marks_of
 from app.tickets.ring.record import (
     UNFINISHED,
     UNKNOWN,
@@ -41,9 +42,10 @@ class RingRecords:
         self._increment = increment
 
     async def agree(self, results: Mapping[Member, ProbeResult]) -> tuple[RingRecord | None, dict[Member, str]]:
-        """The ring, recorded on every database that may draw in it, and why each of the others may not.
+        """Agree on the ring and record it on every database that may draw in it.
 
-        `results`: what every database that answers has just said. Raises DatabaseFailed.
+        `results`: what a probe of each database that answers has just found. Returns the ring, None if no database may
+        draw, and the reason for each database that may not. Raises DatabaseFailed.
         """
         try:
             record, refused = await self._agree(results)
@@ -60,7 +62,7 @@ class RingRecords:
         records = records or await self._recorded_elsewhere(results)
         recorded = bool(records)
         if self._ring.record is not None and not self._all_answer(results):
-            records.append(self._ring.record)  # those that answer may have gone back to before it
+            records.append(self._ring.record)  # the databases that answer may have gone back to before it
         if not records:
             return await self._record_first(results)
         try:
@@ -82,8 +84,10 @@ class RingRecords:
         return await self._form(results, self._increment or len(self._ring.members))
 
     async def _recorded_elsewhere(self, results: Mapping[Member, ProbeResult]) -> list[RingRecord]:
-        """What the databases record that cannot draw, and can be read: one that is read-only, or full. Beside it those
-        that answer are no new ring, though they record none."""
+        """The records of the databases that failed their probe but can be read, because they are read-only or full.
+
+        Where such a record exists, the databases that answer are no new ring, even if none of them records one.
+        """
         found = []
         for member in self._ring.members:
             if member not in results:
@@ -98,21 +102,21 @@ class RingRecords:
     # --- no database records a ring ----------------------------------------------------------------------------------
 
     async def _record_first(self, results: Mapping[Member, ProbeResult]) -> tuple[RingRecord | None, dict[Member, str]]:
-        """Marks that agree with the settings: record the ring as it is. No marks: raise everything first."""
+        """Record a ring. Where the marks agree with the settings nothing is raised; without marks everything is."""
         listed = len(self._ring.members)
         kept = {member: await _kept_by(member.database) for member in results}
         everything = set().union(*kept.values())
         increment = increment_of_marks(everything, self._increment, listed)
         _use(results, increment)
         if not everything:
-            if len(results) < listed:  # those that are away may be a ring, whose ids these would draw
+            if len(results) < listed:  # the databases that are away may be a ring, whose ids these would draw
                 raise RingContradiction(UNKNOWN)
             drawn = [member for member in results if await ring_changes.holds_tickets(member.database)]
             if not drawn:
                 return await self._record(first_record(increment, ()), results)
             return await self._form(results, increment)
         for member in results:
-            reason = contradiction_of_marks(kept[member], increment, [member.database.offset], listed)
+            reason = contradiction_of_marks(kept[member], increment, member.database.offset, listed)
             if reason is not None:
                 _use(results, max(increment, listed))
                 if await self._never_drawn(results):
@@ -129,75 +133,37 @@ class RingRecords:
     async def _join(
         self, record: RingRecord, results: Mapping[Member, ProbeResult], *, recorded: bool
     ) -> tuple[RingRecord | None, dict[Member, str]]:
-        """Databases that lack the record, or have an older one, take it, raised above the others where need be.
+        """Have the databases that answer join the ring of `record`, as the table of `joining` says.
 
         `recorded`: whether any database that can be asked records a ring; else only this server remembers it.
         """
         _use(results, record.increment)
-        held, refused = holders(record, results, self._ring.members), dict[Member, str]()
-        raised: list[Member] = []
-        misplaced: list[str] = []
-        placeless: dict[Member, str] = {}
-        everywhere = False
-        for member, result in results.items():
-            offset, found = member.database.offset, result.record
-            in_place = found is not None and _is_in_its_place(member, result)
-            if member in held and (in_place or found is None):
-                continue
-            if found is not None and in_place:
-                if found.since != record.since or offset not in record.offsets:
-                    raised.append(member)
-                    everywhere |= found.state is RingState.FORMING and await ring_changes.holds_tickets(member.database)
-                continue
-            kept = await _kept_by(member.database)
-            if found is not None:
-                holds = await ring_changes.holds_anything(member.database)
-                if holds:
-                    misplaced.append(member.name)
-                if reason := self._elsewhere(member, found, results, holds=holds):
-                    refused[member] = reason
-                else:
-                    raised.append(member)
-            elif contradicted := contradiction_of_marks(_of_this_ring(kept, record), record.increment, [offset], 0):
-                refused[member] = contradicted
-            elif not kept or record.since > 1 or offset not in record.offsets:
-                raised.append(member)
-                placeless |= {} if kept or recorded or self._all_answer(results) else {member: UNKNOWN}
-                everywhere |= not kept and await ring_changes.holds_tickets(member.database)
-        refused = held | refused | _in_doubt(misplaced, raised, results)
+        refused = holders(record, results, self._ring.members)
+        comers = {
+            member: await _ask(member.database, result.record, record)
+            for member, result in results.items()
+            if member not in refused or _is_elsewhere(member, result)
+        }
+        verdicts = join_all(comers, all_answer=self._all_answer(results), recorded=recorded)
+        refused |= {member: verdict.reason for member, verdict in verdicts.items() if verdict.reason}
         if record.since > 1:
-            refused |= self._newcomers(record, results, refused)
-        refused = placeless | refused
+            known = {member: reason for member, reason in refused.items() if reason != UNKNOWN}
+            refused |= self._newcomers(record, results, known)  # its reasons say more than UNKNOWN
         joining = {member: result for member, result in results.items() if member not in refused}
+        raised = [member for member in joining if verdicts[member].is_raised]
+        everywhere = any(verdicts[member].joins is Joins.ALL_RAISED for member in joining)
         if _formed_apart(record, [result.record for result in joining.values() if result.record is not None]):
             raised, everywhere = list(joining), True
-        raised = [member for member in raised if member in joining]
         ring, more = await self._record(record, joining, raised, everywhere=everywhere)
         return ring, refused | more
-
-    def _elsewhere(
-        self, member: Member, found: RingRecord, results: Mapping[Member, ProbeResult], *, holds: bool
-    ) -> str:
-        """Why a database that records another offset than it is listed at may not be drawn from; empty where it may.
-        `holds`: whether it has a ticket or a mark."""
-        offset = member.database.offset
-        if holds:
-            return (
-                f"was drawn at offset {found.own}, and TICKETS_DATABASES lists it at {offset}: put the URLs "
-                "back in the order that they had"
-            )
-        if not self._all_answer(results):  # those that cannot be asked may have drawn its ids
-            return (
-                f"is recorded at offset {found.own}, holds no ticket, and is listed at {offset}: it takes "
-                "another place only where every database answers"
-            )
-        return ""
 
     def _newcomers(
         self, record: RingRecord, results: Mapping[Member, ProbeResult], refused: Mapping[Member, str]
     ) -> dict[Member, str]:
-        """Databases at offsets that are new, where one of the ring cannot be asked: nobody keeps marks about them, and
-        their ids may have been issued by others before the increment was what it is."""
+        """Refuse the databases at offsets that are new in the ring while any database of the ring cannot be asked.
+
+        No database keeps marks about a new offset, and its ids may have been issued under an earlier increment.
+        """
         out = {*refused, *_misconfigured(results, record.increment)}
         held = {member.database.offset for member in results if member not in out}
         if held >= set(record.offsets):
@@ -217,9 +183,10 @@ class RingRecords:
         *,
         everywhere: bool = False,
     ) -> tuple[RingRecord | None, dict[Member, str]]:
-        """Write the record on every database that is configured for it; first lift `raised` above all that is known.
+        """Raise the sequences of `raised` above everything known, then record the ring on every database whose settings
+        fit it.
 
-        `everywhere`: one of them holds tickets that other programs drew, of whatever residue, so all are lifted.
+        `everywhere`: a database holds tickets that may have any residue, so the sequences of all are raised.
         """
         refused = _misconfigured(results, record.increment)
         joining = [member.database for member in results if member not in refused]
@@ -235,7 +202,7 @@ class RingRecords:
             )
         new = with_offsets(record, [database.offset for database in joining])
         found = {m.database: result.record for m, result in results.items() if m not in refused}
-        # who is restored between being raised and being recorded is told of it by the others, as after `grow`
+        # if a database is restored after it was raised and before this is recorded, the others' marks say so
         for database, recorded in found.items():
             if recorded is not None and floors:
                 present = replace(new, number=recorded.number)
@@ -246,10 +213,10 @@ class RingRecords:
     async def _form(
         self, results: Mapping[Member, ProbeResult], increment: int
     ) -> tuple[RingRecord | None, dict[Member, str]]:
-        """Raise everything and record a new ring; see the module's docstring.
+        """Raise everything and record a new ring.
 
-        A database that does not answer is raised when it comes, and the others above what it holds. Whatever increment
-        was found, it is no smaller than the list: an offset above it would have another one's residue.
+        A database that does not answer is raised when it joins, and so are the others above what it holds. The
+        increment is at least the length of the list, since a larger offset would have the residue of another.
         """
         increment = max(increment, len(self._ring.members))
         refused = _misconfigured(results, increment)
@@ -264,7 +231,7 @@ class RingRecords:
         return set(results) == set(self._ring.members)
 
     async def _never_drawn(self, results: Mapping[Member, ProbeResult]) -> bool:
-        """Whether all databases answer, and no sequence has a ticket or a mark on any of them."""
+        """Whether all databases answer and no sequence has a ticket or a mark on any of them."""
         if not self._all_answer(results):
             return False
         for member in results:
@@ -274,8 +241,10 @@ class RingRecords:
 
 
 async def _take_bodies_in(record: RingRecord, results: Mapping[Member, ProbeResult]) -> RingRecord:
-    """Record the bodies of data that have not been in use so far: on the other databases first, and on those that hold
-    one last, so that a server which is slower than another one takes none in. Raises DatabaseFailed."""
+    """Record the bodies of data that have not been in use so far. Raises DatabaseFailed.
+
+    The databases that hold such a body are written last, so that a server that is slower than another takes none in.
+    """
     taken = new_bodies(record, results)
     if not taken:
         return record
@@ -291,8 +260,10 @@ async def _take_bodies_in(record: RingRecord, results: Mapping[Member, ProbeResu
 
 
 async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
-    """Offset and increment of every mark that the database keeps about a database. A worker number's lease is none: the
-    database that the number belongs to keeps it as well; nor is the record of a bump."""
+    """Offset and increment of every mark that the database keeps about another database.
+
+    Leases of worker numbers and records of bumps do not count: databases keep these about themselves, too.
+    """
     marks = await ring_changes.or_fail(database, database.marks_of_all_rings())
     return {
         (mark.offset, mark.increment)
@@ -301,43 +272,40 @@ async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
     }
 
 
-def _of_this_ring(kept: set[tuple[int, int]], record: RingRecord) -> set[tuple[int, int]]:
-    """Without those of increments from before the ring grew, on a database that has marks of this increment too."""
-    current = {(offset, increment) for offset, increment in kept if increment == record.increment}
-    return current if current and record.since > 1 else kept
+async def _ask(database: TicketDatabase, found: RingRecord | None, record: RingRecord) -> Comer:
+    """What the table of `joining` needs to know of a database that has the record `found`. Raises DatabaseFailed."""
+    offset, own = database.offset, 0 if found is None else found.own
+    comer = Comer(database.name, offset, found_in(found, offset, record), own)
+    if comer.found is Found.ANOTHER_PLACE:
+        return replace(comer, holds=await ring_changes.holds_anything(database))
+    if comer.found is Found.NOTHING:
+        marks, wrong = marks_of(await _kept_by(database), offset, record)
+        comer = replace(comer, marks=marks, contradiction=wrong)
+    if comer.found is Found.BEGUN or (comer.found is Found.NOTHING and comer.marks is Marks.NONE):
+        comer = replace(comer, holds=await ring_changes.holds_tickets(database))
+    return comer
 
 
 def _use(results: Iterable[Member], increment: int) -> None:
-    """Ask the databases over connections for this increment: those for another one find them misconfigured."""
+    """Ask the databases over connections for this increment: on others a database seems to be misconfigured."""
     for member in results:
         member.database.use_increment(increment)
 
 
-def _is_in_its_place(member: Member, result: ProbeResult) -> bool:
-    """Whether the database records that it is drawn at the offset at which it is listed."""
-    return result.record is not None and result.record.own == member.database.offset
-
-
-def _in_doubt(
-    misplaced: list[str], raised: Iterable[Member], results: Mapping[Member, ProbeResult]
-) -> dict[Member, str]:
-    """The empty databases that would draw the ids of one of the misplaced ones from the beginning, and why they may
-    not. `misplaced`: names of databases that were drawn at another offset."""
-    if not misplaced:
-        return {}
-    reason = f"holds no ticket, and its place is in doubt while {' and '.join(misplaced)} had another one"
-    return {member: reason for member in raised if not _is_in_its_place(member, results[member])}
+def _is_elsewhere(member: Member, result: ProbeResult) -> bool:
+    """Whether the database records that it is drawn at another offset than the one at which it is listed."""
+    return result.record is not None and result.record.own != member.database.offset
 
 
 def _formed_apart(record: RingRecord, records: Iterable[RingRecord]) -> bool:
-    """Whether one of these databases recorded the ring without another, after a change: what it was raised above then
-    did not count the other's ids."""
+    """Whether any of these databases recorded the ring without another one after a change, so that it was raised
+    without regard to the other's ids."""
     pairs = itertools.permutations(records, 2)
     return record.since > 1 and any(one.own not in other.offsets for one, other in pairs)
 
 
 def _misconfigured(results: Mapping[Member, ProbeResult], increment: int) -> dict[Member, str]:
-    """Those whose increment or offset is not that of the ring, each with what is wrong."""
+    """The databases whose own settings of increment or offset differ from the ring, each with what is wrong."""
     refused = {}
     for member, result in results.items():
         try:

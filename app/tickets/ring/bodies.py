@@ -1,16 +1,17 @@
-"""One offset, one body of data: which body a ticket database may be drawn from.
+"""One offset, one body of data: whether a server may draw from the body that a ticket database holds.
 
-A body is what a database holds, wherever it runs. The ring record names the body in use at each offset, by a number and
-a random word, and each database records the word of its own body. A server takes a body in by changing the ring: it
-chooses a new word, records that on the other databases first and on the body itself last, all under the next number. So
-a server that still holds another body at that offset is refused by its number, at every reservation of a mark.
+A body of data is what a database holds, wherever the database runs. The ring record names the body in use at each
+offset by a number and a random word, and each database records the word of its own body. A server takes a body in by
+changing the ring. It chooses a new word, and records it under the next number, on the other databases first and on the
+body itself last. From then on every database refuses the marks of a server that still uses another body at that
+offset, because that server sends the old number.
 
-A body whose word is the one in use, under another incarnation, is that body's restart: it is taken in at once, under a
-new word. A copy beside its original cannot be told from a restart, so the server that holds the original finds that
-the word has changed and the original's has not, and lets the original go.
+A body that has the word in use under another incarnation has been restarted. A server takes it in at once under a new
+word. A copy beside its original looks like a restart, too. Then the server that uses the original finds that the word
+in use has changed while the original still has the old one, and stops drawing from the original.
 
-Any other body waits while a server announces that it uses one at that offset. Each server announces what it uses on
-every database that it reaches, with every probe.
+Any other body has to wait while a server announces that it uses a body at that offset. With every probe each server
+announces, on every database that it reaches, which bodies it uses.
 """
 
 import secrets
@@ -21,12 +22,12 @@ from app.tickets.ring.ring import Member
 
 
 def holders(record: RingRecord, results: Mapping[Member, ProbeResult], members: Iterable[Member]) -> dict[Member, str]:
-    """The databases whose body may not be taken in, since another server uses another body at their offset, and which
-    server and body that is, in words.
+    """The databases whose body has to wait because another server uses another body at their offset. Returns the
+    reason for each, which names that server and body.
 
-    `members`: all databases of the ring. What one of them announced last stands while it cannot be asked: nobody can
-    tell whether the server has let go. Where one database answers alone, it may be another one than before, so what was
-    last announced in its place stands as well.
+    `results`: of the databases that answer. `members`: all databases of the ring. While a database cannot be asked, the
+    announcements that it showed last still stand, since the server cannot see whether they have ended. If a single
+    database answers, it may have been exchanged, so the announcements seen there before stand as well.
     """
     last = {member: member.probe_result for member in members if member.probe_result is not None}
     heard = [
@@ -51,13 +52,13 @@ def _in_the_way(uses: Collection[Use], member: Member, result: ProbeResult) -> U
 
 
 def is_in_use(record: RingRecord, member: Member, result: ProbeResult) -> bool:
-    """Whether the database holds the body that the ring record names at its offset, or none is named."""
+    """Whether the database holds the body that the ring record names at its offset, or the record names none."""
     body = record.body_at(member.database.offset)
     return body is None or body.word == _word(result)
 
 
 def new_bodies(record: RingRecord, results: Mapping[Member, ProbeResult]) -> dict[int, Body]:
-    """By their offsets, the bodies that have to be taken in before these databases are drawn from, under new words."""
+    """The bodies that a server has to take in, under new words, before it draws from these databases; by offset."""
     return {
         member.database.offset: Body(record.number + 1, secrets.token_hex(8), place_named(member.name))
         for member, result in results.items()

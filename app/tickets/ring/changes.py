@@ -1,18 +1,19 @@
 """The steps of a change of the ring, for a server that forms one and for `ticketd grow` alike.
 
-Where residues change hands, every sequence on every database is raised above everything that any database has drawn or
-may have drawn.
+After the change a database may draw ids that had the residue of another database. So every sequence on every database
+is raised above everything that any database has drawn, or may have drawn.
 
 The order of a change:
 
-1. Every database records that a change has begun, under a new number. From then on a server that reserves a
-   high-water mark under an older number is refused, and so is one whose draw no other database protects.
-2. Marks are read, then positions. A ticket that was handed out before 1 lies at or below a mark or a position that is
-   read here, since the number was checked after it was drawn.
-3. Every table is raised above all of it, committed; marks of the new increment say so on every other database.
+1. Every database records, under a new number, that a change has begun. From then on the databases refuse marks that
+   are written under an older number. A server without a witness finds the new number before it hands out a draw.
+2. The server reads the marks, then the positions. A ticket that was handed out before step 1 lies at or below one of
+   them, since the ring's number was checked after the ticket was drawn.
+3. The server raises every table above all of that, committed, and writes marks of the new increment that say so to
+   every other database.
 4. Every database records the new ring.
 
-A change that stops half-way leaves a record that no server draws under. It is begun again from 1.
+No server draws under the record that an interrupted change leaves behind. The change is begun again with step 1.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from typing import TypeVar
 
 from app.common.errors import RingChanged, TicketDatabaseError
 from app.databases.protocol import Mark, RingRecord, RingState, Table, TicketDatabase
+from app.tickets.ring.marks import Wanted, keep_marks
 from app.tickets.ring.record import finished
 
 T = TypeVar("T")
@@ -46,9 +48,10 @@ async def change_ring(
     change: RingRecord,
     say: Callable[[str], None] = lambda _: None,
 ) -> RingRecord:
-    """Change the ring of these databases, each with the record that it has now, to `change`, which begins it.
+    """Change the ring of these databases, given with their present records. `change`: the record that begins it.
 
-    Returns the new ring. Raises DatabaseFailed; the change may then be begun again.
+    `say`: called with a sentence at each step. Returns the new ring. Raises DatabaseFailed; the change may then be
+    begun again.
     """
     await write_record(change, databases)
     say(f"the change has begun on {len(databases)} databases; no ticket server draws until it is finished")
@@ -69,22 +72,22 @@ async def change_ring(
 
 
 def as_kept(record: RingRecord, database: TicketDatabase, old: RingRecord | None) -> RingRecord:
-    """The record as a database keeps it that had `old` before."""
+    """The record as this database keeps it: with its own offset, and the body of data that `old` names."""
     body, life = ("", "") if old is None else (old.body, old.life)
     return replace(record, own=database.offset, body=body, life=life)
 
 
 async def write_record(record: RingRecord, databases: Mapping[TicketDatabase, RingRecord | None]) -> None:
-    """Write the record on databases that have these records now; each keeps what it records of its own body of data.
+    """Write the record on these databases, given with their present records. Each keeps what it records of its body.
 
-    Raises DatabaseFailed, Overtaken where one has another record.
+    Raises DatabaseFailed; Overtaken if a database has another record meanwhile.
     """
     for database, old in databases.items():
         await write_own_record(as_kept(record, database, old), database, old)
 
 
 async def write_own_record(new: RingRecord, database: TicketDatabase, old: RingRecord | None) -> None:
-    """Write this record on the database that has `old` now. Raises DatabaseFailed, see `write_record`."""
+    """Write this record on the database, whose present record is `old`. Raises as `write_record` does."""
     if old != new:
         try:
             found = await database.record_ring(old, new)
@@ -105,10 +108,7 @@ async def tables_of(databases: Iterable[TicketDatabase]) -> Tables:
 
 
 async def floors_of(tables: Tables) -> dict[str, int]:
-    """For each sequence the largest id that any of these databases has drawn, or may have drawn: marks, then positions.
-
-    Raises DatabaseFailed.
-    """
+    """For each sequence, the largest id that any of these databases may have drawn. Raises DatabaseFailed."""
     floors: Counter[str] = Counter()
     for database in tables:
         for mark in await or_fail(database, database.marks_of_all_rings()):
@@ -133,7 +133,7 @@ async def raise_tables(tables: Tables, floors: Mapping[str, int]) -> None:
 
 
 async def make_tables(tables: Tables, lacking: TicketDatabase, floors: Mapping[str, int]) -> None:
-    """Make on one database the tables that any of them has, above their floors. Raises DatabaseFailed."""
+    """Make the tables that one database lacks, each above its floor. Raises DatabaseFailed."""
     known = {table.sequence: table for held in tables.values() for table in held}
     for name in sorted(known.keys() - {table.sequence for table in tables[lacking]}):
         start = min(floors.get(name, 0) + 1, known[name].ceiling - 1)
@@ -143,28 +143,29 @@ async def make_tables(tables: Tables, lacking: TicketDatabase, floors: Mapping[s
 async def keep_floors(
     databases: Iterable[TicketDatabase], floors: Mapping[str, int], change: RingRecord, *, of: Iterable[TicketDatabase]
 ) -> None:
-    """Write on every database how far each sequence was raised on the others that are `of` these. Raises
-    DatabaseFailed."""
+    """Write marks to `databases` that say how far each sequence was raised on the other databases among `of`.
+
+    Raises DatabaseFailed.
+    """
     raised = list(of)
     for database in databases:
-        marks = [
-            Mark(name, other.offset, change.increment, floor, floor, f"raised:{change.number}")
+        wanted = [
+            Wanted(Mark(name, other.offset, change.increment, floor, floor, f"raised:{change.number}"), _any_row)
             for name, floor in sorted(floors.items())
             for other in raised
             if other is not database and floor
         ]
-        if not marks:
-            continue
-        rows = await or_fail(database, database.reserve(marks, change.number))
-        for mark in marks:
-            row = rows[mark.sequence, mark.offset]
-            if row.token != mark.token:  # from when this increment was the ring's before
-                await or_fail(
-                    database, database.supersede(row, replace(mark, mark=max(mark.mark, row.mark)), change.number)
-                )
+        if wanted:
+            await or_fail(database, keep_marks(database, wanted, change.number))
+
+
+def _any_row(_: Mark) -> bool:
+    """Supersede any row: one of another token is from an earlier time in which the ring had this increment."""
+    return True
 
 
 async def or_fail(database: TicketDatabase, question: Coroutine[None, None, T]) -> T:
+    """The database's answer. Raises DatabaseFailed, which names the database."""
     try:
         return await question
     except TicketDatabaseError as error:

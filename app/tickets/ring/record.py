@@ -1,8 +1,8 @@
 """The ring record: whether the settings agree with the ring that the ticket databases have been drawn in.
 
-Decisions alone, no I/O; `ring_changes` carries them out. Which ids a database draws follows from its offset and the
-increment, so a server with another increment, another order or another list could draw what was drawn before. Each
-database therefore records the ring (`RingRecord`), and a server whose settings contradict the record draws nothing.
+Decisions only, no I/O; `changes` carries them out. The ids that a database draws follow from its offset and the
+increment. A server with another increment, or another order or length of the list, could draw an id again. Therefore
+each database records the ring (`RingRecord`), and a server whose settings contradict the record draws nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
@@ -21,11 +21,11 @@ class RingContradiction(TicketError):
 
 
 def newest(records: Iterable[RingRecord]) -> RingRecord:
-    """The ring that the databases record: that of the highest number. Raises RingContradiction.
+    """The ring that the databases record: the record with the highest number. Raises RingContradiction.
 
-    Servers that reached different databases may have recorded one ring with different offsets under one number, or have
-    counted up twice from a database that came back older than it was. The latest increment counts then. One of another
-    increment is what the ring was before, unless its number says that it was not seen when this increment began.
+    Two servers that reached different databases may have used the highest number for different offsets. They may also
+    have counted up to it twice, if a database had gone back. Then the increment that began last counts. A record of
+    another increment is an earlier state of the ring, unless its number shows that this increment began without it.
     """
     records = list(records)
     number = max(record.number for record in records)
@@ -43,14 +43,14 @@ def newest(records: Iterable[RingRecord]) -> RingRecord:
 
 
 def former_increments(records: Iterable[RingRecord], increment: int) -> tuple[int, ...]:
-    """Every increment but this one that the ring has had, by what any of these records has heard."""
+    """Every other increment that the ring has had, as far as any of these records says."""
     return tuple(sorted({each for record in records for each in (record.increment, *record.former)} - {increment}))
 
 
 def contradiction(record: RingRecord, increment: int | None, listed: int) -> str | None:
-    """Why the settings contradict the record, in a sentence; None if they do not.
+    """Why the settings contradict the record, in a sentence; None if they agree.
 
-    `increment`: TICKETS_INCREMENT, None where it is unset; `listed`: how many databases TICKETS_DATABASES lists.
+    `increment`: TICKETS_INCREMENT, None where it is unset. `listed`: how many databases TICKETS_DATABASES lists.
     """
     if increment is not None and increment != record.increment and increment not in record.former:
         return (
@@ -66,9 +66,9 @@ def contradiction(record: RingRecord, increment: int | None, listed: int) -> str
 
 
 def former_setting(record: RingRecord, increment: int | None) -> str | None:
-    """What an operator should know of a TICKETS_INCREMENT that the ring had before; None where it has another value.
+    """A note for operators if TICKETS_INCREMENT is an increment that the ring had before; else None.
 
-    Such a server was restarted with the environment from before a growth: it draws with the recorded increment.
+    Such a server was restarted with the environment from before a growth. It draws with the recorded increment.
     """
     if increment is None or increment == record.increment or increment not in record.former:
         return None
@@ -79,9 +79,9 @@ def former_setting(record: RingRecord, increment: int | None) -> str | None:
 
 
 def increment_of_marks(marks: Set[tuple[int, int]], increment: int | None, listed: int) -> int:
-    """The increment of a ring that is not recorded: as set, else that of all its marks, else the databases' number.
+    """The increment of a ring that is not recorded: as set, else that of all marks, else the number of databases.
 
-    `marks`: offset and increment of each row that the databases keep.
+    `marks`: offset and increment of each mark that the databases keep.
     """
     found = {each for _, each in marks}
     if increment is not None:
@@ -89,13 +89,11 @@ def increment_of_marks(marks: Set[tuple[int, int]], increment: int | None, liste
     return found.pop() if len(found) == 1 else listed
 
 
-def contradiction_of_marks(
-    marks: Set[tuple[int, int]], increment: int, own: Collection[int], listed: int
-) -> str | None:
-    """Why the marks that one database, or all of them, keep contradict the settings; None if they do not.
+def contradiction_of_marks(marks: Set[tuple[int, int]], increment: int, own: int, listed: int) -> str | None:
+    """Why the marks that a database keeps contradict the settings; None if they agree.
 
-    `own`: the offset of the database that keeps them. It keeps marks about the others alone, so marks about itself mean
-    that it has been drawn at another offset.
+    `marks`: the offset and increment of each. `own`: the offset of the database that keeps them. A database keeps marks
+    about the others only, so marks about its own offset mean that it has been drawn at another one.
     """
     for offset, found in sorted(marks):
         if found != increment:
@@ -103,7 +101,7 @@ def contradiction_of_marks(
                 f"its high-water marks are of increment {found}, and the ring's is {increment}: set TICKETS_INCREMENT "
                 f"to {found}, or stop all ticket servers and run `ticketd grow --increment {increment}`"
             )
-        if offset in own:
+        if offset == own:
             return (
                 f"it keeps high-water marks about offset {offset}, at which TICKETS_DATABASES lists it: it has been "
                 "drawn at another offset; put the URLs back in the order that they had"
@@ -117,18 +115,18 @@ def contradiction_of_marks(
 
 
 def first_record(increment: int, offsets: Iterable[int]) -> RingRecord:
-    """The record of a ring that was not recorded before."""
+    """The first record of a ring."""
     return RingRecord(1, increment, 1, tuple(sorted(offsets)), own=0)
 
 
 def with_offsets(record: RingRecord, offsets: Iterable[int]) -> RingRecord:
-    """The ring with these offsets too, under the next number if that changes it."""
+    """The ring with these offsets added, under the next number if that changes it."""
     used = tuple(sorted({*record.offsets, *offsets}))
     return record if used == record.offsets else replace(record, number=record.number + 1, offsets=used)
 
 
 def begun(records: Collection[RingRecord], increment: int, offsets: Iterable[int], state: RingState) -> RingRecord:
-    """The record of a change that has begun: nobody draws until it is finished. `records`: those that there are."""
+    """The record of a change that has begun; no server draws until it is finished. `records`: the present ones."""
     number = max((record.number for record in records), default=0) + 1
     bodies = tuple(sorted(all_bodies(records).items()))
     former = former_increments(records, increment)
@@ -137,7 +135,7 @@ def begun(records: Collection[RingRecord], increment: int, offsets: Iterable[int
 
 
 def finished(record: RingRecord) -> RingRecord:
-    """The record of the same change when it is done."""
+    """The record that finishes this change."""
     return replace(record, number=record.number + 1, since=record.number + 1, state=RingState.DRAWN)
 
 
@@ -148,7 +146,7 @@ def with_bodies(record: RingRecord, bodies: Mapping[int, Body]) -> RingRecord:
 
 
 def all_bodies(records: Iterable[RingRecord]) -> dict[int, Body]:
-    """The body in use at each offset, by what any of these records has heard."""
+    """The body in use at each offset: the greatest one that any of these records names."""
     found: dict[int, Body] = {}
     for record in records:
         for offset, body in record.bodies:
@@ -164,5 +162,5 @@ def same_ring(one: RingRecord | None, other: RingRecord | None) -> bool:
 
 
 def _shared(record: RingRecord) -> RingRecord:
-    """Without what each database records of itself."""
+    """The record without what a database says there about itself."""
     return replace(record, own=0, body="", life="")

@@ -1,7 +1,7 @@
 """The ring: the ticket databases in turn order, and the state of each. No I/O; the clock is passed in.
 
-`take_turn` is on the way of every ticket, so the lanes that can be asked are worked out once for each change of any
-state (`generation`), not once for each request.
+Every ticket takes a turn. So `take_turn` works out the lanes that can be asked once for each change of any state
+(`generation`), not once for each request.
 """
 
 import asyncio
@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
+from app.common.errors import TicketDatabaseError
 from app.common.log import event
 from app.databases.protocol import ProbeResult, RingRecord, TicketDatabase, Use, place_named
+from app.tickets.ring.failures import Asked, Effect, effect_of
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +22,7 @@ NEVER = "not looked at yet"
 
 
 class Status(StrEnum):
-    """What a ticket database can be."""
+    """The states of a ticket database."""
 
     UP = "up"
     DOWN = "down"
@@ -28,18 +30,26 @@ class Status(StrEnum):
 
 
 UP = Status.UP
-"""By itself: on the way of a ticket it takes too long to look a member of an enum up."""
+"""An alias: looking up the member of an enum takes too long on the way of a ticket."""
 
 
 @dataclass(eq=False)
 class Member:
-    """One ticket database of the ring and what is known of it.
+    """One ticket database of the ring and what the server knows of it.
 
-    `since`: seconds since the epoch of the last change of status. `last_error`: in this server's words. `incarnation`:
-    of the last admission. `settled`: false from the moment it goes down until the first probe after that has
-    concluded; requests that find no database wait for that. `residue_of`: the sequence whose id had a wrong residue.
-    `marks_trouble`: why it cannot keep marks for the others, though it draws. `folds_names`: whether it folds table
-    names to lower case, None before the first probe that said so.
+    Attributes:
+        since: when the status changed last, in seconds since 1970.
+        last_error: why it was not up the last time, in this server's words.
+        probe_result: what the last probe found, completed by what the server has recorded there since.
+        incarnation: the database's incarnation when it came up last.
+        settled: false from the moment it goes down until the next probe has ended. Requests that find no database
+            wait for that.
+        residue_of: the sequence in which it gave an id of a wrong residue.
+        marks_error: why it cannot keep marks for the others, None where it can. It draws all the same.
+        folds_names: whether it folds table names to lower case, None before the first probe.
+        failovers: how many draws failed over to the next database.
+        quarantines: how often it was quarantined.
+        wake: set when it has to be probed at once.
     """
 
     database: TicketDatabase
@@ -50,7 +60,7 @@ class Member:
     incarnation: str = ""
     settled: bool = False
     residue_of: str | None = None
-    marks_trouble: str | None = None
+    marks_error: str | None = None
     folds_names: bool | None = None
     failovers: int = 0
     quarantines: int = 0
@@ -64,9 +74,14 @@ class Member:
     def up(self) -> bool:
         return self.status is UP
 
+    @property
+    def is_witness(self) -> bool:
+        """Whether it is up and keeps marks for the others."""
+        return self.status is UP and self.marks_error is None
+
 
 class TurnTaker(Protocol):
-    """A lane, as far as the ring looks at it."""
+    """The part of a lane that the ring uses."""
 
     @property
     def member(self) -> Member: ...
@@ -80,7 +95,7 @@ L = TypeVar("L", bound=TurnTaker)
 
 @dataclass(slots=True, eq=False)
 class Rotation(Generic[L]):
-    """One sequence's place in the ring: its lanes in offset order, and whose turn is next."""
+    """The lanes of one sequence in offset order, and the lane whose turn is next."""
 
     lanes: tuple[L, ...]
     turn: int = 0
@@ -96,12 +111,12 @@ class Ring:
         self.members = tuple(Member(database, since=now()) for database in databases)
         self.record: RingRecord | None = None
         self.note: str | None = None
-        """What an operator should know of the ring, and nothing has to be done about."""
-        self.unaccounted: dict[tuple[Member, Member], int] = {}
-        """Pairs of which the first may not keep marks for every sequence of the second yet, by the generation that saw
-        one of them come up, or keep marks again."""
+        """What an operator should know of the ring although nobody has to do anything about it."""
+        self.incomplete: dict[tuple[Member, Member], int] = {}
+        """Pairs of a witness and a database whose live counters the witness has not been told yet, so that the
+        witness's marks about that database are incomplete. The value is the generation in which that began."""
         self.is_changing = False
-        """Whether this server itself is agreeing on another ring now, and writes its record."""
+        """Whether this server is agreeing on a ring at the moment, and may be writing ring records."""
         self.generation = 0
         self._changed = asyncio.Event()
         self._followers: list[Callable[[Member], None]] = []
@@ -110,7 +125,7 @@ class Ring:
         return "<Ring " + ", ".join(f"{m.name} {m.status}" for m in self.members) + ">"
 
     def take_turn(self, rotation: Rotation[L]) -> tuple[L, ...]:
-        """The lanes that can be asked, the one whose turn it is first; empty if there is none."""
+        """The lanes that can be asked, beginning with the lane whose turn it is; empty if none can be asked."""
         if rotation.generation != self.generation:
             lanes = tuple(lane for lane in rotation.lanes if lane.member.status is UP and lane.can_be_asked)
             rotation.orders = tuple(lanes[i:] + lanes[:i] for i in range(len(lanes)))
@@ -122,21 +137,21 @@ class Ring:
         return orders[turn - 1]
 
     def witnesses(self, member: Member) -> list[Member]:
-        """Every other database that is up and keeps marks for `member`."""
-        return [m for m in self.members if m is not member and m.status is UP and m.marks_trouble is None]
+        """The witnesses of `member`: every other database that is up and keeps marks."""
+        return [m for m in self.members if m is not member and m.is_witness]
 
     def has_witness(self, member: Member) -> bool:
-        """Whether any other database is up and keeps marks for `member`."""
-        for other in self.members:  # noqa: SIM110  (`any` takes twice as long, and every draw asks)
-            if other is not member and other.status is UP and other.marks_trouble is None:
+        """Whether `member` has any witness."""
+        for other in self.members:  # noqa: SIM110  (`any` takes twice as long, and every draw calls this)
+            if other is not member and other.status is UP and other.marks_error is None:
                 return True
         return False
 
-    def absent_for(self, member: Member, asked: Container[Member]) -> str:
-        """The other databases that may hold marks about `member` and are not among those asked: their names, or their
-        offsets where this server does not know them. Empty where there is none.
+    def not_asked(self, member: Member, asked: Container[Member]) -> str:
+        """The databases beside `member` that may keep marks about it and are not among `asked`. Empty if there is none.
 
-        Those that are listed and not recorded count, too: the record may have been made while they were away.
+        Returns their names, or their offsets if the server does not list them. A database that is listed counts even
+        if the ring record lacks its offset: the record may have been made while that database was away.
         """
         names = {other.database.offset: other.name for other in self.members}
         offsets = {*names, *(self.record.offsets if self.record is not None else ())}
@@ -144,25 +159,25 @@ class Ring:
         return ", ".join(names.get(offset, f"offset {offset}") for offset in sorted(offsets - held))
 
     def keeps_no_marks(self, member: Member, reason: str) -> None:
-        """It draws, but cannot keep marks: the others are protected by the rest of the ring, if there is any."""
-        if member.marks_trouble is None:
-            member.marks_trouble = reason
+        """From now on the database is no witness; it goes on drawing."""
+        kept, member.marks_error = member.marks_error is None, reason
+        if kept and member.up:
             self._tell(member)
             member.wake.set()
 
     def keeps_marks_again(self, member: Member) -> None:
-        """It draws, and keeps marks as well from now on. What was found of the others before does not count for it."""
-        member.marks_trouble = None
+        """From now on the database is a witness again."""
+        member.marks_error = None
         self.generation += 1
         self._tell(member)
 
     @property
     def number(self) -> int:
-        """The number of the ring that this server draws in; 0 before it knows it."""
+        """The number of the ring that this server draws in; 0 before it knows a ring."""
         return 0 if self.record is None else self.record.number
 
     def uses(self, server: str) -> tuple[Use, ...]:
-        """The bodies of data that this server uses, announced under its host name and port."""
+        """The bodies of data that this server uses. `server`: its host name and port."""
         return tuple(
             Use(member.database.offset, member.probe_result.record.body, place_named(member.name), place_named(server))
             for member in self.members
@@ -171,12 +186,12 @@ class Ring:
 
     @property
     def folds_names(self) -> bool:
-        """Whether the databases fold sequences' names to lower case: all of which it is known."""
+        """Whether the databases fold the names of sequences to lower case. Unprobed databases do not count."""
         known = {member.folds_names for member in self.members} - {None}
         return known == {True}
 
     def folds_alone(self, member: Member) -> str:
-        """Why a database that folds names may not be in this ring, in words; empty where it may."""
+        """Why a database that folds names may not be in this ring, in words; empty if it may."""
         plain = next((each.name for each in self.members if each.folds_names is False), "")
         if not (member.folds_names and plain):
             return ""
@@ -190,7 +205,7 @@ class Ring:
         return any(member.up for member in self.members)
 
     def lanes_changed(self) -> None:
-        """A lane can be asked now that could not, or the other way round."""
+        """Note that a lane has begun or ceased to take requests."""
         self.generation += 1
         self._wake_waiters()
 
@@ -200,8 +215,36 @@ class Ring:
             member.last_error = None
         self._set(member, Status.UP, None)
 
+    def failed(
+        self,
+        member: Member,
+        error: TicketDatabaseError,
+        asked: Asked,
+        number: int | None = None,
+        *,
+        drawn_in: str | None = None,
+    ) -> Effect:
+        """Carry out what `failures` says about this error of a database that was asked for `asked`. Returns the effect.
+
+        `number`: the ring number that the server sent along, None if it sent none. `drawn_in`: the sequence, if a draw
+        gave an id of a wrong residue.
+        """
+        effect = effect_of(error, asked)
+        reason = f"{error} (sequence {drawn_in})" if drawn_in else str(error)
+        if effect is Effect.DOWN:
+            self.mark_down(member, reason)
+        elif effect is Effect.UNREACHABLE:
+            self.unreachable(member, reason)
+        elif effect is Effect.QUARANTINED:
+            self.quarantine(member, reason, residue_of=drawn_in)
+        elif effect is Effect.KEEPS_NO_MARKS:
+            self.keeps_no_marks(member, reason)
+        elif effect is Effect.ALL_DOWN:
+            self.records_another_ring(self.number if number is None else number, reason)
+        return effect
+
     def mark_down(self, member: Member, reason: str) -> None:
-        """Take it out of the ring and have it probed at once."""
+        """Stop drawing from the database and probe it at once. A quarantine stands."""
         if member.up:
             member.settled = False
             member.wake.set()
@@ -209,38 +252,42 @@ class Ring:
             self._set(member, Status.DOWN, reason)
 
     def records_another_ring(self, number: int, reason: str) -> None:
-        """A database has refused the ring of this number: nothing is drawn until all of them have been looked at anew.
+        """Take every database out until a probe has looked at each: one of them refused the ring of this number.
 
-        With that database alone taken out, nobody would keep marks for the others, and they would be drawn from
-        unprotected: among them maybe a body of data that another one has replaced. Not where the server itself has
-        changed the ring since, or is changing it: then the databases are well.
+        With that database alone taken out, the server would draw from the others unprotected, perhaps from a body of
+        data that has been replaced. If this server has changed the ring since, or is changing it, the databases are
+        well and nothing happens.
         """
         if number == self.number and not self.is_changing:
             for member in self.members:
                 self.mark_down(member, reason)
 
     def quarantine(self, member: Member, reason: str, *, residue_of: str | None = None) -> None:
-        """Take it out until what is wrong has been put right; `residue_of` names the sequence a bad id was drawn in."""
+        """Stop drawing from the database until an operator has put it right.
+
+        `residue_of`: the sequence in which it gave an id of a wrong residue.
+        """
         member.residue_of = residue_of or member.residue_of
         if member.status is not Status.QUARANTINED:
             member.quarantines += 1
         self._set(member, Status.QUARANTINED, reason)
 
     def unreachable(self, member: Member, reason: str) -> None:
-        """A probe got no answer: down, unless it is in quarantine for a bad id, which ends by a right draw only."""
+        """A probe failed. The database is down, unless it is quarantined for an id of a wrong residue: only a draw that
+        gives a right one ends that."""
         if member.residue_of is None:
             self._set(member, Status.DOWN, reason)
 
     def settle(self, member: Member) -> None:
-        """A probe has concluded: whoever waits for it can go on."""
+        """A probe has ended, so requests that wait for it can go on."""
         if not member.settled:
             member.settled = True
             self._wake_waiters()
 
     async def wait_for_change(self, seconds: float, *, expected: bool = False) -> bool:
-        """Wait until a state changes, or so many seconds; false if no database is about to be looked at.
+        """Wait until a state changes, at most `seconds`. Returns whether one did.
 
-        `expected`: a change of a lane is to be expected, whatever the databases' states.
+        Returns false at once if no probe is due, unless `expected`: then a lane is about to change.
         """
         if not expected and all(member.settled or member.up for member in self.members):
             return False
@@ -252,7 +299,7 @@ class Ring:
         return True
 
     async def wait_for_first_look(self, seconds: float) -> None:
-        """Wait until a database is up or all have been looked at, at most so long: a server listens before it looks."""
+        """Wait until a database is up or all have been probed, at most `seconds`: a server listens before it probes."""
         until = asyncio.get_running_loop().time() + seconds
         while not self.any_up and any(member.last_error == NEVER for member in self.members):
             if not await self.wait_for_change(until - asyncio.get_running_loop().time()):
@@ -261,7 +308,7 @@ class Ring:
     def _set(self, member: Member, status: Status, reason: str | None) -> None:
         changed = member.status is not status or (reason is not None and member.last_error != reason)
         if reason is not None:
-            member.last_error = reason  # it stays when the database comes up: operators have to see it
+            member.last_error = reason  # stays when the database comes up, so that operators see it
         if member.status is not status:
             member.status, member.since = status, self._now()
         if changed:
@@ -270,12 +317,12 @@ class Ring:
             self._wake_waiters()
 
     def follow(self, follower: Callable[[Member], None]) -> None:
-        """Have `follower` told of every change of a database's state, at once."""
+        """Call `follower` at every change of a database's state, before anything else happens."""
         self._followers.append(follower)
 
     def _tell(self, member: Member) -> None:
         level = logging.INFO if member.up else logging.WARNING
-        reason = member.marks_trouble if member.up else member.last_error
+        reason = member.marks_error if member.up else member.last_error
         fields = {"reason": reason} if reason else {}
         event(log, level, f"database {member.status}", None, name=member.name, offset=member.database.offset, **fields)
         for follower in self._followers:

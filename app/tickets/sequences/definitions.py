@@ -167,49 +167,53 @@ class Definitions:
             await self._refuse_while_older_servers_serve(wanted.kind, up)
         claim = replace(wanted, decided=False, by=secrets.token_hex(8))
         for _ in range(TRIES):
-            standing = await self._claim(claim, up)
-            if await self._decide(standing, up):
+            kept, standing = await self._claim(claim, up)
+            if await self._decide(standing, kept):
                 self._work_out([claim.key])
                 return standing, standing.by == claim.by
             await asyncio.sleep(PAUSE)
         raise NoTicketDatabase("other servers are making this sequence; try again")
 
-    async def _claim(self, claim: Definition, up: list[Member]) -> Definition:
-        """Claim the name on these databases. `up` is left with those that keep a definition. Returns the definition
-        that has to be decided."""
-        carried = claim
-        for member in list(up):
-            try:
-                carried = self._on.setdefault(member, {})[claim.key] = await self._define(
-                    member, replace(carried, decided=False), None
-                )
-            except TicketDatabaseUnavailable as error:
-                event(log, logging.WARNING, "could not define it", sequence=claim.sequence,
-                      database=member.name, reason=error)  # fmt: skip
-                up.remove(member)
-        if not up:
-            raise NoTicketDatabase("no ticket database could make the sequence")
-        kept = (self._on[member][claim.key] for member in up)
-        return next((each for each in kept if each.decided), replace(carried, decided=True))
+    async def _claim(self, claim: Definition, up: Iterable[Member]) -> tuple[dict[Member, Definition], Definition]:
+        """Claim the name on these databases. Returns what each database keeps of the name now, without the databases
+        that cannot keep it, and the definition that has to be decided.
 
-    async def _decide(self, definition: Definition, up: list[Member]) -> bool:
+        What the databases keep is passed on and not looked up in what was read: another ring makes this server forget
+        that, and a database that was read before the claim does not know it.
+        """
+        kept: dict[Member, Definition] = {}
+        carried = claim
+        for member in up:
+            found = await self._keep(member, replace(carried, decided=False), None)
+            if found is not None:
+                carried = kept[member] = found
+        if not kept:
+            raise NoTicketDatabase("no ticket database could make the sequence")
+        return kept, next((each for each in kept.values() if each.decided), replace(carried, decided=True))
+
+    async def _decide(self, definition: Definition, kept: dict[Member, Definition]) -> bool:
         """Have these databases keep it for good, the last one first. False where another server was faster; what is
         decided otherwise stays."""
-        key = definition.key
-        for member in reversed(up):
-            found = self._on[member][key]
-            if found.decided:
+        decided = False
+        for member, found in reversed(kept.items()):
+            after = found if found.decided else await self._keep(member, definition, found)
+            if after is None:
                 continue
-            try:
-                found = self._on[member][key] = await self._define(member, definition, found)
-            except TicketDatabaseUnavailable as error:
-                event(log, logging.WARNING, "could not define it", sequence=definition.sequence,
-                      database=member.name, reason=error)  # fmt: skip
-                up.remove(member)
-                continue
-            if found != definition:
+            if after != definition and not found.decided:
                 return False
-        return bool(up)
+            decided = True
+        return decided
+
+    async def _keep(self, member: Member, definition: Definition, old: Definition | None) -> Definition | None:
+        """Have a database keep the definition in place of `old`, and note what it keeps then; None where it fails."""
+        try:
+            found = await self._define(member, definition, old)
+        except TicketDatabaseUnavailable as error:
+            event(log, logging.WARNING, "could not define it", sequence=definition.sequence,
+                  database=member.name, reason=error)  # fmt: skip
+            return None
+        self._on.setdefault(member, {})[definition.key] = found
+        return found
 
     async def _define(self, member: Member, definition: Definition, old: Definition | None) -> Definition:
         """The same as TicketDatabase.define, again and again while the database is busy. Raises NoTicketDatabase,

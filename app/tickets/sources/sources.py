@@ -106,8 +106,8 @@ class Sources:
     def unprotected(self, member: Member) -> Iterable[str]:
         """Why what is stamped under a number of this database might come twice if it has gone back."""
         lease = self._lease.lease
-        if lease is not None and lease.member is member and lease.unasked:
-            yield f"{lease.unasked} could not be asked who holds worker number {lease.number}"
+        if lease is not None and lease.member is member and lease.unverified:
+            yield f"{lease.unverified} could not be asked who holds worker number {lease.number}"
 
     @property
     def last_ms(self) -> int:

@@ -16,14 +16,12 @@ lease is lost, and what was granted before holds up to its T.
 import asyncio
 import logging
 import secrets
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from app.common.errors import (
     NoTicketDatabase,
     RingChanged,
-    TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseUnavailable,
     TicketError,
@@ -33,13 +31,13 @@ from app.common.log import event
 from app.common.sequences import lease_name, number_leased
 from app.databases.protocol import Mark
 from app.tickets.marks.ledger import Ledger
+from app.tickets.ring.failures import Asked
+from app.tickets.ring.marks import Wanted
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sources.rights import WAIT_SECONDS, NotYet
 from app.tickets.sources.server_clock import ServerClock
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 WORKERS = 1_024
 LEASE_MS = 120_000
@@ -55,12 +53,8 @@ MARGIN_MS = 1_000
 FOR_EVER = 2**63 - 1
 
 
-class LeaseLost(TicketError):
-    """Another server has taken the worker number over."""
-
-
 class NumberTaken(TicketError):
-    """Another server was faster."""
+    """Another server has leased the worker number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class Lease:
     """The right to stamp times above `after_ms` and at most `until_ms` (milliseconds since 1970) under a number.
 
     `member`: the database that the number belongs to; `ring`: the number of the ring that it was leased in.
-    `incarnation`: of that database, when every other one was asked; `unasked`: the names of those that could not be.
+    `incarnation`: of that database, when every other one was asked; `unverified`: the names of those that could not be.
     """
 
     number: int
@@ -78,7 +72,7 @@ class Lease:
     after_ms: int
     until_ms: int
     incarnation: str = ""
-    unasked: str = ""
+    unverified: str = ""
 
     def mark(self, until_ms: int, issued_ms: int) -> Mark:
         """The row that says so, up to another T."""
@@ -162,7 +156,7 @@ class WorkerLease:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if lease is not None:
-            await self._give_back(lease, max(last_ms, lease.after_ms), self._up())
+            await self._give_back(lease, max(last_ms, lease.after_ms))
 
     def _database_changed(self, member: Member) -> None:
         """A database that comes up may not know of the lease: it is used again when that one has it, too."""
@@ -200,7 +194,7 @@ class WorkerLease:
             if lease.member in self._up():
                 try:
                     await self._renew(lease)
-                except LeaseLost as error:
+                except NumberTaken as error:
                     event(log, logging.WARNING, "lost the worker number", number=lease.number, reason=error)
                 else:
                     return
@@ -209,23 +203,20 @@ class WorkerLease:
         await self._lease_another()
 
     async def _renew(self, lease: Lease) -> None:
-        """Have T committed further ahead, on every database that is up. Raises LeaseLost, TicketError."""
+        """Have every database that is up commit a later T. Raises NumberTaken, TicketError."""
         authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
-        if lease.unasked and self._ring.absent_for(authority, self._up()) != lease.unasked:
-            # the row of another holder may have given way to this one's, whose T is later
-            raise LeaseLost(f"it was leased while {lease.unasked} could not be asked, which may know of another holder")
+        if lease.unverified and self._ring.not_asked(authority, self._up()) != lease.unverified:
+            # this lease's row, with the later T, may have replaced the row of another holder
+            raise NumberTaken(
+                f"{lease.unverified} could not be asked when it was leased, and may know of another holder"
+            )
         until = self._clock.now_ms() + LEASE_MS
-        mark = lease.mark(max(until, lease.until_ms), 0)
-        written: set[Member] = set()
-        while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
-            member = waiting[0]
-            row = (await self._ask(member, member.database.reserve([mark], lease.ring)))[mark.sequence, mark.offset]
-            if row.token != lease.token:
-                raise LeaseLost("another server has taken it over")
-            written.add(member)
-        certain = incarnation == lease.incarnation and not lease.unasked
-        unasked = "" if certain else self._ring.absent_for(authority, written)
-        self._hold(replace(lease, until_ms=mark.mark, incarnation=incarnation, unasked=unasked), came_up)
+        wanted = Wanted(lease.mark(max(until, lease.until_ms), 0))
+        written = await self._write(lease, wanted, self._authority(lease))
+        written |= await self._write(lease, wanted, self._others(lease))
+        certain = incarnation == lease.incarnation and not lease.unverified
+        unverified = "" if certain else self._ring.not_asked(authority, written)
+        self._hold(replace(lease, until_ms=wanted.mark.mark, incarnation=incarnation, unverified=unverified), came_up)
 
     async def _lease_another(self) -> None:
         """Lease the smallest number that is free, from the first database that has one. Raises TicketError."""
@@ -234,8 +225,8 @@ class WorkerLease:
         known = await self._known(up)
         taken, refused = 0, False
         for member in up:
-            unasked = self._ring.absent_for(member, up)
-            if not self._ledger.may_lease(member, unasked):
+            unverified = self._ring.not_asked(member, up)
+            if not self._ledger.may_lease(member, unverified):
                 refused = True
                 continue
             increment = member.database.increment
@@ -245,7 +236,7 @@ class WorkerLease:
                     taken += 1
                     continue
                 try:
-                    await self._take(Lease(number, member, self._token(), ring, after, now + LEASE_MS, "", unasked))
+                    await self._take(Lease(number, member, self._token(), ring, after, now + LEASE_MS, "", unverified))
                 except NumberTaken:
                     taken += 1
                 else:
@@ -263,49 +254,49 @@ class WorkerLease:
         """The largest T of every number that these databases know, of this ring and of those before."""
         found: dict[int, int] = {}
         for member in up:
-            for mark in await self._ask(member, member.database.marks_of_all_rings()):
+            try:
+                marks = await member.database.marks_of_all_rings()
+            except TicketDatabaseError as error:
+                self._ring.failed(member, error, Asked.MARKS)
+                raise
+            for mark in marks:
                 number = number_leased(mark.sequence)
                 if number is not None:
                     found[number] = max(mark.mark, found.get(number, 0))
         return found
 
     async def _take(self, lease: Lease) -> None:
-        """Take the number over, first on the database that it belongs to, which lets one server have it, then on every
-        other. Raises NumberTaken, TicketError; then it is given back, so that trying again uses up no other number."""
-        written: set[Member] = set()
-        try:
-            await self._write_and_hold(lease, written)
-        except TicketError:
-            await self._give_back(lease, lease.after_ms, written)
-            raise
-        event(log, logging.INFO, "leased a worker number", number=lease.number, database=lease.member.name)
+        """Take the number over, first on its own database, which lets a single server have it, then on the others.
 
-    async def _write_and_hold(self, lease: Lease, written: set[Member]) -> None:
-        """The same without giving it back; `written`: which databases have it, as they get it."""
+        Raises NumberTaken, TicketError. Then the number is given back, so that another attempt uses up no other number.
+        """
         authority, incarnation, came_up = lease.member, lease.member.incarnation, self._came_up
-        mark = lease.mark(lease.until_ms, 0)
-        while waiting := [member for member in self._with_authority_first(authority) if member not in written]:
-            member = waiting[0]
-            database = member.database
-            row = (await self._ask(member, database.reserve([mark], lease.ring)))[mark.sequence, mark.offset]
-            if row.token != lease.token:
-                if row.mark > lease.after_ms:
-                    raise NumberTaken
-                row = await self._ask(member, database.supersede(row, mark, lease.ring))
-                if row.token != lease.token:
-                    raise NumberTaken
-            written.add(member)
-        if authority.incarnation != incarnation:
-            raise TicketDatabaseUnavailable(f"{authority.name} was restarted or replaced while a number was leased")
-        self._hold(replace(lease, incarnation=incarnation), came_up)
+        wanted = Wanted(lease.mark(lease.until_ms, 0), lambda row: row.mark <= lease.after_ms)
+        await self._write(lease, wanted, self._authority(lease))
+        try:
+            await self._write(lease, wanted, self._others(lease))
+            if authority.incarnation != incarnation:
+                raise TicketDatabaseUnavailable(f"{authority.name} was restarted or replaced while a number was leased")
+            self._hold(replace(lease, incarnation=incarnation), came_up)
+        except TicketError:
+            await self._give_back(lease, lease.after_ms)
+            raise
+        event(log, logging.INFO, "leased a worker number", number=lease.number, database=authority.name)
 
-    async def _give_back(self, lease: Lease, last_ms: int, members: Iterable[Member]) -> None:
-        """Have these databases let the next holder stamp above `last_ms`. One that fails keeps the lease to its end."""
+    async def _write(self, lease: Lease, wanted: Wanted, databases: Callable[[], list[Member]]) -> set[Member]:
+        """Have these databases keep T, and return them. Raises NumberTaken, TicketDatabaseError."""
+        rows = await self._ledger.witnesses.keep(wanted, lease.ring, databases)
+        if any(row.token != lease.token for row in rows.values()):
+            raise NumberTaken
+        return set(rows)
+
+    async def _give_back(self, lease: Lease, last_ms: int) -> None:
+        """Let the next holder stamp above `last_ms`. A database that cannot be told keeps the lease to its end."""
         held = lease.mark(FOR_EVER, 0)  # a renewal that was under way may have gone further than this server knows
         free = Mark(held.sequence, held.offset, held.increment, last_ms, 0, f"{self._owner}:free")
-        for member in members:
+        for member in self._up():
             try:
-                await member.database.supersede(held, free, lease.ring)
+                await self._ledger.witnesses.supersede(member, held, free, lease.ring)
             except TicketDatabaseError as error:
                 event(log, logging.DEBUG, "could not give the worker number back", database=member.name, reason=error)
 
@@ -316,28 +307,16 @@ class WorkerLease:
             raise TicketDatabaseUnavailable(f"{authority.name} went down while the lease was written")
         if lease.ring != self._ring.number:
             raise RingChanged
-        if not self._ledger.may_lease(authority, lease.unasked):
+        if not self._ledger.may_lease(authority, lease.unverified):
             raise Unverified("a worker number may not be used while no other ticket database can be asked for it")
         self._lease, self._confirmed = lease, came_up == self._came_up
 
     def _up(self) -> list[Member]:
-        """Those that can keep a lease."""
-        return [member for member in self._ring.members if member.up and member.marks_trouble is None]
+        """The databases that can keep a lease."""
+        return [member for member in self._ring.members if member.is_witness]
 
-    def _with_authority_first(self, authority: Member) -> list[Member]:
-        return [authority, *(other for other in self._ring.witnesses(authority))]
+    def _authority(self, lease: Lease) -> Callable[[], list[Member]]:
+        return lambda: [lease.member]
 
-    async def _ask(self, member: Member, question: Coroutine[None, None, T]) -> T:
-        """What the database answers. One that fails is down, or keeps no marks, as everywhere. Raises
-        TicketDatabaseError."""
-        number = self._ring.number
-        try:
-            return await question
-        except TicketDatabaseError as error:
-            if isinstance(error, RingChanged):
-                self._ring.records_another_ring(number, str(error))
-            elif isinstance(error, TicketDatabaseUnavailable):
-                self._ring.mark_down(member, str(error))
-            elif member.up and not isinstance(error, TicketDatabaseBusy):
-                self._ring.keeps_no_marks(member, str(error))
-            raise
+    def _others(self, lease: Lease) -> Callable[[], list[Member]]:
+        return lambda: self._ring.witnesses(lease.member)

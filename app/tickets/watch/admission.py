@@ -1,4 +1,4 @@
-"""How ticket databases come into the ring: one admission at a time, of all that answer, together."""
+"""The admission of ticket databases into the ring: of all that answer together, one admission at a time."""
 
 import asyncio
 import itertools
@@ -6,19 +6,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from app.common.errors import (
-    RingChanged,
-    TicketDatabaseBusy,
-    TicketDatabaseError,
-    TicketDatabaseMisconfigured,
-    TicketDatabaseUnavailable,
-)
+from app.common.errors import RingChanged, TicketDatabaseError
 from app.common.log import event
 from app.databases.protocol import ProbeResult, RingRecord
 from app.tickets.marks.ledger import Ledger
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.ring.agreement import RingRecords
 from app.tickets.ring.changes import DatabaseFailed, Overtaken
+from app.tickets.ring.failures import Asked, Effect
 from app.tickets.ring.record import same_ring
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sequences.catalog import Catalog
@@ -27,15 +22,14 @@ from app.tickets.watch.chores import Chores
 log = logging.getLogger(__name__)
 
 Probe = Callable[[Member], Awaitable[ProbeResult | None]]
-"""What a database says; None where it is down or not what it should be, which the ring then knows."""
-
+"""Probes a database. Returns None if the probe failed, after it has told the ring."""
 
 ATTEMPTS = 3
-"""How often the databases are looked at again at once, where another server changes the ring meanwhile."""
+"""How often an admission begins again at once because another server has changed the ring meanwhile."""
 
 
 class Admission:
-    """Takes databases that answer into the ring."""
+    """Admits databases that answer into the ring."""
 
     def __init__(
         self,
@@ -58,9 +52,10 @@ class Admission:
         self._one_at_a_time = asyncio.Lock()
 
     async def take_in(self, member: Member) -> None:
-        """Take the database in, after every other one has answered or has failed one attempt.
+        """Admit the database, after every other one has answered a probe or has failed it.
 
-        All that is not up is looked at within the lock: what was seen before it was waited for may be long past.
+        The server probes all databases that are not up while it holds the lock, since an earlier probe may be long
+        past.
         """
         async with self._one_at_a_time:
             for _ in range(ATTEMPTS):
@@ -69,7 +64,7 @@ class Admission:
                 try:
                     await self._take_in_all()
                 except Overtaken as overtaken:
-                    self._ring.records_another_ring(self._ring.number, str(overtaken.error))
+                    self._ring.failed(member, overtaken.error, Asked.PROBE)
                 else:
                     return
 
@@ -80,20 +75,22 @@ class Admission:
             twin = next((each for each, seen in found.items() if result and seen.identity == result.identity), None)
             if twin is not None:
                 self._ring.quarantine(other, f"is the same server as {twin.name}")
-            elif reason := self._ring.folds_alone(other):  # the other one may have been looked at after it
+            elif reason := self._ring.folds_alone(other):  # another database may have been probed after it
                 self._ring.quarantine(other, reason)
             elif result is not None and not other.up:
                 found[other] = result
         await self._admit(found)
 
     async def _admit(self, coming: dict[Member, ProbeResult]) -> None:
-        """Agree on the ring, bring the ledgers up to date, then take all of them in at once.
+        """Agree on the ring, exchange the marks, then have all databases of `coming` come up at once.
 
-        The order is what it rests on. The ring comes first, since marks count for one ring alone. Lanes are closed
-        before anything is read, so that none draws on what was known before. Then those that cannot come are read, for
-        what they know of the others; those that come are told everything before they are up, since from then on they
-        vouch for what the others have issued; and those that are up are told about those that come before the first
-        draw on them. Only then is anybody up, all at once.
+        The order of the steps matters:
+
+        1. The ring, since marks count for one ring only.
+        2. The lanes close before any mark is read, so that none of them draws on what was known before.
+        3. The server reads the marks of the databases that stay down, for what they say about the others.
+        4. The databases that come get all marks. From the moment they are up they are witnesses.
+        5. The databases that are up get the marks about the databases that come, before the first draw on those.
         """
         self._ring.is_changing = True
         try:
@@ -105,7 +102,7 @@ class Admission:
         for member, result in coming.items():
             member.incarnation = result.incarnation
             self._close_lanes(member)
-        up = [member for member in self._ring.members if member.up and member.marks_trouble is None]
+        up = [member for member in self._ring.members if member.is_witness]
         for member in self._ring.members:
             if not member.up and member not in coming:
                 await self._remember_marks(member)
@@ -113,8 +110,7 @@ class Admission:
             if not await self._bring_up_to_date(member, [other for other in [*up, *coming] if other is not member]):
                 del coming[member]
         for member in up:
-            if not await self._bring_up_to_date(member, list(coming)):
-                self._ring.mark_down(member, "could not keep the marks of those that came up")
+            await self._bring_up_to_date(member, list(coming))
         self._take_up(coming)
         self._reserves.came_up(coming)
 
@@ -123,18 +119,18 @@ class Admission:
             self._chores.came_up(member)
             self._ring.mark_up(member, result)
         for lane in self._catalog.lanes.values():
-            lane.marks.lapse()  # every lane reserves anew, on those that have come too
+            lane.marks.lapse()  # each lane sets its next mark on the databases that have come, too
         self._ledger.reopen_unverified()
         for one, other in itertools.permutations([member for member in self._ring.members if member.up], 2):
             if one in coming or other in coming:
-                self._ring.unaccounted[one, other] = self._ring.generation
+                self._ring.incomplete[one, other] = self._ring.generation
                 other.wake.set()
 
     async def _agree_on_ring(self, coming: dict[Member, ProbeResult]) -> None:
-        """Take out of `coming` those that may not draw; the others have recorded the ring that this server draws in.
+        """Have the databases of `coming` record the ring that this server draws in. Removes those that may not draw.
 
-        One that draws and cannot say what it keeps, or take another record, goes on drawing: whoever needs that from it
-        has to wait.
+        A database that is up goes on drawing even if it cannot show its marks or take another record. The databases
+        whose admission needs that have to wait.
         """
         silent: set[Member] = set()
         while coming:
@@ -150,7 +146,8 @@ class Admission:
                 if isinstance(failed.error, RingChanged):
                     raise Overtaken(failed.database, failed.error) from failed
                 coming.pop(member, None)
-                if self._goes_on_drawing(member, failed.error):
+                self._ring.failed(member, failed.error, Asked.DRAW if member.up else Asked.PROBE)
+                if member.up:
                     silent.add(member)
                 continue
             for member, reason in refused.items():
@@ -170,7 +167,7 @@ class Admission:
             await self._look_again(coming)
 
     async def _look_again(self, coming: dict[Member, ProbeResult]) -> None:
-        """With connections for the increment that was not known before. Takes out those that are not what they were."""
+        """Probe again over connections for the new increment. Removes the databases that fail, or have restarted."""
         for member in list(coming):
             found = await self._probe(member)
             if found is None or found.incarnation != coming[member].incarnation:
@@ -178,19 +175,8 @@ class Admission:
             else:
                 coming[member] = found
 
-    def _goes_on_drawing(self, member: Member, error: TicketDatabaseError) -> bool:
-        """False where the error takes it out of the ring, which then knows why."""
-        if isinstance(error, TicketDatabaseMisconfigured):
-            self._ring.quarantine(member, str(error))
-        elif member.up and not isinstance(error, TicketDatabaseUnavailable):
-            return True
-        else:
-            self._ring.mark_down(member, str(error))
-            self._ring.unreachable(member, str(error))
-        return False
-
     def _adopt(self, record: RingRecord) -> bool:
-        """Draw in this ring from now on. True if connections and lanes have to be made anew for it."""
+        """Draw in this ring from now on. Returns whether connections for another increment are needed."""
         before = self._ring.record
         if same_ring(before, record):
             return False
@@ -211,22 +197,18 @@ class Admission:
         return anew
 
     async def _bring_up_to_date(self, member: Member, others: list[Member]) -> bool:
-        """False where it does not answer; one that cannot keep marks may draw. Raises Overtaken."""
+        """Write the marks of `others` that `member` lacks. Returns whether it may be up. Raises Overtaken."""
         try:
             await self._ledger.exchange.admit(member, others)
         except RingChanged as error:
             raise Overtaken(member.database, error) from error
-        except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:
-            self._ring.unreachable(member, str(error))
-            return False
         except TicketDatabaseError as error:
-            member.marks_trouble = str(error)
-        else:
-            member.marks_trouble = None
+            return self._ring.failed(member, error, Asked.ADMISSION) is Effect.KEEPS_NO_MARKS
+        member.marks_error = None
         return True
 
     async def _remember_marks(self, member: Member) -> None:
-        """One that cannot come up may still be read: what it keeps about those that can holds."""
+        """Read the marks on a database that stays down, if it can be read."""
         try:
             await self._ledger.exchange.read(member)
         except TicketDatabaseError as error:
@@ -237,16 +219,16 @@ class Admission:
             if lane.member is member:
                 lane.close()
 
-    # --- one that is up and kept no marks --------------------------------------------------------------------------
+    # --- a database that is up and is no witness -------------------------------------------------------------------
 
     async def keep_marks_again(self, member: Member) -> bool:
-        """Try whether a database that draws can keep marks again. False where it had to leave the ring.
+        """Try whether a database that is up can keep marks again. Returns false if it has to leave the ring.
 
         Raises TicketDatabaseError.
         """
         member.database.forget_connections()
         result = await member.database.probe()
-        if result.incarnation != member.incarnation:  # from now on draws would be made on another one
+        if result.incarnation != member.incarnation:  # new connections would draw from another database
             self._ring.mark_down(member, "was restarted or replaced")
             return False
         async with self._one_at_a_time:
@@ -255,27 +237,26 @@ class Admission:
                 if not await self._bring_up_to_date(member, others):
                     return False
             except Overtaken as overtaken:
-                self._ring.records_another_ring(self._ring.number, str(overtaken.error))
+                self._ring.failed(member, overtaken.error, Asked.ADMISSION)
                 return False
-        if member.marks_trouble is None:
+        if member.marks_error is None:
             self._can_keep_marks_again(member, others)
         return True
 
     def _can_keep_marks_again(self, member: Member, others: list[Member]) -> None:
-        """Every lane reserves on it too, and asks it where it could not; and some of what the others gave meanwhile
-        nobody may know but they themselves."""
+        """Make it a witness again. Its marks about the other databases are incomplete."""
         for lane in self._catalog.lanes.values():
             lane.marks.lapse()
         self._ledger.reopen_unverified()
         self._ring.keeps_marks_again(member)
         self._reserves.came_up([member])
         for other in others:
-            self._ring.unaccounted[member, other] = self._ring.generation
+            self._ring.incomplete[member, other] = self._ring.generation
             other.wake.set()
 
 
 def _as_recorded(result: ProbeResult, record: RingRecord, member: Member) -> ProbeResult:
-    """What the database would say now that it has recorded this ring and its body of data."""
+    """The result of the probe, had the database recorded this ring and its body of data before."""
     offset = member.database.offset
     body = record.body_at(offset)
     assert body is not None

@@ -1,7 +1,7 @@
-"""What a ticket database needs while it is up: done beside its probe loop, since many sequences take their time.
+"""The chores for a ticket database that is up. They run beside its probe loop, since many sequences take their time.
 
-Its tables are listed; suspended lanes are tried again; lanes that may have gone back are opened before anybody asks;
-its live counters are brought to the databases that keep its marks.
+The server lists the database's tables, tries its suspended lanes again, opens lanes that may have gone back before a
+client asks for them, and writes its live counters to its witnesses.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from app.tickets.sequences.catalog import Catalog
 log = logging.getLogger(__name__)
 
 LISTING_SECONDS = 5.0
-"""How often a database's tables are listed."""
+"""How often the server lists a database's tables."""
 RECOVERIES = 8
-"""How many suspended lanes of one database are tried at a time."""
+"""How many suspended lanes of one database the server tries at a time."""
 LANES_AT_ONCE = 500
-"""How many closed lanes of one database are opened between two listings."""
+"""How many closed lanes of one database the server opens in one round of chores."""
 COUNTERS_AT_ONCE = 50
-"""How many live counters are brought to the other databases at a time."""
+"""How many live counters go to the witnesses in one write."""
 
 
 class Chores:
-    """The chores of all databases: at most one task for each, started by its probe loop."""
+    """The chores of all databases. Each database has at most one task, which its probe loop starts."""
 
     def __init__(self, ring: Ring, ledger: Ledger, catalog: Catalog, clock: Callable[[], float]) -> None:
         self._ring = ring
@@ -43,32 +43,31 @@ class Chores:
         self._due: set[Member] = set()
         self._listed: dict[Member, float] = {}
         self._returned: set[Member] = set()
-        """Those that have come up, and may have lanes left that have to be advanced."""
+        """The databases that have come up and may still have lanes to advance."""
 
     def came_up(self, member: Member) -> None:
-        """List its tables anew, and open its lanes that may have gone back, when its chores are done next."""
+        """Have the next chores list its tables, and open its lanes that may have gone back."""
         self._listed.pop(member, None)
         self._returned.add(member)
 
     def do(self, member: Member) -> None:
-        """Do the chores of a database that is up; once more after those that are under way."""
+        """Do the chores of a database that is up, once more if they are under way already."""
         self._due.add(member)
         if member not in self._busy:
             self._busy.add(member)
             self._tasks.spawn(self._do_chores(member))
 
     async def done(self) -> None:
-        """Wait for those that are under way."""
+        """Wait for the chores that are under way."""
         await self._tasks.wait()
 
     async def stop(self) -> None:
-        """End those that are under way."""
+        """End the chores that are under way."""
         await self._tasks.cancel()
 
     async def _do_chores(self, member: Member) -> None:
-        """What takes time with many sequences, beside the probes: list tables, open lanes, bring marks to others."""
         try:
-            while member.up and member in self._due:  # a probe that ends meanwhile may have found more to do
+            while member.up and member in self._due:  # a probe that ended meanwhile may have found more to do
                 self._due.discard(member)
                 await self._do_chores_once(member)
         except Exception:
@@ -90,19 +89,19 @@ class Chores:
             self._due.add(member)
 
     async def _list(self, member: Member) -> None:
-        """List its tables when that is due; bring its live counters to those that keep its marks."""
+        """List its tables when that is due, and complete the marks about it."""
         try:
             due = self._clock() - self._listed.get(member, -LISTING_SECONDS) >= LISTING_SECONDS
             if due or any(lane.missing for lane in self._suspended(member)):
                 self._listed[member] = self._clock()
                 await self._catalog.refresh(member)
-            await self._account_for(member)
+            await self._complete_witnesses(member)
         except TicketDatabaseError as error:
             event(log, logging.WARNING, "could not list its tables", database=member.name, reason=error)
 
-    async def _account_for(self, member: Member) -> None:
-        """Have every database that keeps marks for this one keep at least its live counters, once it has come up."""
-        due = {pair: since for pair, since in self._ring.unaccounted.items() if pair[1] is member}
+    async def _complete_witnesses(self, member: Member) -> None:
+        """Write the live counters of `member` to the witnesses whose marks about it are incomplete."""
+        due = {pair: since for pair, since in self._ring.incomplete.items() if pair[1] is member}
         if not due:
             return
         names = sorted(await member.database.names())
@@ -110,25 +109,24 @@ class Chores:
             found = await member.database.readable_positions(await member.database.tables(part))
             for pair in list(due):
                 witness, _ = pair
-                if not witness.up or witness.marks_trouble is not None:
-                    del due[pair]  # its turn comes when it can keep marks again
+                if not witness.is_witness:
+                    del due[pair]  # it is told when it can keep marks again
                     continue
                 try:
-                    await self._ledger.exchange.account_for(witness, member, found, self._catalog.lanes)
+                    await self._ledger.exchange.complete(witness, member, found, self._catalog.lanes)
                 except TicketDatabaseError as error:
                     event(log, logging.WARNING, "could not keep marks", database=witness.name, reason=error)
                     return
         for pair, since in due.items():
-            if self._ring.unaccounted.get(pair) == since:  # else one of them came up once more, or keeps marks again
-                del self._ring.unaccounted[pair]
+            if self._ring.incomplete.get(pair) == since:  # else one of the two has come up again meanwhile
+                del self._ring.incomplete[pair]
 
     def _suspended(self, member: Member) -> list[Lane]:
         lanes = self._catalog.lanes.values()
         return [lane for lane in lanes if lane.member is member and lane.state is LaneState.SUSPENDED]
 
     def _of_another_epoch(self, member: Member) -> list[Lane]:
-        """Those that were closed when it was taken in and may have gone back: they are moved above their marks
-        now, while the marks are there."""
+        """The closed lanes that may have gone back. The server advances them now, while their marks are there."""
         lanes = self._catalog.lanes.values()
         return [
             lane

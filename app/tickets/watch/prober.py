@@ -1,8 +1,8 @@
-"""The probe loops: what keeps the state of each ticket database true, off the way of any ticket.
+"""The probe loops: they keep the state of each ticket database true, off the way of any ticket.
 
-One loop for each database: a look at it (a committed write and a check), then either its way into the ring, or the
-floors that it keeps. What takes time where there are many sequences is done beside the loop (`chores`), so that a
-probe waits for none of it.
+Each database has a loop. It probes the database with a committed write and checks its settings. Then it admits the
+database into the ring, or, if the database is up, reads and writes marks. Work that takes long with many sequences
+(`chores`) runs beside the loop, so that it delays no probe.
 """
 
 import asyncio
@@ -12,9 +12,7 @@ from collections.abc import Callable
 
 from app.common.errors import (
     ColumnExhausted,
-    RingChanged,
     SequenceUnavailable,
-    TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
@@ -27,6 +25,7 @@ from app.tickets.marks.ledger import Ledger
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.reserve.window import HURRY_SECONDS
 from app.tickets.ring.agreement import RingRecords
+from app.tickets.ring.failures import Asked, Effect
 from app.tickets.ring.record import same_ring
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sequences.catalog import Catalog
@@ -37,7 +36,7 @@ from app.tickets.watch.chores import Chores
 log = logging.getLogger(__name__)
 
 LAST_PROBE_SECONDS = 1.0
-"""How long the end waits for a probe under way: a connection that is cancelled cannot end in good order."""
+"""How long `stop` waits for a probe that is under way: a connection that is cancelled cannot end in good order."""
 
 
 class Prober:
@@ -69,18 +68,18 @@ class Prober:
         )
 
     def start(self) -> None:
-        """Begin the loops. Each looks at its database at once; nobody waits for them here."""
+        """Begin the loops. Each probes its database at once."""
         for member in self._ring.members:
             self._loops.spawn(self._loop(member))
 
     async def settled(self) -> None:
-        """Wait until every database has been looked at once, and its tables have been listed."""
+        """Wait until every database has been probed once, and its tables have been listed."""
         while not all(member.settled for member in self._ring.members):
             await self._ring.wait_for_change(self._interval, expected=True)
         await self._chores.done()
 
     async def stop(self) -> None:
-        """End the loops, each after the probe that is under way; tell the ledgers what was issued last."""
+        """End the loops, each after the probe that is under way. Then write what was issued last to the databases."""
         self._stopping = True
         for member in self._ring.members:
             member.wake.set()
@@ -100,10 +99,10 @@ class Prober:
                 await self._probe(member)
             except Exception:
                 log.exception("a probe met an error it does not know: database=%s", member.name)
-            if not member.wake.is_set():  # else it went down while the probe was under way, which says nothing then
+            if not member.wake.is_set():  # else it went down during the probe, whose result says nothing then
                 self._ring.settle(member)
             try:
-                # with none up every request is waiting for the first that comes
+                # if no database is up, every request waits for the first that comes up
                 async with asyncio.timeout(self._interval if self._ring.any_up else min(self._interval, HURRY_SECONDS)):
                     await member.wake.wait()
             except TimeoutError:
@@ -111,17 +110,17 @@ class Prober:
 
     async def _probe(self, member: Member) -> None:
         known, began = member.probe_result, self._reserves.clock()
-        result = await self._look(member)  # first, and without the lock: one that hangs holds up nobody's way in
+        result = await self._look(member)  # without the lock: a database that hangs delays no admission
         if result is None:
             return
         if member.up and member.probe_result is not known:
-            result = member.probe_result  # meanwhile another one came up, and what this one has recorded since is newer
+            result = member.probe_result  # an admission has had this database record a newer ring meanwhile
             assert result is not None
         if member.up and result.incarnation != member.incarnation:
             self._ring.mark_down(member, "was restarted or replaced")
         elif member.up and not same_ring(result.record, self._ring.record):
             self._ring.records_another_ring(self._ring.number, "had its ring record changed")
-        if member.up and not self._ring.is_changing:  # else it holds what was seen before the change
+        if member.up and not self._ring.is_changing:  # else the result is from before the change
             member.probe_result = result
         if member.up:
             self._ring.settle(member)
@@ -133,28 +132,24 @@ class Prober:
             self._chores.do(member)
 
     async def _look(self, member: Member) -> ProbeResult | None:
-        """What the database says; None where it is down or not what it should be, which the ring then knows."""
+        """Probe the database. Returns None if the probe failed, after it has told the ring."""
         began = self._reserves.clock()
         answered = False
         try:
             result = await member.database.probe()
             answered = True
             self._server_clock.note(member.name, result.clock)
-            if result.record is not None and same_ring(result.record, self._ring.record):  # else they are yet to agree
+            if result.record is not None and same_ring(result.record, self._ring.record):  # else they do not agree yet
                 check_settings(result, result.record.increment, member.database.offset)
             if member.residue_of is not None:
                 result = await self._check_residue(member, member.residue_of)
             self._check_identity(member, result)
             self._check_folding(member, result)
-        except TicketDatabaseMisconfigured as error:
-            member.database.forget_connections()
-            self._reserves.looked(member, began, reached=True)
-            self._ring.quarantine(member, str(error))
-            return None
         except TicketDatabaseError as error:
             reached = answered or not isinstance(error, TicketDatabaseUnavailable)
-            self._reserves.looked(member, began, reached=reached)  # before whoever waits for the database is sent on
-            self._ring.unreachable(member, str(error))
+            self._reserves.looked(member, began, reached=reached)  # before requests that wait for the database go on
+            if self._ring.failed(member, error, Asked.PROBE) is Effect.QUARANTINED:
+                member.database.forget_connections()
             return None
         self._reserves.looked(member, began, reached=True)
         return result
@@ -167,22 +162,22 @@ class Prober:
                 raise TicketDatabaseMisconfigured(f"is the same server as {other.name}")
 
     def _check_folding(self, member: Member, result: ProbeResult) -> None:
-        """Quarantine what folds names beside a database that does not: it cannot have the same sequences."""
+        """Quarantine a database that folds names beside one that does not: they cannot have the same sequences."""
         folded_before = self._ring.folds_names
         member.folds_names = result.folds_names
         for other in self._ring.members:
             if other is not member and other.up and (reason := self._ring.folds_alone(other)):
                 self._ring.quarantine(other, reason)
         if folded_before and not self._ring.folds_names:
-            self._catalog.forget()  # it has folded names
+            self._catalog.forget()  # its names are folded
         if reason := self._ring.folds_alone(member):
             raise TicketDatabaseMisconfigured(reason)
 
     async def _check_residue(self, member: Member, sequence: str) -> ProbeResult:
-        """Draw once where the last id had a wrong residue, on a new connection, and drop it.
+        """Draw once, on a new connection, from the sequence that gave an id of a wrong residue. Drops the ticket.
 
-        A sequence that is at its end, or whose table is locked, cannot tell any more: then the database is taken back,
-        and every id is checked as ever.
+        Raises WrongResidue if this id is wrong, too. If the sequence is at its end or its table is locked, the draw
+        proves nothing, and the database may come up: the server checks every id all the same.
         """
         member.database.forget_connections()
         result = await member.database.probe()
@@ -201,13 +196,13 @@ class Prober:
     # --- while it is up --------------------------------------------------------------------------------------------
 
     async def _keep_marks(self, member: Member, began: float) -> None:
-        """Read the floors that it keeps, and tell it what was issued; try again to write marks where that failed.
+        """Read the marks that the database keeps, and write there what was issued. Try again where it could keep none.
 
-        `began`: when the probe did that was before this.
+        `began`: when the probe before this began.
         """
         number = self._ring.number
         try:
-            if member.marks_trouble is not None and not await self._admission.keep_marks_again(member):
+            if member.marks_error is not None and not await self._admission.keep_marks_again(member):
                 return
             knows_servers = await self._reserves.ask_for_servers(member)
 
@@ -216,9 +211,6 @@ class Prober:
                     self._reserves.read(member, began)
 
             await self._ledger.exchange.refresh(member, self._catalog.lanes, on_read)
-        except RingChanged as error:
-            self._ring.records_another_ring(number, str(error))
-        except (TicketDatabaseUnavailable, TicketDatabaseBusy) as error:
-            event(log, logging.WARNING, "could not read floors", database=member.name, reason=error)
         except TicketDatabaseError as error:
-            self._ring.keeps_no_marks(member, str(error))
+            if self._ring.failed(member, error, Asked.UPKEEP, number) is Effect.NOTHING:
+                event(log, logging.WARNING, "could not read its marks", database=member.name, reason=error)

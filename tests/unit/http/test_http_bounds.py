@@ -11,7 +11,8 @@ import pytest
 from app.clients.turns import TURN_SECONDS
 from app.common.errors import OutOfTime
 from app.http.tickets.head import ClientRequest
-from app.http.tickets.protocol import AHEAD_BYTES, MOST_FIELDS, PIECE
+from app.http.tickets.protocol import AHEAD_BYTES
+from app.http.tickets.reading import MOST_FIELDS, PIECE
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import OTHER, PHOTOS, REFUSED, Bench, Client, chunked, ids, request, statuses
 

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from app.http.tickets.protocol import AHEAD_BYTES, PIECE
+from app.http.tickets.protocol import AHEAD_BYTES
+from app.http.tickets.reading import PIECE
 from tests.fakes.virtual_time import settled, virtual_time
 from tests.unit.http.http_bench import OTHER, PHOTOS, Bench, Client, chunked, echoed, ids, now, request, statuses
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.http.tickets.protocol import HEAD_BYTES
+from app.http.tickets.reading import HEAD_BYTES
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.http.http_bench import ALBUMS, OTHER, PHOTOS, POST, Bench, chunked, echoed, ids, request, statuses
 

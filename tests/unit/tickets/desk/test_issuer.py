@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from app.common.errors import InvalidRequest, NoTicketDatabase, OutOfTime, SequenceExhausted, UnknownSequence
+from app.tickets.desk.issuer import EXPIRY_SECONDS
 from app.tickets.requests.request import Tickets
 from tests.fakes.ticket_database import TIMEOUT, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, Site

@@ -59,7 +59,7 @@ async def test_counters_that_were_read_before_it_kept_marks_again_do_not_count_a
             if len(asked) == COUNTERS_AT_ONCE and not drawn:  # while they are brought to those that keep marks
                 drawn = site.servers[0].draw(every[0], 1_000).last
                 site.servers[1].ledger_fails = False
-                while second.marks_trouble is not None:
+                while second.marks_error is not None:
                     second.wake.set()
                     await asyncio.sleep(0.1)
             return found

@@ -162,7 +162,7 @@ async def test_a_database_that_cannot_say_which_servers_use_it_gives_no_window(
         await asyncio.sleep(WINDOW + 1)
         assert server.desk.ready("photos") is None
         assert server.ring.any_up
-        assert all(member.marks_trouble is None for member in server.ring.members)
+        assert all(member.marks_error is None for member in server.ring.members)
 
 
 @virtual_time

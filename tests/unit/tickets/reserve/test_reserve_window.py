@@ -218,12 +218,12 @@ async def test_one_that_cannot_keep_marks_does_not_say_that_there_was_no_bump() 
         holding.databases[0].cut = False  # type: ignore[attr-defined]
         await asyncio.sleep(2)
         assert holding.ring.members[0].up
-        assert holding.ring.members[0].marks_trouble
+        assert holding.ring.members[0].marks_error
         assert reserve_of(holding).left > 300
         assert holding.desk.ready("photos") is None
         del holding.databases[0].reserve
         await asyncio.sleep(2)
-        assert not holding.ring.members[0].marks_trouble
+        assert not holding.ring.members[0].marks_error
         assert gaps(holding)["blind"] > 300
 
 

@@ -92,16 +92,16 @@ def test_the_increment_of_a_ring_that_is_not_recorded(
 @pytest.mark.parametrize(
     ("marks", "increment", "own", "listed", "said"),
     [
-        ({(2, 2)}, 2, [1], 2, None),
-        (set(), 2, [1], 2, None),
-        ({(2, 2)}, 3, [1], 3, "of increment 2, and the ring's is 3"),
-        ({(2, 2), (3, 3)}, 3, [1], 3, "of increment 2, and the ring's is 3"),
-        ({(1, 2)}, 2, [1], 2, "about offset 1, at which TICKETS_DATABASES lists it"),
-        ({(2, 2)}, 2, [1], 3, "lists 3 databases"),
+        ({(2, 2)}, 2, 1, 2, None),
+        (set(), 2, 1, 2, None),
+        ({(2, 2)}, 3, 1, 3, "of increment 2, and the ring's is 3"),
+        ({(2, 2), (3, 3)}, 3, 1, 3, "of increment 2, and the ring's is 3"),
+        ({(1, 2)}, 2, 1, 2, "about offset 1, at which TICKETS_DATABASES lists it"),
+        ({(2, 2)}, 2, 1, 3, "lists 3 databases"),
     ],
 )
 def test_settings_against_marks(
-    marks: set[tuple[int, int]], increment: int, own: list[int], listed: int, said: str | None
+    marks: set[tuple[int, int]], increment: int, own: int, listed: int, said: str | None
 ) -> None:
     found = contradiction_of_marks(marks, increment, own, listed)
     assert (said or "") in (found or "")

@@ -151,6 +151,6 @@ async def test_a_counter_whose_row_another_server_changed_is_told_again() -> Non
         member, witness = server.ring.members
         found = {"photos": Position(row.mark + 1_001, row.mark, "2026")}
         with pytest.raises(MarkRefused):
-            await server.ledger.exchange.account_for(witness, member, found, server.catalog.lanes)
-        await server.ledger.exchange.account_for(witness, member, found, server.catalog.lanes)
+            await server.ledger.exchange.complete(witness, member, found, server.catalog.lanes)
+        await server.ledger.exchange.complete(witness, member, found, server.catalog.lanes)
         assert mark_about(site, 1, on=2).mark == row.mark + 1_000

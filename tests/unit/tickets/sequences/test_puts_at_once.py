@@ -288,3 +288,23 @@ async def test_a_busy_database_is_asked_again_and_is_not_passed_over() -> None:
                 site, (servers[0], f"s{number}", "uuid4", {}), (servers[1], f"s{number}", "ulid", {})
             )
             assert sorted(answers) == [201, 409]
+
+
+@pytest.mark.parametrize("kind", ["instagram", None])
+def test_a_put_is_answered_whatever_the_server_reads_or_forgets_of_definitions_meanwhile(kind: str | None) -> None:
+    """Another ring makes the server forget what it has read, and a database may be read in the middle of a PUT."""
+
+    @virtual_time
+    async def scenario() -> None:
+        async with Site() as site:
+            server = await site.ticket_server()
+            for milliseconds in range(140):  # the look-up of a new name takes 100 of them
+                for disturb in (server.catalog.definitions.forget, server.catalog.forget):
+                    name = f"s{milliseconds}_{disturb.__qualname__.partition('.')[0]}"
+                    asked = asyncio.create_task(put(server, name, kind))
+                    await asyncio.sleep(milliseconds / 1000)
+                    disturb()
+                    assert await asked in (200, 201, "no ticket database could make the sequence")  # or 503: ask again
+                    assert await put(server, name, kind) in (200, 201)
+
+    scenario()

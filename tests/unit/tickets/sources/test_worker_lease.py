@@ -541,11 +541,11 @@ async def test_a_database_that_keeps_marks_again_has_the_lease_before_it_is_used
         await asyncio.sleep(3)
         await take(server)
         lease = await leased(server)
-        assert lease.unasked
+        assert lease.unverified
         site.servers[1].ledger_fails = False
         await asyncio.sleep(3)
         again = await leased(server)
-        assert not again.unasked
+        assert not again.unverified
         kept = row(site.servers[1], again)
         assert kept is not None
         assert kept.mark == again.until_ms

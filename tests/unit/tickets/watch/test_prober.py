@@ -217,7 +217,7 @@ async def test_a_new_incarnation_between_two_looks_takes_it_out_of_the_ring() ->
         copy = site.servers[0].snapshot()
         site.servers[0].ledger_fails = True
         await asyncio.sleep(PROBE_INTERVAL + 0.2)
-        assert server.ring.members[0].marks_trouble is not None
+        assert server.ring.members[0].marks_error is not None
         before = {ticket for _ in range(2) for ticket in await other.desk.take("photos", 1000)}
         client = server.databases[0]
         looks = 0
