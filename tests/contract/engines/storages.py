@@ -23,7 +23,7 @@ from app.databases.mysql.line.url import DatabaseURL
 from app.databases.protocol import ServerEntry, Table, TicketDatabase
 from app.databases.sqlite.database import SQLiteDatabase
 from app.kinds.definition import Definition
-from tests.fakes.ticket_database import TRUE_TIME, FakeServer, FakeTicketDatabase
+from tests.fakes.ticket_database import TRUE_TIME, FakeServer, client_of
 from tests.fakes.virtual_time import VirtualLoop
 from tests.fakes.virtual_time import run as run_in_virtual_time
 from tests.harness.pair import MySQLPair
@@ -412,10 +412,11 @@ class FakeStorage(Storage):
     """Two servers in memory; every client's statements take other times on their way."""
 
     has_no_earlier_release = True
+    is_rows = False
 
     def __init__(self) -> None:
         super().__init__()
-        self._servers = [FakeServer(offset, INCREMENT, (), _loop_time) for offset in (1, 2)]
+        self._servers = [FakeServer(offset, INCREMENT, (), _loop_time, is_rows=self.is_rows) for offset in (1, 2)]
         self._latencies = random.Random(1)
 
     def true_time(self) -> float:
@@ -429,7 +430,7 @@ class FakeStorage(Storage):
 
     def _open(self, offset: int, increment: int, timeout: float) -> TicketDatabase:
         server = self._servers[offset - 1]
-        return FakeTicketDatabase(server, increment=increment, latency=self._latency, timeout=timeout)
+        return client_of(server, increment=increment, latency=self._latency, timeout=timeout)
 
     def stand_still(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -480,6 +481,15 @@ class FakeStorage(Storage):
 
     def configure(self, increment: int) -> None:
         self._servers[0].set_global(1, increment)
+
+
+class RowStorage(FakeStorage):
+    """The same with sequences and notes that are rows."""
+
+    columns = (UNSIGNED_INT, Column(Width.BIGINT, TICKET_LIMIT))
+    has_settings = False
+    needs_room = False
+    is_rows = True
 
 
 def _loop_time() -> float:

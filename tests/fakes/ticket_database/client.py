@@ -11,7 +11,6 @@ from app.common.errors import (
     TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseHung,
-    TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
@@ -78,7 +77,7 @@ class FakeTicketDatabase(TicketDatabase):
         self._latency = latency
         self._connects = connects
         self._on_draw = on_draw
-        self._incarnation: str | None = None
+        self._incarnation = ""
         self._in_flight = 0
         self._describe: Callable[[], ServerEntry] | None = None
 
@@ -158,7 +157,7 @@ class FakeTicketDatabase(TicketDatabase):
         return TicketDatabaseHung("did not answer in time")
 
     def _refuse_if_broken(
-        self, incarnation: str | None, increment: int, *, writes: bool, ledger: bool, anybody: bool
+        self, incarnation: str, increment: int, *, writes: bool, ledger: bool, anybody: bool
     ) -> None:
         server = self.server
         if not anybody and server.has_settings:
@@ -181,12 +180,9 @@ class FakeTicketDatabase(TicketDatabase):
         entry = None if self._describe is None else self._describe()
 
         def found() -> ProbeResult:
-            if self.server.misconfigured:
-                raise TicketDatabaseMisconfigured(self.server.misconfigured)
             server = self.server
-            server.looks += 1
             uses = server.uses(entry, loop.clock.now)
-            server.probes(entry, loop.clock.now)
+            server.look_for(entry, loop.clock.now)
             return ProbeResult(
                 server.incarnation,
                 server.identity,
@@ -215,9 +211,7 @@ class FakeTicketDatabase(TicketDatabase):
             def executed() -> Draw:
                 self._refuse_if_broken(incarnation, increment, writes=True, ledger=False, anybody=False)
                 self.server.connected[self] = None
-                drawn = self.server.draw(
-                    table.sequence, count, self.offset, drawn_with, after, least=least, most=table.last
-                )
+                drawn = self.drawing(table, count, drawn_with, after, least)
                 self._on_draw(table.sequence, drawn)
                 return drawn
 
@@ -248,6 +242,10 @@ class FakeTicketDatabase(TicketDatabase):
             self._send(lambda: None, None, connected)
         else:
             draw()
+
+    def drawing(self, table: Table, count: int, increment: int, after: int, least: int) -> Draw:
+        """What the server does when the statement of a draw arrives."""
+        return self.server.draw(table.sequence, count, self.offset, increment, after, least=least, most=table.last)
 
     def use_increment(self, increment: int) -> None:
         """See TicketDatabase.use_increment."""

@@ -105,6 +105,8 @@ class FakeState:
     tables: dict[str, FakeTable] = field(default_factory=dict)
     marks: dict[tuple[str, int, int], Mark] = field(default_factory=dict)
     changed: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    number: int = 0
+    numbers: dict[tuple[str, int, int], int] = field(default_factory=dict)
     ring: RingRecord | None = None
     servers: dict[str, ServerEntry] = field(default_factory=dict)
     kinds: dict[str, Definition] = field(default_factory=dict)
