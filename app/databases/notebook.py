@@ -241,7 +241,10 @@ class NotebookDatabase(TicketDatabase):
 
     async def define(self, definition: Definition, old: Definition | None = None) -> Definition:
         """See TicketDatabase.define."""
-        return cast(Definition, (await self.write(Book.KINDS, [Write(definition, old)], None))[0])
+        (kept,) = await self.write(Book.KINDS, [Write(definition, old)], None)
+        if kept is None:
+            raise TicketDatabaseUnavailable("lost a definition")
+        return cast(Definition, kept)
 
     async def forget_definition(self, definition: Definition) -> None:
         """See TicketDatabase.forget_definition."""

@@ -25,7 +25,7 @@ from app.tickets.ring.ring import Ring
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.model.operator import WATCHED, Operator
 from tests.model.schedule import STEPS, Schedule
-from tests.model.world import World
+from tests.model.world import TABLES, World
 
 SCHEDULES = 200
 """Tried at the most; the seeds that are named find it at once, as long as nothing else changes."""
@@ -175,6 +175,7 @@ def run_until_wrong(where: Where) -> str:
                 kinds=(),
                 right_clocks=True,
                 reserve_seconds=where.reserve_seconds,
+                engines=TABLES,
             ).run(STEPS)
         except AssertionError as error:
             if re.search(WRONG, str(error)):

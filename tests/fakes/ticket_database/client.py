@@ -156,9 +156,7 @@ class FakeTicketDatabase(TicketDatabase):
             return SequenceUnavailable("did not answer for this sequence in time")
         return TicketDatabaseHung("did not answer in time")
 
-    def _refuse_if_broken(
-        self, incarnation: str, increment: int, *, writes: bool, ledger: bool, anybody: bool
-    ) -> None:
+    def _refuse_if_broken(self, incarnation: str, increment: int, *, writes: bool, ledger: bool, anybody: bool) -> None:
         server = self.server
         if not anybody and server.has_settings:
             check_settings(server, increment, self.offset)

@@ -14,13 +14,14 @@ from app.databases.notebook import Book, Look, NotebookDatabase, Write, after
 from app.databases.protocol import OLDER, ClockReading, Draw, Position, ServerEntry, Table
 from tests.fakes.ticket_database.client import FakeTicketDatabase
 from tests.fakes.ticket_database.server import FakeServer
-from tests.fakes.virtual_time import VirtualLoop
+from tests.fakes.virtual_time import VirtualClock, VirtualLoop
 
 
-def _now() -> float:
+def _clock() -> VirtualClock:
+    """What the server's clock goes by: a statement takes effect outside of any event loop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    return loop.clock.now
+    return loop.clock
 
 
 class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
@@ -36,11 +37,11 @@ class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
 
     async def look(self, entry: ServerEntry | None) -> Look:
         """See NotebookDatabase.look."""
-        since = asyncio.get_running_loop().time()
+        since, clock = asyncio.get_running_loop().time(), _clock()
 
         def found() -> tuple[str, str, float]:
-            self.server.look_for(entry, _now())
-            return self.server.incarnation, self.server.identity, self.server.time_at(_now())
+            self.server.look_for(entry, clock.now)
+            return self.server.incarnation, self.server.identity, self.server.time_at(clock.now)
 
         incarnation, identity, seconds = await self._statement(found, anybody=True, patient=True)
         self._incarnation = incarnation
@@ -48,7 +49,8 @@ class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
 
     async def clock(self) -> float:
         """See NotebookDatabase.clock."""
-        return await self._statement(lambda: self.server.time_at(_now()), writes=False, anybody=True)
+        clock = _clock()
+        return await self._statement(lambda: self.server.time_at(clock.now), writes=False, anybody=True)
 
     # --- sequences -------------------------------------------------------------------------------------------------
 

@@ -191,6 +191,8 @@ class FakeServer:
     def define(self, definition: Definition, old: Definition | None) -> Definition:
         if self.state.kinds.get(definition.key) == old and (old is None or not old.decided):
             self.state.kinds[definition.key] = definition
+        if definition.key not in self.state.kinds:  # put back to before there was the old one
+            raise TicketDatabaseUnavailable("lost a definition")
         return self.state.kinds[definition.key]
 
     def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
