@@ -28,6 +28,15 @@ LARGEST_INCREMENT = 65_535
 """The largest increment of a ring, and of one draw: the largest that every engine takes."""
 
 
+class Residue(NamedTuple):
+    """Which ids a lane draws, and in which ring: those that leave `offset` when divided by `increment`. `ring`: the
+    number of the ring record that the lane was opened under; 0 before that."""
+
+    offset: int
+    increment: int
+    ring: int = 0
+
+
 class Draw(NamedTuple):
     """Tickets that one database has committed for one sequence: the `size` numbers `first + i * step`."""
 
@@ -344,9 +353,22 @@ class TicketDatabase(Protocol):
     async def in_use(self, seconds: float) -> list[str]:
         """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
-        """Begin to draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0
-        if none.
+    def start_draw(
+        self,
+        residue: Residue,
+        table: Table,
+        count: int,
+        after: int,
+        done: Callable[[Drawn], None],
+        *,
+        least: int = 0,
+    ) -> None:
+        """Begin to draw and commit `count` tickets of a residue (1 to `largest_block`); `after` is the last id seen of
+        this table, 0 if none.
+
+        RingChanged where the database draws with another increment by now. An engine whose draw can see the ring record
+        in its own transaction also raises that, and draws nothing, where another number is recorded. Elsewhere such a
+        draw is refused with its mark.
 
         `done` is called exactly once, later, from the event loop (never before this method has returned), with a Draw
         or a TicketDatabaseError. It must not raise.
@@ -361,10 +383,15 @@ class TicketDatabase(Protocol):
         `after`. The caller checks every draw against `after`.
         """
 
-    async def draw(self, table: Table, count: int, after: int, least: int = 0) -> Draw:
+    async def draw(self, residue: Residue, table: Table, count: int, after: int, least: int = 0) -> Draw:
         """The same for a caller that waits. Where the caller is cancelled, what is drawn becomes a gap."""
         drawn: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-        self.start_draw(table, count, after, lambda result: None if drawn.done() else drawn.set_result(result), least)
+
+        def done(result: Drawn) -> None:
+            if not drawn.done():
+                drawn.set_result(result)
+
+        self.start_draw(residue, table, count, after, done, least=least)
         result = await drawn
         if isinstance(result, TicketDatabaseError):
             raise result

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from app.common.errors import (
     NoFurtherConnection,
+    RingChanged,
     SequenceMissing,
     TicketDatabaseBusy,
     TicketDatabaseError,
@@ -31,6 +32,7 @@ from app.databases.protocol import (
     ClockReading,
     Drawn,
     ProbeResult,
+    Residue,
     ServerEntry,
     Table,
     TicketDatabase,
@@ -92,9 +94,21 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         """How many connections are open."""
         return self._pool.open
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
-        """See TicketDatabase.start_draw."""
-        self._draws.start_draw(table, count, after, done, least)
+    def start_draw(
+        self,
+        residue: Residue,
+        table: Table,
+        count: int,
+        after: int,
+        done: Callable[[Drawn], None],
+        *,
+        least: int = 0,
+    ) -> None:
+        """See TicketDatabase.start_draw. That the ring record has another number is seen by the mark."""
+        if residue.increment == self.increment:
+            self._draws.start_draw(table, count, after, done, least)
+        else:
+            asyncio.get_running_loop().call_soon(done, RingChanged("draws with another increment by now"))
 
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""

@@ -24,7 +24,7 @@ from app.common.errors import (
 )
 from app.common.sequences import Width, ceiling_of
 from app.databases.notebook import Book, Look, NotebookDatabase, Write, after
-from app.databases.protocol import ClockReading, Draw, Drawn, Position, ServerEntry, Table
+from app.databases.protocol import ClockReading, Draw, Drawn, Position, Residue, ServerEntry, Table
 from app.databases.sqlite.connection import FileConnection
 from app.databases.sqlite.notes import announce, forget, put, read, ring_number
 
@@ -40,6 +40,7 @@ still."""
 class _Wanted:
     """What is to be drawn, see TicketDatabase.start_draw."""
 
+    residue: Residue
     table: Table
     count: int
     least: int
@@ -86,9 +87,18 @@ class SQLiteDatabase(NotebookDatabase):
         """See NotebookDatabase.clock."""
         return time.time()
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
+    def start_draw(
+        self,
+        residue: Residue,
+        table: Table,
+        count: int,
+        after: int,
+        done: Callable[[Drawn], None],
+        *,
+        least: int = 0,
+    ) -> None:
         """See TicketDatabase.start_draw."""
-        self._waiting.append((_Wanted(table, count, least), self._incarnation, done))
+        self._waiting.append((_Wanted(residue, table, count, least), self._incarnation, done))
         if self._working is None:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
@@ -112,12 +122,15 @@ class SQLiteDatabase(NotebookDatabase):
         current = self._file.incarnation_of(connection)
         if any(incarnation != current for _, incarnation in requested):  # it was opened again since the last probe
             raise TicketDatabaseUnavailable("is another file than before")
-        return [self._draw_one(connection, wanted) for wanted, _ in requested]
+        ring = ring_number(connection)
+        return [self._draw_one(connection, wanted, ring) for wanted, _ in requested]
 
-    def _draw_one(self, connection: sqlite3.Connection, wanted: _Wanted) -> Drawn:
+    def _draw_one(self, connection: sqlite3.Connection, wanted: _Wanted, ring: int | None) -> Drawn:
         """From the first id of its own residue above the position, whoever put that where it is: the increment may have
         changed since, or another process may not know yet that it has."""
-        table, count, increment = wanted.table, wanted.count, self.increment
+        (offset, increment, number), table, count = wanted.residue, wanted.table, wanted.count
+        if increment != self.increment or ring not in (None, number):
+            return RingChanged()
         if wanted.least > table.last:  # which may be more than SQLite can count
             return ColumnExhausted("holds no further id for it")
         row = connection.execute(
@@ -125,7 +138,7 @@ class SQLiteDatabase(NotebookDatabase):
             f"WHERE name = :name AND {_NEXT} + :more <= :ceiling RETURNING last",
             {
                 "increment": increment,
-                "offset": self.offset,
+                "offset": offset,
                 "least": wanted.least,
                 "more": increment * (count - 1),
                 "name": table.sequence,

@@ -35,7 +35,7 @@ from app.common.errors import (
     TicketDatabaseMisconfigured,
 )
 from app.common.log import event
-from app.databases.protocol import Draw, Drawn, Table
+from app.databases.protocol import Draw, Drawn, Residue, Table
 from app.tickets.lanes.id_guard import IdGuard, WrongResidue
 from app.tickets.lanes.marks import LaneMarks
 from app.tickets.lanes.neighbours import Shelf, Stamps
@@ -75,20 +75,21 @@ class _Sent(NamedTuple):
 class Lane:
     """One sequence on one database: its queue, the statement under way, its state.
 
-    `marks`: what the ledger holds for it. `guard`: the check on ids. `listed`: the table as the catalog saw it last,
-    `table`: as it was when the lane opened. `must_advance`: the database may have gone back in this sequence, whatever
-    its incarnation says. `reason`: why the lane is suspended, in words; `missing`: because the database has no table
-    for it; `tried`: whether it has been tried again since, which requests wait for. `largest_whole`, `largest_list`:
-    close to the end, the largest block and list that may still be there, in tickets. `issued`: tickets handed out.
-    `stamps`: for a counter whose tickets hold the time. `shelf`: what it tells the sequence's reserve, None where there
-    is none.
+    `residue`: the ids that it draws, in the ring that it was opened under. `marks`: what the ledger holds for it.
+    `guard`: the check on ids. `listed`: the table as the catalog saw it last, `table`: as it was when the lane opened.
+    `must_advance`: the database may have gone back in this sequence, whatever its incarnation says. `reason`: why the
+    lane is suspended, in words; `missing`: because the database has no table for it; `tried`: whether it has been tried
+    again since, which requests wait for. `largest_whole`, `largest_list`: close to the end, the largest block and list
+    that may still be there, in tickets. `issued`: tickets handed out. `stamps`: for a counter whose tickets hold the
+    time. `shelf`: what it tells the sequence's reserve, None where there is none.
     """
 
     def __init__(self, sequence: str, member: Member, ring: Ring, ledger: LaneLedger, observer: Observer) -> None:
         self.sequence = sequence
         self.member = member
         self.marks = LaneMarks()
-        self.guard = IdGuard(member.database.offset, member.database.increment)
+        self.residue = Residue(member.database.offset, member.database.increment)
+        self.guard = IdGuard(self.residue.offset, self.residue.increment)
         self.listed: Table | None = None
         self.table: Table | None = None
         self.stamps: Stamps | None = None
@@ -234,7 +235,8 @@ class Lane:
                 return
         protected = self._ring.has_witness(self.member)
         sent = _Sent(highest, self.marks.token, time.perf_counter(), protected)
-        self.member.database.start_draw(table, total, highest, partial(self._came, batch, sent), least)
+        came = partial(self._came, batch, sent)
+        self.member.database.start_draw(self.residue, table, total, highest, came, least=least)
 
     def _came(self, batch: Batch, sent: _Sent, drawn: Drawn) -> None:
         """See what came back, unless the lane broke meanwhile: then they have been sent on, and others are under way.
@@ -458,7 +460,7 @@ class Lane:
             table = self.table
             assert table is not None
             highest = self.guard.highest
-            drawn = await self.member.database.draw(table, 1, highest)
+            drawn = await self.member.database.draw(self.residue, table, 1, highest)
             self.guard.check(drawn, highest)
             self.guard.advance(drawn.last)
             self._observer.gap(self.member, "checked", 1)

@@ -26,7 +26,6 @@ class LaneMarks:
         "mark",
         "read_at",
         "reserve_at",
-        "ring",
         "token",
         "unverified",
     )
@@ -36,7 +35,6 @@ class LaneMarks:
         self.mark = 0
         self.reserve_at = 0
         self.read_at = 0.0
-        self.ring = 0
         self.unverified = ""
         self.always_ahead = 0
         self._step = 0

@@ -203,5 +203,4 @@ def _issued_by(lane: Lane, row: Mark | None) -> Mark:
     highest = lane.guard.highest
     token = lane.marks.token if row is None else row.token
     mark = max(lane.marks.mark, highest) if token == lane.marks.token else highest
-    database = lane.member.database
-    return Mark(lane.sequence, database.offset, database.increment, mark, highest, token)
+    return Mark(lane.sequence, lane.residue.offset, lane.residue.increment, mark, highest, token)

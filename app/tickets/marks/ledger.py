@@ -174,7 +174,7 @@ class Ledger:
 
     def is_of_another_epoch(self, lane: Lane) -> bool:
         """Whether the largest known mark of the lane is of another incarnation of its database."""
-        seen = self.witnesses.seen.get((lane.sequence, lane.member.database.offset))
+        seen = self.witnesses.seen.get((lane.sequence, lane.residue.offset))
         return seen is not None and not seen.token.startswith(f"{lane.member.incarnation}.")
 
     def known_mark(self, sequence: str, member: Member) -> int:
@@ -205,7 +205,7 @@ class Ledger:
         opening.check_nothing_changed()
         lane.marks.unverified = opening.unverified
         (self._unverified.add if lane.marks.unverified else self._unverified.discard)(lane)
-        lane.marks.ring = opening.ring
+        lane.residue = opening.residue
         lane.marks.read_at = read_at
         lane.must_advance = False
 
@@ -220,15 +220,15 @@ class Ledger:
         token = lane.marks.token
         mark = min(last + self._ids_ahead(lane, last), max(lane.guard.ceiling, last))
         database = lane.member.database
-        proposed = Mark(lane.sequence, database.offset, database.increment, mark, last, token)
-        rows = await self.witnesses.on_others(lane.member, proposed, lane.marks.ring)
+        proposed = Mark(lane.sequence, lane.residue.offset, lane.residue.increment, mark, last, token)
+        rows = await self.witnesses.on_others(lane.member, proposed, lane.residue.ring)
         for row in rows.values():
             if row.token != token or row.mark < last:
                 raise MarkRefused("the ledger holds another incarnation of it")
         if not rows:
             if protected or self._refuse:
                 raise TicketDatabaseBusy("lost the database that kept its marks while it drew")
-            await database.check_ring(lane.marks.ring)
+            await database.check_ring(lane.residue.ring)
         elif lane.marks.token == token:
             lane.marks.reserved(mark, last)
 
@@ -250,7 +250,7 @@ class Ledger:
     def _ids_ahead(self, lane: Lane, last: int) -> int:
         """How far above `last` the next mark has to lie, in ids."""
         left = max(lane.guard.ceiling - last, 0)
-        return lane.marks.ids_ahead(self._clock(), lane.member.database.increment, left)
+        return lane.marks.ids_ahead(self._clock(), lane.residue.increment, left)
 
     def _smallest_step(self, lane: Lane, last: int) -> int:
         """The same for a sequence that is being advanced: the smallest step, since another advance would skip it."""
@@ -273,9 +273,9 @@ class Ledger:
                 at_end = True
         database, table = lane.member.database, lane.table
         assert table is not None
-        ring = self._ring.number if at_end else lane.marks.ring
+        ring = self._ring.number if at_end else lane.residue.ring
         token = lane.marks.token or new_token(f"{lane.member.incarnation}.{table.created}", verified=False)
-        proposed = Mark(lane.sequence, database.offset, database.increment, above, above, token)
+        proposed = Mark(lane.sequence, lane.residue.offset, lane.residue.increment, above, above, token)
         rows = await self.witnesses.on_others(lane.member, proposed, ring)
         if any(other not in rows for other in self._ring.members if other is not lane.member and not other.marks_error):
             # The database that has just gone down would not know the number if this one goes back. A database that is

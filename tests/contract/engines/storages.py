@@ -20,7 +20,7 @@ from typing import Any
 from app.common.sequences import TICKET_LIMIT, Width, is_name
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.line.url import DatabaseURL
-from app.databases.protocol import ServerEntry, Table, TicketDatabase
+from app.databases.protocol import Draw, Residue, ServerEntry, Table, TicketDatabase
 from app.databases.sqlite.database import SQLiteDatabase
 from app.kinds.definition import Definition
 from tests.fakes.ticket_database import TRUE_TIME, FakeServer, client_of
@@ -60,6 +60,7 @@ class Storage(abc.ABC):
     a column whose end is of another residue may end before the last id below it. `renames_itself`: whether its identity
     is another one after a restart. `sees_open_files`: whether who else has it open is seen at once, so that nobody
     watches for probes. `needs_room`: whether many tickets close to the end are not drawn, though they would fit.
+    `fences_draws`: whether a draw itself sees that the ring record has another number.
     """
 
     columns: tuple[Column, ...] = (UNSIGNED_INT, UNSIGNED_BIGINT, SIGNED_INT, SIGNED_BIGINT)
@@ -68,6 +69,7 @@ class Storage(abc.ABC):
     renames_itself = False
     sees_open_files = False
     needs_room = True
+    fences_draws = False
 
     def __init__(self) -> None:
         self._clients: list[TicketDatabase] = []
@@ -211,6 +213,16 @@ def rows_of(table: Table) -> int:
     return int(getattr(table, "rows_per_statement", 64))
 
 
+def residue_of(client: TicketDatabase, ring: int = 0) -> Residue:
+    """What a client draws."""
+    return Residue(client.offset, client.increment, ring)
+
+
+async def take(client: TicketDatabase, table: Table, count: int, after: int, least: int = 0, *, ring: int = 0) -> Draw:
+    """Draw as a lane of this client would that was opened under the ring of this number."""
+    return await client.draw(residue_of(client, ring), table, count, after, least)
+
+
 async def made(client: TicketDatabase, sequence: str = "photos", width: Width = Width.BIGINT, start: int = 1) -> Table:
     """The table of a sequence that is made where it is missing."""
     await client.make(sequence, width, start)
@@ -344,6 +356,7 @@ class SQLiteStorage(Storage):
     has_settings = False
     sees_open_files = True
     needs_room = False
+    fences_draws = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -489,6 +502,7 @@ class RowStorage(FakeStorage):
     columns = (UNSIGNED_INT, Column(Width.BIGINT, TICKET_LIMIT))
     has_settings = False
     needs_room = False
+    fences_draws = True
     is_rows = True
 
 

@@ -5,7 +5,16 @@ import pytest
 from app.common.errors import ColumnExhausted
 from app.common.sequences import TICKET_LIMIT, ceiling_of
 from app.databases.protocol import Table, TicketDatabase
-from tests.contract.engines.storages import INCREMENT, ROOM, Column, Storage, made, on_each_engine, rows_of
+from tests.contract.engines.storages import (
+    INCREMENT,
+    ROOM,
+    Column,
+    Storage,
+    made,
+    on_each_engine,
+    rows_of,
+    take,
+)
 
 MANY = 1000
 SPARE = 4 * INCREMENT
@@ -28,7 +37,7 @@ async def check_no_new_ticket(database: TicketDatabase, table: Table) -> None:
     """The table's counter stands beyond its last ticket, whatever its column gives there."""
     for count in (1, 2, MANY, 1):
         with pytest.raises(ColumnExhausted):
-            await database.draw(table, count, 0)
+            await take(database, table, count, 0)
 
 
 @on_each_engine
@@ -49,9 +58,9 @@ async def test_single_draws_go_up_to_the_last_id_that_there_is(storage: Storage)
         for name, column in columns_of(storage)[:2]:
             table = await made(database, name, column.width)
             above = await raised(database, table, 5 * INCREMENT)
-            ids = [(await database.draw(table, 1, 0)).first for _ in range(4)]
+            ids = [(await take(database, table, 1, 0)).first for _ in range(4)]
             try:
-                ids.append((await database.draw(table, 1, 0)).first)
+                ids.append((await take(database, table, 1, 0)).first)
             except ColumnExhausted:
                 assert (table.last < table.ceiling) if offset == 1 else storage.leaves_the_last
                 assert column.end == table.ceiling
@@ -67,7 +76,7 @@ async def test_beyond_the_last_id_there_is_none_whatever_the_column_does(storage
         table = await storage.make_column(database, name, column)
         await raised(database, table, INCREMENT)
         if table.last == table.ceiling:
-            assert (await database.draw(table, 1, 0)).first == table.ceiling
+            assert (await take(database, table, 1, 0)).first == table.ceiling
         for _ in range(3):
             await check_no_new_ticket(database, table)
 
@@ -78,10 +87,10 @@ async def test_the_even_database_of_an_odd_end_has_no_further_id(storage: Storag
     name, column = columns_of(storage)[0]
     table = await made(database, name, column.width)
     await raised(database, table, INCREMENT)
-    assert (await database.draw(table, 1, 0)).first == table.ceiling - 1
+    assert (await take(database, table, 1, 0)).first == table.ceiling - 1
     for count in (1, 2, MANY, 1):
         with pytest.raises(ColumnExhausted):
-            await database.draw(table, count, 0)
+            await take(database, table, count, 0)
 
 
 @on_each_engine
@@ -93,11 +102,11 @@ async def test_a_block_close_to_the_end_is_refused_and_uses_up_a_few_ids(storage
         if storage.needs_room:
             for tried in range(3):
                 with pytest.raises(ColumnExhausted):
-                    await database.draw(table, MANY, above)
+                    await take(database, table, MANY, above)
                 assert (await database.position(table.sequence)).next_id <= above + (tried + 1) * SPARE + INCREMENT
         else:
-            above = (await database.draw(table, MANY, above)).last
-        drawn = await database.draw(table, 1, above)
+            above = (await take(database, table, MANY, above)).last
+        drawn = await take(database, table, 1, above)
         assert above < drawn.first <= above + 4 * SPARE
 
 
@@ -109,7 +118,7 @@ async def test_a_block_with_room_enough_is_drawn(storage: Storage) -> None:
         above = await raised(database, table, ROOM * MANY * INCREMENT + 2 * SPARE)
         for after in (0, above):
             highest = (await database.position(table.sequence)).next_id - 1
-            drawn = await database.draw(table, MANY, after)
+            drawn = await take(database, table, MANY, after)
             assert (drawn.size, drawn.step) == (MANY, INCREMENT)
             assert highest < drawn.first
             assert drawn.last <= table.ceiling
@@ -125,7 +134,7 @@ async def test_the_room_is_enough_for_the_largest_block(storage: Storage) -> Non
     for name, column in columns_of(storage):
         table = await storage.make_column(database, name, column)
         above = await raised(database, table, ROOM * largest * INCREMENT + 2 * SPARE)
-        drawn = await database.draw(table, largest, above)
+        drawn = await take(database, table, largest, above)
         assert (drawn.size, drawn.step) == (largest, INCREMENT)
         assert above < drawn.first
         assert drawn.last <= table.ceiling
@@ -139,8 +148,8 @@ async def test_few_that_run_past_the_end_fail_whole_and_leave_what_is_left(stora
         above = await raised(database, table, 10 * INCREMENT)
         for few in (20, 11, min(64, rows_of(table))):
             with pytest.raises(ColumnExhausted):
-                await database.draw(table, few, above)
-        assert (await database.draw(table, 1, above)).first == above + INCREMENT
+                await take(database, table, few, above)
+        assert (await take(database, table, 1, above)).first == above + INCREMENT
 
 
 @on_each_engine
@@ -151,7 +160,7 @@ async def test_few_that_fit_are_drawn(storage: Storage) -> None:
         table = await storage.make_column(database, name, column)
         few = 10 if not storage.needs_room else 3
         above = await raised(database, table, 10 * INCREMENT)
-        drawn = await database.draw(table, few, above)
+        drawn = await take(database, table, few, above)
         assert (drawn.first, drawn.size, drawn.step) == (above + INCREMENT, few, INCREMENT)
 
 
@@ -172,5 +181,5 @@ async def test_the_end_of_one_column_is_no_matter_to_another(storage: Storage) -
     ended, well = await made(database, end, column.width), await made(database, other, wide.width)
     await raised(database, ended, 1)
     with pytest.raises(ColumnExhausted):
-        await database.draw(ended, 1, 0)
-    assert (await database.draw(well, 1, 0)).first == 2
+        await take(database, ended, 1, 0)
+    assert (await take(database, well, 1, 0)).first == 2

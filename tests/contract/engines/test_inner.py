@@ -7,7 +7,7 @@ import pytest
 from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseUnavailable
 from app.common.sequences import Width, counter_table
 from app.databases.protocol import Draw, Mark, RingRecord, TicketDatabase
-from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine
+from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, take
 
 RING = RingRecord(7, INCREMENT, 1, (1, 2), own=1)
 COUNTER, INSTANCES, WORKER = counter_table("likes"), "_1", "_worker_1023"
@@ -46,17 +46,17 @@ async def test_an_inner_sequence_is_found_drawn_from_and_raised_like_any_other(s
         names = await database.names()
         assert {name: names[name] for name in both} == {name: table.created for name, table in both.items()}
         assert await database.tables(["photos", *both]) == {"photos": photos, **both}
-        assert [await database.draw(counter, count, 0) for count in (1, 2)] == [
+        assert [await take(database, counter, count, 0) for count in (1, 2)] == [
             Draw(offset, INCREMENT, 1),
             Draw(offset + INCREMENT, INCREMENT, 2),
         ]
-        many = await database.draw(counter, 1000, 0, 10**6)
+        many = await take(database, counter, 1000, 0, 10**6)
         assert 10**6 <= many.first <= 10**6 + 3 * INCREMENT
         await database.advance({instances.sequence: 100})
         await database.advance({"photos": 200, INSTANCES: 300, COUNTER: 5})
-        assert (await database.draw(photos, 1, 0)).first == 200 + offset
-        assert (await database.draw(instances, 1, 0)).first == 300 + offset
-        assert many.last < (await database.draw(counter, 1, 0)).first <= many.last + 3 * INCREMENT
+        assert (await take(database, photos, 1, 0)).first == 200 + offset
+        assert (await take(database, instances, 1, 0)).first == 300 + offset
+        assert many.last < (await take(database, counter, 1, 0)).first <= many.last + 3 * INCREMENT
         positions = await database.positions(["photos", *both])
         for table in (photos, counter, instances):
             position = await database.position(table.sequence)
@@ -72,12 +72,15 @@ async def test_an_inner_sequence_that_is_missing_is_missing(storage: Storage) ->
     assert COUNTER not in await database.names()
     assert set(await database.tables(["photos", COUNTER])) == {"photos"}
     assert set(await database.positions([table.sequence, counter.sequence])) == {"photos"}
-    for draw in (database.draw(counter, 1, 0), database.draw(counter, 1, 0, 500)):
+    for draw in (
+        take(database, counter, 1, 0),
+        take(database, counter, 1, 0, 500),
+    ):
         with pytest.raises(SequenceMissing):
             await draw
     with pytest.raises(SequenceMissing):
         await database.advance({COUNTER: 9})
-    assert (await database.draw(table, 1, 0)).first == 1
+    assert (await take(database, table, 1, 0)).first == 1
 
 
 @on_each_engine
@@ -170,7 +173,7 @@ async def test_an_older_release_finds_nothing_of_them(storage: Storage) -> None:
     """It would serve the tables as plain sequences, and take the marks for damage."""
     database = await witness(storage)
     for name in ("photos", COUNTER, INSTANCES):
-        await database.draw(await made(database, name), 1, 0)
+        await take(database, await made(database, name), 1, 0, ring=7)
     rows = [mark("photos"), mark(COUNTER), mark(WORKER), mark(INSTANCES)]
     await database.reserve(rows, 7)
     await database.supersede(rows[1], replace(rows[1], token=B), 7)

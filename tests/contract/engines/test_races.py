@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 from app.common.errors import RingChanged, TicketDatabaseBusy
 from app.common.sequences import Width
 from app.databases.protocol import Draw, Drawn, Mark, RingRecord, Table, TicketDatabase
-from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine
+from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, residue_of, take
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ async def draw_again_and_again(client: TicketDatabase, table: Table, counts: Seq
     drawn: list[Draw] = []
     for count in counts:
         highest = drawn[-1].last if drawn else 0
-        draw = await patiently(client.draw, table, count, highest)
+        draw = await patiently(take, client, table, count, highest)
         assert (draw.size, draw.step) == (count, INCREMENT)
         assert draw.first > highest
         drawn.append(draw)
@@ -65,15 +65,15 @@ async def test_draws_of_several_clients_give_nothing_twice(storage: Storage) -> 
 async def test_started_draws_and_others_of_several_clients_give_nothing_twice(storage: Storage) -> None:
     clients = await clients_of(storage)
     table = await made(clients[0])
-    drawn = [await patiently(client.draw, table, 1, 0) for client in clients]
+    drawn = [await patiently(take, client, table, 1, 0) for client in clients]
 
     async def started(client: TicketDatabase) -> Drawn:
         came: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-        client.start_draw(table, 2, 0, came.set_result)
+        client.start_draw(residue_of(client), table, 2, 0, came.set_result)
         return await came
 
     for _ in range(10):
-        both = [started(client) for client in clients] + [patiently(client.draw, table, 1, 0) for client in clients]
+        both = [started(client) for client in clients] + [patiently(take, client, table, 1, 0) for client in clients]
         for came in await asyncio.gather(*both):
             if isinstance(came, Draw):
                 drawn.append(came)
@@ -106,7 +106,7 @@ async def test_no_ticket_at_or_below_comes_after_a_raise_has_returned(storage: S
         number = 0
         while not enough.is_set():
             floor, highest = raised[table.sequence], drawn[-1].last if drawn and table.sequence == "songs" else 0
-            came = await patiently(client.draw, table, counts[number % len(counts)], highest if number % 2 else 0)
+            came = await patiently(take, client, table, counts[number % len(counts)], highest if number % 2 else 0)
             assert came.first > floor
             if table.sequence == "songs":
                 drawn.append(came)
@@ -144,7 +144,7 @@ async def test_of_several_that_make_a_table_one_does(storage: Storage) -> None:
         tables = [(await client.tables([name]))[name] for client in clients]
         assert len(set(tables)) == 1
         assert [await client.names() for client in clients].count(await clients[0].names()) == CLIENTS
-        first = (await clients[number].draw(tables[0], 1, 0)).first
+        first = (await take(clients[number], tables[0], 1, 0)).first
         assert (first, tables[0].width) in list(zip(starts, widths, strict=True))
 
 

@@ -7,13 +7,13 @@ import pytest
 from app.common.errors import ColumnExhausted, SequenceMissing
 from app.common.sequences import Width, ceiling_of
 from app.databases.protocol import Position, Table, TicketDatabase
-from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, remade
+from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, remade, take
 
 MISSING = "missing"
 
 
 async def next_ticket(database: TicketDatabase, table: Table) -> int:
-    return (await database.draw(table, 1, 0)).first
+    return (await take(database, table, 1, 0)).first
 
 
 # --- what there is ---------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ async def test_what_differs_by_case_alone_is_missing(storage: Storage) -> None:
     with pytest.raises(SequenceMissing):
         await database.position("songs")
     with pytest.raises(SequenceMissing):
-        await database.draw(other, 1, 0)
+        await take(database, other, 1, 0)
 
 
 @on_each_engine
@@ -102,7 +102,7 @@ async def test_what_is_no_sequences_table_is_none(storage: Storage) -> None:
 async def test_a_table_made_anew_says_so(storage: Storage) -> None:
     database = await storage.client()
     table = await made(database)
-    await database.draw(table, 100, 0)
+    await take(database, table, 100, 0)
     assert (await database.position(table.sequence)).created == table.created
     anew = await remade(storage, database, table)
     assert anew.created != table.created
@@ -130,7 +130,7 @@ async def test_a_position_is_above_all_that_was_drawn_and_below_what_comes_next(
         database, other = await storage.client(offset), await storage.client(offset)
         table = await made(database)
         for count in (1, 3, 500, 1):
-            last = (await database.draw(table, count, 0)).last
+            last = (await take(database, table, count, 0)).last
             for client in (database, other):
                 position = await client.position(table.sequence)
                 assert last <= position.largest < position.next_id <= position.largest + INCREMENT

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from app.common.errors import (
+    RingChanged,
     SequenceUnavailable,
     TicketDatabaseBusy,
     TicketDatabaseError,
@@ -22,6 +23,7 @@ from app.databases.protocol import (
     Mark,
     Position,
     ProbeResult,
+    Residue,
     RingRecord,
     ServerEntry,
     Table,
@@ -197,11 +199,23 @@ class FakeTicketDatabase(TicketDatabase):
         self._incarnation = look.incarnation
         return replace(look, clock=replace(look.clock, until=loop.time()))
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
+    def start_draw(
+        self,
+        residue: Residue,
+        table: Table,
+        count: int,
+        after: int,
+        done: Callable[[Drawn], None],
+        *,
+        least: int = 0,
+    ) -> None:
         """See TicketDatabase.start_draw. An answer that has come is taken, however late it is seen."""
         assert 1 <= count <= self.largest_block
         loop = asyncio.get_running_loop()
-        drawn_with, waits = self.increment, True
+        waits = True
+        if residue.increment != self.increment:
+            loop.call_soon(done, RingChanged("draws with another increment by now"))
+            return
 
         def draw() -> None:
             incarnation, increment = self._incarnation, self.increment
@@ -209,7 +223,7 @@ class FakeTicketDatabase(TicketDatabase):
             def executed() -> Draw:
                 self._refuse_if_broken(incarnation, increment, writes=True, ledger=False, anybody=False)
                 self.server.connected[self] = None
-                drawn = self.drawing(table, count, drawn_with, after, least)
+                drawn = self.drawing(residue, table, count, after, least)
                 self._on_draw(table.sequence, drawn)
                 return drawn
 
@@ -241,9 +255,10 @@ class FakeTicketDatabase(TicketDatabase):
         else:
             draw()
 
-    def drawing(self, table: Table, count: int, increment: int, after: int, least: int) -> Draw:
+    def drawing(self, residue: Residue, table: Table, count: int, after: int, least: int) -> Draw:
         """What the server does when the statement of a draw arrives."""
-        return self.server.draw(table.sequence, count, self.offset, increment, after, least=least, most=table.last)
+        offset, increment, _ = residue
+        return self.server.draw(table.sequence, count, offset, increment, after, least=least, most=table.last)
 
     def use_increment(self, increment: int) -> None:
         """See TicketDatabase.use_increment."""

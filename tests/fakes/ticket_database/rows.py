@@ -11,7 +11,7 @@ from typing import Any
 from app.common.errors import ColumnExhausted
 from app.common.sequences import Width, ceiling_of
 from app.databases.notebook import Book, Look, NotebookDatabase, Write, after
-from app.databases.protocol import OLDER, ClockReading, Draw, Position, ServerEntry, Table
+from app.databases.protocol import OLDER, ClockReading, Draw, Position, Residue, ServerEntry, Table
 from tests.fakes.ticket_database.client import FakeTicketDatabase
 from tests.fakes.ticket_database.server import FakeServer
 from tests.fakes.virtual_time import VirtualClock, VirtualLoop
@@ -54,10 +54,12 @@ class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
 
     # --- sequences -------------------------------------------------------------------------------------------------
 
-    def drawing(self, table: Table, count: int, increment: int, after: int, least: int) -> Draw:
-        """Draw from the row, in one statement: all of them or none."""
+    def drawing(self, residue: Residue, table: Table, count: int, after: int, least: int) -> Draw:
+        """Draw from the row, in one statement: all of them or none, and in the ring of that number alone."""
         server, row = self.server, self.server.table(table.sequence)
-        offset, step = server.draws_as or (self.offset, increment)
+        if server.state.ring is not None:
+            server.check_ring(residue.ring)
+        offset, step = server.draws_as or residue[:2]
         above = max(row.counter, least) if least > 1 else row.counter
         first = above + (offset - above) % step
         last = first + (count - 1) * step

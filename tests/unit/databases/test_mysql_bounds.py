@@ -24,6 +24,7 @@ from app.databases.mysql.line.url import DatabaseURL
 from app.databases.mysql.other_tables import Column, used_by
 from app.databases.protocol import Drawn, Mark, RingRecord, RingState
 from app.kinds.definition import Definition
+from tests.contract.engines.storages import residue_of
 from tests.fakes.mysql_server import (
     FLOODS,
     FakeMySQL,
@@ -172,7 +173,7 @@ LISTINGS: dict[str, tuple[str, Ask]] = {
 async def draw(ticket_database: MySQLDatabase, count: int) -> Drawn:
     """Draw, and raise what it came to where that is an error."""
     drawn: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-    ticket_database.start_draw(table(), count, 0, drawn.set_result)
+    ticket_database.start_draw(residue_of(ticket_database), table(), count, 0, drawn.set_result)
     found = await drawn
     if isinstance(found, TicketDatabaseError):
         raise found

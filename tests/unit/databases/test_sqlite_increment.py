@@ -10,6 +10,7 @@ from app.databases.protocol import RingRecord, RingState
 from app.databases.sqlite.database import SQLiteDatabase
 from app.tickets.ring.changes import change_ring
 from app.tickets.ring.record import begun
+from tests.contract.engines.storages import take
 
 RING = RingRecord(1, 2, 1, (1, 2), own=1)
 GROWN = RingRecord(2, 3, 2, (1, 2), own=1)
@@ -31,7 +32,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Callable[[int, int], SQLiteD
 async def drawn(database: SQLiteDatabase, times: int) -> list[int]:
     await database.probe()
     table = (await database.tables(["photos"]))["photos"]
-    return [(await database.draw(table, 1, 0)).first for _ in range(times)]
+    return [(await take(database, table, 1, 0)).first for _ in range(times)]
 
 
 async def test_a_position_is_never_below_what_was_drawn_under_another_increment(
@@ -85,9 +86,9 @@ async def test_a_sequence_off_its_residue_ends_with_the_last_id_that_there_is(
     await odd.advance({"photos": table.ceiling - 20})
     odd.use_increment(2)
     left = (table.ceiling - (await odd.position(table.sequence)).next_id) // 2 + 1
-    ids = [(await odd.draw(table, 1, 0)).first for _ in range(left)]
+    ids = [(await take(odd, table, 1, 0)).first for _ in range(left)]
     assert ids[-1] == table.ceiling == 2**63 - 1
     with pytest.raises(ColumnExhausted):
-        await odd.draw(table, 1, 0)
+        await take(odd, table, 1, 0)
     with pytest.raises(ColumnExhausted):
-        await odd.draw(table, 3, 0)
+        await take(odd, table, 3, 0)
