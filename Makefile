@@ -22,7 +22,26 @@ DEBIAN_TOOLS := \
 	pg_ctlcluster:postgresql \
 	cc:gcc \
 	/usr/include/time.h:libc6-dev \
-	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core
+	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core \
+	curl:curl \
+	mysql:mariadb-client-core \
+	ruby:ruby \
+	/usr/share/rubygems-integration/all/specifications/activerecord-*:ruby-activerecord \
+	/usr/lib/ruby/vendor_ruby/sqlite3.rb:ruby-sqlite3 \
+	php:php-cli \
+	/usr/lib/php/*/curl.so:php-curl \
+	/usr/lib/php/*/pdo_sqlite.so:php-sqlite3 \
+	/usr/share/php/Illuminate/Database/autoload.php:php-illuminate-database \
+	/usr/share/php/Illuminate/Events/autoload.php:php-illuminate-events \
+	/usr/share/php/Illuminate/Http/autoload.php:php-illuminate-http \
+	/usr/share/php/GuzzleHttp/autoload.php:php-guzzlehttp-guzzle
+# What the recipes of docs/recipes need that is too large for `make test`.
+LONG_TOOLS := \
+	go:golang-go \
+	/usr/share/gocode/src/github.com/go-sql-driver/mysql:golang-github-go-sql-driver-mysql-dev \
+	javac:default-jdk-headless \
+	/usr/share/java/eclipselink.jar:libeclipselink-java \
+	/usr/share/java/h2.jar:libh2-java
 
 # Debian keeps servers in sbin, which is not on every user's path.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -35,7 +54,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 2)))
 SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test durations check fix bench torture long newest client lock clean tools
+.PHONY: help run test durations check fix bench torture long newest client lock clean tools long-tools
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -67,6 +86,9 @@ durations: $(VENV)/.test tools $(VENV)/.node  ## run every test and write down h
 tools:
 	@-.ci/debian-packages $(if $(TICKETS_TEST_MYSQLD),,$(DATABASE_TOOLS)) $(DEBIAN_TOOLS)
 
+long-tools:
+	@-.ci/debian-packages $(LONG_TOOLS)
+
 check: $(VENV)/.test  ## lint, formatting, types, who imports whom; writes nothing
 	$(BIN)/ruff check --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --check --cache-dir $(VENV)/.cache/ruff .
@@ -85,7 +107,7 @@ bench: $(VENV)/.test tools  ## compare with what else there is, side by side; wr
 torture: $(VENV)/.test tools  ## faults at random for TORTURE_SECONDS (120), then count duplicates
 	$(BIN)/python -m tests.torture $(ARGS)
 
-long: $(VENV)/.test tools $(VENV)/.node  ## what `make test` has no time for: schedules by the thousand, torture, soak; sums up for the README
+long: $(VENV)/.test tools long-tools $(VENV)/.node $(VENV)/.recipes  ## what `make test` has no time for: schedules by the thousand, torture, soak; sums up for the README
 	$(BIN)/python -m tests.long $(ARGS)
 
 newest: tools  ## run the tests on the newest releases of what we depend on, whatever the lock says (ARGS=...)
@@ -144,6 +166,12 @@ $(VENV)/.node: tests/node/package.json tests/node/package-lock.json | $(VENV)/.m
 	@echo "Installing into $(VENV)/node ..."
 	@mkdir -p $(VENV)/node && cp tests/node/package.json tests/node/package-lock.json $(VENV)/node
 	-@cd $(VENV)/node && npm ci --silent --ignore-scripts --no-audit --no-fund && touch ../.node
+
+# Prisma, for its recipe: `make long` alone, since it is large. It is locked in the same way.
+$(VENV)/.recipes: tests/recipes/node/package.json tests/recipes/node/package-lock.json | $(VENV)/.made tools
+	@echo "Installing into $(VENV)/recipes ..."
+	@mkdir -p $(VENV)/recipes && cp tests/recipes/node/package.json tests/recipes/node/package-lock.json $(VENV)/recipes
+	-@cd $(VENV)/recipes && npm ci --silent --ignore-scripts --no-audit --no-fund && touch ../.recipes
 
 $(VENV)/.lock: $(VENV)/.made
 	@$(BIN)/pip install -qq uv

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 import pytest
 
 DURATIONS = Path(__file__).with_name("durations.json")
-_FOLDERS = ("containers", "model", "deploy", "system", "contract", "unit")
+_FOLDERS = ("containers", "model", "deploy", "system", "recipes", "contract", "unit")
 """The order of the folders, for files that were not measured."""
 
 

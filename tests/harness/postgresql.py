@@ -138,6 +138,11 @@ class PostgreSQL:
         connection = ["-h", str(self._base), "-U", user, "-d", "postgres"]
         return [_program("psql"), "-X", "-q", "-A", "-t", *connection, *options]
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables that lead every program with libpq to this cluster."""
+        return {"PGHOST": str(self._base), "PGUSER": _SUPERUSER, "PGDATABASE": "postgres"}
+
     @staticmethod
     def environment() -> dict[str, str]:
         """Ours without what psql would listen to."""

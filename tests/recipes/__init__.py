@@ -1,0 +1,1 @@
+"""The recipes of docs/recipes, run as they stand there."""
