@@ -264,8 +264,8 @@ class NotebookDatabase(TicketDatabase):
         """See TicketDatabase.marks_of_all_rings."""
         return (await self.read(Book.MARKS, anybody=True))[0]
 
-    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
-        """See TicketDatabase.reserve."""
+    async def keep(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
+        """See TicketDatabase.keep."""
         kept: list[Mark] = await self.write(Book.MARKS, [Write(mark) for mark in marks], ring)
         return {(mark.sequence, mark.offset): mark for mark in kept}
 

@@ -1,8 +1,24 @@
 """What the ticket server asks of a ticket database, whatever its engine.
 
-`engines` lists those that stand behind it. Every method raises a `TicketDatabaseError` and nothing else, and ends
-within the database's timeout. What is said here holds for every engine; `tests/contract/engines` asks each of them
-for it.
+A ticket database is a counter for each sequence, and a notebook that survives with the counters.
+
+The counter is drawn from, raised and read. A draw names its residue: the offset and increment of the lane that asks,
+and the number of the ring that the lane was opened under. It takes all the tickets that it asks for or none, at any
+distance from the end of the sequence; how the engine's own columns or integers end is no concern of the caller.
+
+The notebook keeps marks about other databases, the ring record, how sequences were made, and which ticket servers use
+the database. A mark or a record is written on a condition: the ring still has this number, and the row that is kept is
+still the one that the server has read.
+
+What names a database is its incarnation, not its address. An engine gives another one whenever the data may have gone
+back: with a restart, with another server in its place, with a file that was put back.
+
+`TicketDatabase` is what the domain calls. An engine whose sequences and notes are rows subclasses `NotebookDatabase`
+(in `notebook`), which makes all of this from ten methods. MySQL implements the protocol itself: servers of earlier
+releases read and write the same tables, a probe there is one packet, and marks are dated by the database's clock.
+
+`engines` lists the engines. Every method raises a `TicketDatabaseError` and nothing else, and ends within the
+database's timeout. `tests/contract/engines` holds each engine to what is said here.
 """
 
 import asyncio
@@ -456,7 +472,7 @@ class TicketDatabase(Protocol):
     async def marks_of_all_rings(self) -> list[Mark]:
         """Every mark that this database keeps, whatever its increment."""
 
-    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
+    async def keep(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """Keep these marks: a row with the same token (or none yet) takes the larger `mark` and `issued`; a row with
         another token stays as it is. Returns the rows as they stand after the commit, by sequence and offset.
 
@@ -468,7 +484,7 @@ class TicketDatabase(Protocol):
         """Replace `old` by `new` if the row still has old's token and its mark is not above old's; commit. `issued`
         only rises. Returns the row as it stands after.
 
-        Raises RingChanged as `reserve` does, and TicketDatabaseUnavailable where the row is gone.
+        Raises RingChanged as `keep` does, and TicketDatabaseUnavailable where the row is gone.
         """
 
     async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:

@@ -109,8 +109,8 @@ def without_incarnation(patch: pytest.MonkeyPatch) -> None:
 
 def without_ring_number(patch: pytest.MonkeyPatch) -> None:
     """A reservation is taken in whatever ring it was made."""
-    reserve, supersede = FakeServer.reserve, FakeServer.supersede
-    patch.setattr(FakeServer, "reserve", lambda self, marks, ring=None: reserve(self, marks))
+    keep, supersede = FakeServer.keep, FakeServer.supersede
+    patch.setattr(FakeServer, "keep", lambda self, marks, ring=None: keep(self, marks))
     patch.setattr(FakeServer, "supersede", lambda self, old, new, ring=None: supersede(self, old, new))
 
 

@@ -87,7 +87,7 @@ class MarkExchange:
         raised = [m for key, m in changed.items() if key not in found or found[key].token == m.token]
         raised = raised or [*found.values()][:1]  # unchanged, as a test that marks can be written
         if raised:
-            await member.database.reserve(raised, ring)
+            await member.database.keep(raised, ring)
         replacements = [(found[key], m) for key, m in changed.items() if key in found and found[key].token != m.token]
         if replacements:
             await member.database.supersede_all(replacements, ring)
@@ -115,7 +115,7 @@ class MarkExchange:
             elif row.mark < last:
                 raised.append(replace(row, mark=last))
         if raised:
-            rows = await witness.database.reserve(raised, self._ring.number)
+            rows = await witness.database.keep(raised, self._ring.number)
             kept.update(rows)
             if any(rows[mark.sequence, mark.offset].mark < mark.mark for mark in raised):
                 raise MarkRefused("had a mark changed by another server meanwhile")
@@ -146,7 +146,7 @@ class MarkExchange:
             if (lane.marks.mark or lane.issued) and (row is None or lane.guard.highest > row.issued):
                 unknown.append(_issued_by(lane, row))
         if unknown:
-            kept.update(await witness.database.reserve(unknown, ring))
+            kept.update(await witness.database.keep(unknown, ring))
 
     async def _read_changes(self, witness: Member, read_at: float) -> dict[Key, Mark] | None:
         """The rows that may have changed since the last reading, or all rows; None if the ring changed meanwhile."""

@@ -100,13 +100,13 @@ async def test_marks_of_both_sorts_are_kept_together(storage: Storage) -> None:
     database = await witness(storage)
     rows = [mark(name, 10 + place) for place, name in enumerate(("photos", COUNTER, "Songs", WORKER, INSTANCES))]
     rows.append(mark(COUNTER, 99, offset=1))
-    found = await database.reserve(iter(rows), 7)
+    found = await database.keep(iter(rows), 7)
     assert found == {(row.sequence, row.offset): row for row in rows}
     assert await kept(database) == set(rows)
     higher = [replace(row, mark=row.mark + 5, issued=row.issued + 1) for row in rows]
-    assert set((await database.reserve(higher, 7)).values()) == set(higher)
+    assert set((await database.keep(higher, 7)).values()) == set(higher)
     stale = [replace(row, token=B, mark=10**6) for row in rows]
-    assert set((await database.reserve(stale, 7)).values()) == set(higher)
+    assert set((await database.keep(stale, 7)).values()) == set(higher)
     assert await kept(database) == set(higher)
 
 
@@ -114,7 +114,7 @@ async def test_marks_of_both_sorts_are_kept_together(storage: Storage) -> None:
 async def test_a_mark_of_an_inner_sequence_is_superseded(storage: Storage) -> None:
     database, other = await witness(storage), await storage.client()
     photos, counter, worker = mark("photos"), mark(COUNTER), mark(WORKER)
-    await database.reserve([photos, counter, worker], 7)
+    await database.keep([photos, counter, worker], 7)
     new = replace(counter, token=B, mark=20, issued=15)
     assert await database.supersede(counter, new, 7) == new
     assert await other.supersede(counter, replace(new, mark=30), 7) == new
@@ -132,7 +132,7 @@ async def test_more_of_both_sorts_than_a_statement_or_a_page_holds(storage: Stor
     database = await witness(storage)
     names = [f"{first}{number}" for number in range(560) for first in ("s", "_")]
     rows = [mark(name, place, offset=offset) for place, name in enumerate(names) for offset in (2, 1)]
-    assert set((await database.reserve(rows, 7)).values()) == set(rows)
+    assert set((await database.keep(rows, 7)).values()) == set(rows)
     assert await kept(database) == set(rows)
     new = [replace(row, token=B, mark=row.mark + 1) for row in rows]
     await database.supersede_all(zip(rows, new, strict=True), 7)
@@ -143,11 +143,11 @@ async def test_more_of_both_sorts_than_a_statement_or_a_page_holds(storage: Stor
 @on_each_engine
 async def test_under_another_number_of_the_ring_neither_is_kept(storage: Storage) -> None:
     database = await witness(storage)
-    await database.reserve([mark("photos"), mark(COUNTER)], 7)
+    await database.keep([mark("photos"), mark(COUNTER)], 7)
     before = await kept(database)
     for number in (6, 8):
         with pytest.raises(RingChanged):
-            await database.reserve([mark(COUNTER, 99), mark(WORKER)], number)
+            await database.keep([mark(COUNTER, 99), mark(WORKER)], number)
         with pytest.raises(RingChanged):
             await database.supersede(mark(COUNTER), mark(COUNTER, 99, B), number)
         with pytest.raises(RingChanged):
@@ -159,7 +159,7 @@ async def test_under_another_number_of_the_ring_neither_is_kept(storage: Storage
 async def test_of_another_increment_too(storage: Storage) -> None:
     database, other = await witness(storage), await storage.client(increment=3)
     row, of_other = mark(COUNTER), replace(mark(COUNTER, 20), increment=3, offset=3)
-    await database.reserve([row, of_other], 7)
+    await database.keep([row, of_other], 7)
     assert await other.marks() == await other.marks(3600) == [of_other]
     assert await database.marks() == await database.marks(3600) == [row]
     assert set(await database.marks_of_all_rings()) == {row, of_other}
@@ -175,7 +175,7 @@ async def test_an_older_release_finds_nothing_of_them(storage: Storage) -> None:
     for name in ("photos", COUNTER, INSTANCES):
         await take(database, await made(database, name), 1, 0, ring=7)
     rows = [mark("photos"), mark(COUNTER), mark(WORKER), mark(INSTANCES)]
-    await database.reserve(rows, 7)
+    await database.keep(rows, 7)
     await database.supersede(rows[1], replace(rows[1], token=B), 7)
     await database.supersede_all([(row, replace(row, mark=row.mark + 1)) for row in rows], 7)
     assert not [name for name in storage.seen_by_older_releases() if name.startswith("_")]

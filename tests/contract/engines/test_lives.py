@@ -85,7 +85,7 @@ async def test_another_life_has_another_incarnation_and_all_that_was_committed(s
     before = await database.probe()
     tables = [await made(database, name) for name in ("songs", "albums")]
     await database.record_ring(None, RING)
-    await database.reserve([ROW], 1)
+    await database.keep([ROW], 1)
     last = [(await take(database, tables[0], count, 0, ring=1)).last for count in (1, 3, 1000)][-1]
     await database.advance({"albums": 5000})
     await storage.begin_another_life()
@@ -123,7 +123,7 @@ async def test_marks_are_read_of_the_life_that_was_looked_at_unless_anybody_will
     database = await storage.client()
     await database.probe()
     await database.record_ring(None, RING)
-    await database.reserve([ROW], 1)
+    await database.keep([ROW], 1)
     assert await database.marks(anybody=False) == await database.marks(3600, anybody=False) == [ROW]
     await storage.begin_another_life()
     for within in (None, 3600, None, 3600):

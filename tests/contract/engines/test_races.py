@@ -154,7 +154,7 @@ async def test_of_several_that_supersede_a_mark_one_does(storage: Storage) -> No
     await clients[0].record_ring(None, RING)
     for round_ in range(5):
         old = replace(OLD, sequence=f"s{round_}")
-        await clients[0].reserve([old], 1)
+        await clients[0].keep([old], 1)
         new = [replace(old, token=f"life.t1:{number}", mark=20 + number) for number in range(CLIENTS)]
         superseding = zip(clients, new, strict=True)
         came = await asyncio.gather(*(patiently(client.supersede, old, row, 1) for client, row in superseding))
@@ -168,7 +168,7 @@ async def test_of_several_that_supersede_many_marks_each_mark_has_one_token_of_t
     clients = await clients_of(storage)
     await clients[0].record_ring(None, RING)
     old = [replace(OLD, sequence=f"s{number}") for number in range(30)]
-    await clients[0].reserve(old, 1)
+    await clients[0].keep(old, 1)
     new = [[replace(row, token=f"life.t1:{number}", mark=20 + number) for row in old] for number in range(CLIENTS)]
     superseding = zip(clients, new, strict=True)
     await asyncio.gather(
@@ -186,10 +186,10 @@ async def test_a_mark_that_is_reserved_and_superseded_at_once_loses_no_reservati
     await clients[0].record_ring(None, RING)
     for round_ in range(10):
         old = replace(OLD, sequence=f"s{round_}")
-        await clients[0].reserve([old], 1)
+        await clients[0].keep([old], 1)
         higher, new = replace(old, mark=50), replace(old, token="life.t2:new", mark=30)
         reserving, superseding = (
-            patiently(clients[1].reserve, [higher], 1),
+            patiently(clients[1].keep, [higher], 1),
             patiently(clients[2].supersede, old, new, 1),
         )
         reserved, superseded = await asyncio.gather(reserving, superseding)
@@ -203,7 +203,7 @@ async def test_the_larger_of_several_reservations_stands(storage: Storage) -> No
     clients = await clients_of(storage)
     await clients[0].record_ring(None, RING)
     reserving = [
-        patiently(client.reserve, [replace(OLD, mark=100 + number, issued=50 - number)], 1)
+        patiently(client.keep, [replace(OLD, mark=100 + number, issued=50 - number)], 1)
         for number, client in enumerate(clients * 5)
     ]
     came = await asyncio.gather(*reserving)
@@ -240,7 +240,7 @@ async def test_nothing_is_reserved_under_the_old_number_after_a_ring_was_recorde
         while True:
             after = recorded.is_set()
             try:
-                await patiently(client.reserve, [replace(OLD, mark=mark)], 1)
+                await patiently(client.keep, [replace(OLD, mark=mark)], 1)
             except RingChanged:
                 return
             under_way.release()

@@ -377,10 +377,10 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.marks_of_all_rings."""
         return await self._statement(lambda: self.server.marks(None), writes=False, ledger=True, anybody=True)
 
-    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
-        """See TicketDatabase.reserve."""
+    async def keep(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
+        """See TicketDatabase.keep."""
         requested = list(marks)
-        return await self._statement(lambda: self.server.reserve(requested, ring), ledger=True)
+        return await self._statement(lambda: self.server.keep(requested, ring), ledger=True)
 
     async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
         """See TicketDatabase.supersede."""

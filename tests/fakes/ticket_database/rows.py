@@ -154,7 +154,7 @@ class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
     def _put(self, book: Book, key: tuple[Any, ...], note: Any) -> None:
         state = self.server.state
         if book is Book.MARKS:
-            self.server.keep(key, note)
+            self.server.write_mark(key, note)
         elif book is Book.RING:
             state.ring = note
         elif note is None:

@@ -207,7 +207,7 @@ class FakeServer:
         if number is not None and (self.state.ring is None or self.state.ring.number != number):
             raise RingChanged
 
-    def reserve(self, marks: Iterable[Mark], ring: int | None = None) -> dict[tuple[str, int], Mark]:
+    def keep(self, marks: Iterable[Mark], ring: int | None = None) -> dict[tuple[str, int], Mark]:
         self.check_ring(ring)
         found = {}
         for mark in marks:
@@ -215,7 +215,7 @@ class FakeServer:
             row = self.state.marks.get(key, mark)
             if row.token == mark.token:
                 row = replace(row, mark=max(row.mark, mark.mark), issued=max(row.issued, mark.issued))
-            self.keep(key, row)
+            self.write_mark(key, row)
             found[mark.sequence, mark.offset] = row
         return found
 
@@ -227,10 +227,10 @@ class FakeServer:
             raise TicketDatabaseUnavailable("lost a row of its ledger")
         if row.token == old.token and row.mark <= old.mark:
             row = replace(row, token=new.token, mark=new.mark, issued=max(row.issued, new.issued))
-            self.keep(key, row)
+            self.write_mark(key, row)
         return row
 
-    def keep(self, key: tuple[str, int, int], row: Mark) -> None:
+    def write_mark(self, key: tuple[str, int, int], row: Mark) -> None:
         """Write a mark: it is dated, and its change has a number."""
         if self.state.marks.get(key) != row:
             self.state.marks[key] = row

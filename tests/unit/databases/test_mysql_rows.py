@@ -80,7 +80,7 @@ BAD_POSITIONS: list[tuple[Rows, Rows]] = [
 ours = Mark("photos", 1, 2, 1000, 10, TOKEN)
 CASES: list[tuple[str, Ask, tuple[Rows, ...]]] = [
     *((f"marks {row}", lambda d: d.marks(), ((row,),)) for row in BAD_MARKS),
-    *((f"reserve {row}", lambda d: d.reserve([ours], 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
+    *((f"reserve {row}", lambda d: d.keep([ours], 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
     *((f"supersede {row}", lambda d: d.supersede(ours, ours, 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
     *((f"tables {row}", lambda d: d.tables(["photos"]), ((row,),)) for row in BAD_TABLES),
     *(
@@ -113,7 +113,7 @@ async def test_it_answered_nonsense_and_the_connection_is_dropped(
 async def test_rows_of_a_ledger_that_were_not_asked_for_or_are_missing(server: Server, rows: Rows) -> None:
     database, _ = await database_that_answers(server, (), ((1,),), rows)
     with pytest.raises(TicketDatabaseUnavailable, match="lost a row of its ledger"):
-        await database.reserve([ours], 1)
+        await database.keep([ours], 1)
     database, _ = await database_that_answers(server, (), ((1,),), rows)
     with pytest.raises(TicketDatabaseUnavailable, match="lost a row of its ledger"):
         await database.supersede(ours, ours, 1)

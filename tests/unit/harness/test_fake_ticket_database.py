@@ -54,12 +54,12 @@ async def test_ids_are_of_the_offset_in_steps_of_the_increment() -> None:
 async def test_marks_can_be_asked_for_by_when_they_changed() -> None:
     server = FakeServer(1, clock=asyncio.get_running_loop().time)
     database, _ = await connected(server)
-    await database.reserve([mark(10)], 1)
+    await database.keep([mark(10)], 1)
     await asyncio.sleep(10)
     assert await database.marks(5) == []
-    await database.reserve([mark(10)], 1)  # nothing new
+    await database.keep([mark(10)], 1)  # nothing new
     assert await database.marks(5) == []
-    await database.reserve([mark(11)], 1)
+    await database.keep([mark(11)], 1)
     assert await database.marks(5) == [mark(11)]
 
 
@@ -163,7 +163,7 @@ async def test_read_only_reads_and_does_not_write() -> None:
     for statement in (
         database.probe(),
         take(database, table, 1, 0),
-        database.reserve([mark(1)], 1),
+        database.keep([mark(1)], 1),
     ):
         with pytest.raises(TicketDatabaseUnavailable, match="read-only"):
             await statement
@@ -174,7 +174,7 @@ async def test_a_ledger_that_fails_fails_alone() -> None:
     server = FakeServer(1)
     database, table = await connected(server)
     server.ledger_fails = True
-    for statement in (database.marks(), database.reserve([mark(1)], 1), database.supersede(mark(1), mark(2), 1)):
+    for statement in (database.marks(), database.keep([mark(1)], 1), database.supersede(mark(1), mark(2), 1)):
         with pytest.raises(SequenceUnavailable):
             await statement
     await take(database, table, 1, 0)
@@ -219,7 +219,7 @@ async def test_back_to_a_snapshot_is_another_incarnation_of_the_same_server() ->
     await take(database, table, 1, 0)
     copy = server.snapshot()
     await take(database, table, 8, 0)
-    await database.reserve([mark(10)], 1)
+    await database.keep([mark(10)], 1)
     server.restore(copy)
     after = await database.probe()
     assert after.incarnation != before.incarnation
@@ -256,7 +256,7 @@ async def test_truncated_keeps_created_and_remade_does_not() -> None:
 async def test_an_empty_one_in_its_place_is_another_server_without_tables() -> None:
     server = FakeServer(1)
     database, _ = await connected(server)
-    await database.reserve([mark(1)], 1)
+    await database.keep([mark(1)], 1)
     before = await database.probe()
     server.replace_by_empty()
     after = await database.probe()

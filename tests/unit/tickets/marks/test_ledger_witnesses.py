@@ -153,7 +153,7 @@ async def test_a_lane_that_was_advanced_anew_while_another_database_came_up_asks
             if not late.up:
                 while not late.up:
                     await server.ring.wait_for_change(1.0, expected=True)
-                await witness.reserve([replace(old, mark=old.mark + 1_000)], ring)
+                await witness.keep([replace(old, mark=old.mark + 1_000)], ring)
             return await supersede(old, new, ring)
 
         witness.supersede = after_somebody_reserved  # type: ignore[method-assign]

@@ -51,14 +51,14 @@ async def test_a_reservation_that_was_answered_in_the_ring_before_is_not_remembe
         server = await site.ticket_server()
         await take(server, 2)
         witness = server.databases[1]
-        reserve = witness.reserve
+        reserve = witness.keep
 
         async def across_a_change(marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
             found = await reserve(marks, ring)
             another_ring(server)
             return found
 
-        witness.reserve = across_a_change  # type: ignore[method-assign]
+        witness.keep = across_a_change  # type: ignore[method-assign]
         lane = server.lane("photos", 1)
         with pytest.raises(RingChanged):
             await server.ledger.reserve(lane, lane.guard.highest, protected=True)
