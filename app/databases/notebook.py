@@ -138,10 +138,17 @@ class NotebookDatabase(TicketDatabase):
 
     @abstractmethod
     async def write(
-        self, book: Book, writes: Sequence[Write[Any]], ring: int | None, *, anybody: bool = False
+        self,
+        book: Book,
+        writes: Sequence[Write[Any]],
+        ring: int | None,
+        *,
+        entry: ServerEntry | None = None,
+        anybody: bool = False,
     ) -> list[Any]:
         """Write these notes as `after` says, in one transaction. Returns what is kept then for each, None for nothing.
 
+        `entry`: what a ticket server announces; written in the same transaction, if that changes a note.
         Raises RingChanged, and writes nothing, unless the ring record has the number `ring`, where one is given.
         """
 
@@ -208,8 +215,9 @@ class NotebookDatabase(TicketDatabase):
         return ["a ticket server that probes it"] if any(first.get(of) != at for of, at in later.items()) else []
 
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
-        """See TicketDatabase.record_ring."""
-        (kept,) = await self.write(Book.RING, [Write(new, old)], None, anybody=True)
+        """See TicketDatabase.record_ring. What the server announces is written in the same transaction."""
+        entry = None if self.describe is None else self.describe()
+        (kept,) = await self.write(Book.RING, [Write(new, old)], None, entry=entry, anybody=True)
         if kept is None:
             raise TicketDatabaseUnavailable("lost its ring record")
         return cast(RingRecord, kept)

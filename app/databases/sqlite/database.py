@@ -167,7 +167,13 @@ class SQLiteDatabase(NotebookDatabase):
         return await self._file.run(work)
 
     async def write(
-        self, book: Book, writes: Sequence[Write[Any]], ring: int | None, *, anybody: bool = False
+        self,
+        book: Book,
+        writes: Sequence[Write[Any]],
+        ring: int | None,
+        *,
+        entry: ServerEntry | None = None,
+        anybody: bool = False,
     ) -> list[Any]:
         """See NotebookDatabase.write."""
 
@@ -181,6 +187,8 @@ class SQLiteDatabase(NotebookDatabase):
                 results.append(after(kept, each))
                 if results[-1] != kept:
                     put(connection, kept, results[-1])
+                    if entry is not None:
+                        announce(connection, entry, time.time())
             return results
 
         return await self._file.run(work)

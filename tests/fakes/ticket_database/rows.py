@@ -135,9 +135,16 @@ class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
         return await self._statement(found, writes=False, ledger=book is Book.MARKS, anybody=anybody)
 
     async def write(
-        self, book: Book, writes: Sequence[Write[Any]], ring: int | None, *, anybody: bool = False
+        self,
+        book: Book,
+        writes: Sequence[Write[Any]],
+        ring: int | None,
+        *,
+        entry: ServerEntry | None = None,
+        anybody: bool = False,
     ) -> list[Any]:
         """See NotebookDatabase.write."""
+        clock = _clock()
 
         def written() -> list[Any]:
             self.server.check_ring(ring)
@@ -147,6 +154,7 @@ class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
                 results.append(after(kept, each))
                 if results[-1] != kept:
                     self._put(book, each.key, results[-1])
+                    self.server.probes(entry, clock.now)
             return results
 
         return await self._statement(written, ledger=book is Book.MARKS, anybody=anybody)
