@@ -91,7 +91,7 @@ class LaneOpening:
         self._position = await self._member.database.position(self._table.sequence)
         if self._position.created != self._table.created:
             lane.listed = await self._find_table()
-            raise SequenceUnavailable("had its table made anew meanwhile")
+            raise SequenceUnavailable("had its table made again while the lane opened")
         self.issued = max([lane.guard.highest, *(row.issued for row in self.known)])
         lane.table = self._table
 
@@ -157,7 +157,7 @@ class LaneOpening:
             lane.marks.adopt(token)
             event(log, logging.WARNING, "advanced", sequence=lane.sequence, database=self._member.name, above=above)
             return
-        raise TicketDatabaseBusy("was reserved by others again and again while it was advanced")
+        raise TicketDatabaseBusy("had its marks changed by other servers again and again while it was advanced")
 
     def check_nothing_changed(self) -> None:
         """Raise TicketDatabaseError unless everything that was read still counts."""

@@ -14,7 +14,7 @@ from app.common.sequences import is_bump_name, number_leased
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
 from app.tickets.ring import changes as ring_changes
 from app.tickets.ring.bodies import holders, new_bodies
-from app.tickets.ring.joining import Comer, Found, Joins, Marks, found_in, join_all, marks_of
+from app.tickets.ring.joining import JOINS, Comer, Found, Joins, found_by_marks, found_by_record, refusals
 from app.tickets.ring.record import (
     UNFINISHED,
     UNKNOWN,
@@ -144,14 +144,14 @@ class RingRecords:
             for member, result in results.items()
             if member not in refused or _is_elsewhere(member, result)
         }
-        verdicts = join_all(comers, all_answer=self._all_answer(results), recorded=recorded)
-        refused |= {member: verdict.reason for member, verdict in verdicts.items() if verdict.reason}
+        refused |= refusals(comers, all_answer=self._all_answer(results), recorded=recorded)
         if record.since > 1:
             known = {member: reason for member, reason in refused.items() if reason != UNKNOWN}
             refused |= self._newcomers(record, results, known)  # its reasons say more than UNKNOWN
         joining = {member: result for member, result in results.items() if member not in refused}
-        raised = [member for member in joining if verdicts[member].is_raised]
-        everywhere = any(verdicts[member].joins is Joins.ALL_RAISED for member in joining)
+        joins = {member: JOINS[comers[member].found][comers[member].holds] for member in joining}
+        raised = [member for member in joining if joins[member] is not Joins.AS_IT_IS]
+        everywhere = Joins.ALL_RAISED in joins.values()
         if _formed_apart(record, [result.record for result in joining.values() if result.record is not None]):
             raised, everywhere = list(joining), True
         ring, more = await self._record(record, joining, raised, everywhere=everywhere)
@@ -272,18 +272,18 @@ async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
     }
 
 
-async def _ask(database: TicketDatabase, found: RingRecord | None, record: RingRecord) -> Comer:
-    """What the table of `joining` needs to know of a database that has the record `found`. Raises DatabaseFailed."""
-    offset, own = database.offset, 0 if found is None else found.own
-    comer = Comer(database.name, offset, found_in(found, offset, record), own)
-    if comer.found is Found.ANOTHER_PLACE:
-        return replace(comer, holds=await ring_changes.holds_anything(database))
-    if comer.found is Found.NOTHING:
-        marks, wrong = marks_of(await _kept_by(database), offset, record)
-        comer = replace(comer, marks=marks, contradiction=wrong)
-    if comer.found is Found.BEGUN or (comer.found is Found.NOTHING and comer.marks is Marks.NONE):
-        comer = replace(comer, holds=await ring_changes.holds_tickets(database))
-    return comer
+async def _ask(database: TicketDatabase, own: RingRecord | None, record: RingRecord) -> Comer:
+    """What a database says about the ring of `record`. `own`: the record that it has. Raises DatabaseFailed."""
+    offset, wrong, holds = database.offset, "", False
+    if own is None:
+        found, wrong = found_by_marks(await _kept_by(database), offset, record)
+    else:
+        found = found_by_record(own, offset, record)
+    if found is Found.ANOTHER_PLACE:
+        holds = await ring_changes.holds_anything(database)
+    elif found in (Found.BEGUN, Found.NOTHING):
+        holds = await ring_changes.holds_tickets(database)
+    return Comer(database.name, offset, found, holds, 0 if own is None else own.own, wrong)
 
 
 def _use(results: Iterable[Member], increment: int) -> None:

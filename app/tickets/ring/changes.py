@@ -39,10 +39,6 @@ class DatabaseFailed(Exception):
         self.error = error
 
 
-class Overtaken(DatabaseFailed):
-    """Another server has changed the ring record of a database since it was read."""
-
-
 async def change_ring(
     databases: Mapping[TicketDatabase, RingRecord | None],
     change: RingRecord,
@@ -80,7 +76,7 @@ def as_kept(record: RingRecord, database: TicketDatabase, old: RingRecord | None
 async def write_record(record: RingRecord, databases: Mapping[TicketDatabase, RingRecord | None]) -> None:
     """Write the record on these databases, given with their present records. Each keeps what it records of its body.
 
-    Raises DatabaseFailed; Overtaken if a database has another record meanwhile.
+    Raises DatabaseFailed, with RingChanged if a database has another record meanwhile.
     """
     for database, old in databases.items():
         await write_own_record(as_kept(record, database, old), database, old)
@@ -94,7 +90,7 @@ async def write_own_record(new: RingRecord, database: TicketDatabase, old: RingR
         except TicketDatabaseError as error:
             raise DatabaseFailed(database, error) from error
         if found != new:
-            raise Overtaken(database, RingChanged("had its ring record changed by another server meanwhile"))
+            raise DatabaseFailed(database, RingChanged("had its ring record changed by another server meanwhile"))
 
 
 Tables = Mapping[TicketDatabase, Sequence[Table]]

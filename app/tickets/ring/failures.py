@@ -47,53 +47,33 @@ class Effect(StrEnum):
     """Every database is down, and the server probes all of them: one records another ring."""
 
 
+NOTHING, DOWN, UNREACHABLE, QUARANTINED, NO_MARKS, ALL_DOWN = Effect
+
+ERRORS = (
+    RingChanged,
+    TicketDatabaseUnavailable,
+    TicketDatabaseBusy,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseError,
+)
+"""The columns of the table. The first class that fits counts; the last one stands for the errors that concern one table
+or one row."""
+
 EFFECTS = {
-    Asked.PROBE: {
-        RingChanged: Effect.ALL_DOWN,
-        TicketDatabaseUnavailable: Effect.UNREACHABLE,
-        TicketDatabaseBusy: Effect.UNREACHABLE,
-        TicketDatabaseMisconfigured: Effect.QUARANTINED,
-        TicketDatabaseError: Effect.UNREACHABLE,
-    },
-    # An error of one table is the lane's affair, or says nothing about draws.
-    Asked.DRAW: {
-        RingChanged: Effect.ALL_DOWN,
-        TicketDatabaseUnavailable: Effect.DOWN,
-        TicketDatabaseBusy: Effect.NOTHING,
-        TicketDatabaseMisconfigured: Effect.QUARANTINED,
-        TicketDatabaseError: Effect.NOTHING,
-    },
-    # No database may come up before this one has taken the marks, so being busy is no excuse here. A database that
-    # cannot keep marks at all may come up: the rest of the ring protects the others.
-    Asked.ADMISSION: {
-        RingChanged: Effect.ALL_DOWN,
-        TicketDatabaseUnavailable: Effect.UNREACHABLE,
-        TicketDatabaseBusy: Effect.UNREACHABLE,
-        TicketDatabaseMisconfigured: Effect.KEEPS_NO_MARKS,
-        TicketDatabaseError: Effect.KEEPS_NO_MARKS,
-    },
+    Asked.PROBE: (ALL_DOWN, UNREACHABLE, UNREACHABLE, QUARANTINED, UNREACHABLE),
+    # An error that concerns one table concerns one lane, or says nothing about draws.
+    Asked.DRAW: (ALL_DOWN, DOWN, NOTHING, QUARANTINED, NOTHING),
+    # The admission cannot go on before the database has taken the marks, even if it is only busy. A database that
+    # cannot keep marks may be up: the rest of the ring protects the others.
+    Asked.ADMISSION: (ALL_DOWN, UNREACHABLE, UNREACHABLE, NO_MARKS, NO_MARKS),
     # A right that is missing on the table of marks says nothing about draws, so it is no reason for a quarantine.
-    Asked.MARKS: {
-        RingChanged: Effect.ALL_DOWN,
-        TicketDatabaseUnavailable: Effect.DOWN,
-        TicketDatabaseBusy: Effect.NOTHING,
-        TicketDatabaseMisconfigured: Effect.KEEPS_NO_MARKS,
-        TicketDatabaseError: Effect.KEEPS_NO_MARKS,
-    },
-    # The database has just passed a probe. Reading all marks can take longer than an attempt may; the next probe tells
-    # whether the database is down.
-    Asked.UPKEEP: {
-        RingChanged: Effect.ALL_DOWN,
-        TicketDatabaseUnavailable: Effect.NOTHING,
-        TicketDatabaseBusy: Effect.NOTHING,
-        TicketDatabaseMisconfigured: Effect.KEEPS_NO_MARKS,
-        TicketDatabaseError: Effect.KEEPS_NO_MARKS,
-    },
+    Asked.MARKS: (ALL_DOWN, DOWN, NOTHING, NO_MARKS, NO_MARKS),
+    # The database has just passed a probe, and reading all of its marks may take too long. The next probe tells whether
+    # it is down.
+    Asked.UPKEEP: (ALL_DOWN, NOTHING, NOTHING, NO_MARKS, NO_MARKS),
 }
-"""For each question, the effects of the errors. The first class that fits counts; the last one stands for the errors
-that concern one table or one row."""
 
 
 def effect_of(error: TicketDatabaseError, asked: Asked) -> Effect:
     """The effect on the ring when a database that was asked for `asked` fails with this error."""
-    return next(effect for kind, effect in EFFECTS[asked].items() if isinstance(error, kind))
+    return next(effect for kind, effect in zip(ERRORS, EFFECTS[asked], strict=True) if isinstance(error, kind))

@@ -12,7 +12,7 @@ from app.databases.protocol import ProbeResult, RingRecord
 from app.tickets.marks.ledger import Ledger
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.ring.agreement import RingRecords
-from app.tickets.ring.changes import DatabaseFailed, Overtaken
+from app.tickets.ring.changes import DatabaseFailed
 from app.tickets.ring.failures import Asked, Effect
 from app.tickets.ring.record import same_ring
 from app.tickets.ring.ring import Member, Ring
@@ -63,15 +63,15 @@ class Admission:
                     return
                 try:
                     await self._take_in_all()
-                except Overtaken as overtaken:
-                    self._ring.failed(member, overtaken.error, Asked.PROBE)
+                except DatabaseFailed as failed:  # another server has changed the ring meanwhile
+                    self._ring.failed(member, failed.error, Asked.PROBE)
                 else:
                     return
 
     async def _take_in_all(self) -> None:
-        absent = [other for other in self._ring.members if not other.up]
+        away = [other for other in self._ring.members if not other.up]
         found: dict[Member, ProbeResult] = {}
-        for other, result in zip(absent, await asyncio.gather(*map(self._probe, absent)), strict=True):
+        for other, result in zip(away, await asyncio.gather(*map(self._probe, away)), strict=True):
             twin = next((each for each, seen in found.items() if result and seen.identity == result.identity), None)
             if twin is not None:
                 self._ring.quarantine(other, f"is the same server as {twin.name}")
@@ -101,7 +101,8 @@ class Admission:
             return
         for member, result in coming.items():
             member.incarnation = result.incarnation
-            self._close_lanes(member)
+            for lane in self._catalog.lanes_on(member):
+                lane.close()
         up = [member for member in self._ring.members if member.is_witness]
         for member in self._ring.members:
             if not member.up and member not in coming:
@@ -130,7 +131,7 @@ class Admission:
         """Have the databases of `coming` record the ring that this server draws in. Removes those that may not draw.
 
         A database that is up goes on drawing even if it cannot show its marks or take another record. The databases
-        whose admission needs that have to wait.
+        whose admission needs that have to wait. Raises DatabaseFailed if another server has changed the ring meanwhile.
         """
         silent: set[Member] = set()
         while coming:
@@ -142,9 +143,9 @@ class Admission:
             try:
                 record, refused = await self._records.agree(up | coming)
             except DatabaseFailed as failed:
-                member = next(each for each in self._ring.members if each.database is failed.database)
                 if isinstance(failed.error, RingChanged):
-                    raise Overtaken(failed.database, failed.error) from failed
+                    raise
+                member = next(each for each in self._ring.members if each.database is failed.database)
                 coming.pop(member, None)
                 self._ring.failed(member, failed.error, Asked.DRAW if member.up else Asked.PROBE)
                 if member.up:
@@ -197,11 +198,14 @@ class Admission:
         return anew
 
     async def _bring_up_to_date(self, member: Member, others: list[Member]) -> bool:
-        """Write the marks of `others` that `member` lacks. Returns whether it may be up. Raises Overtaken."""
+        """Write the marks of `others` that `member` lacks. Returns whether it may be up.
+
+        Raises DatabaseFailed if it records another ring.
+        """
         try:
             await self._ledger.exchange.admit(member, others)
         except RingChanged as error:
-            raise Overtaken(member.database, error) from error
+            raise DatabaseFailed(member.database, error) from error
         except TicketDatabaseError as error:
             return self._ring.failed(member, error, Asked.ADMISSION) is Effect.KEEPS_NO_MARKS
         member.marks_error = None
@@ -213,11 +217,6 @@ class Admission:
             await self._ledger.exchange.read(member)
         except TicketDatabaseError as error:
             event(log, logging.DEBUG, "could not read its marks", database=member.name, reason=error)
-
-    def _close_lanes(self, member: Member) -> None:
-        for lane in self._catalog.lanes.values():
-            if lane.member is member:
-                lane.close()
 
     # --- a database that is up and is no witness -------------------------------------------------------------------
 
@@ -236,8 +235,8 @@ class Admission:
             try:
                 if not await self._bring_up_to_date(member, others):
                     return False
-            except Overtaken as overtaken:
-                self._ring.failed(member, overtaken.error, Asked.ADMISSION)
+            except DatabaseFailed as failed:
+                self._ring.failed(member, failed.error, Asked.ADMISSION)
                 return False
         if member.marks_error is None:
             self._can_keep_marks_again(member, others)

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from app.common.errors import InvalidRequest, NoTicketDatabase, OutOfTime, SequenceExhausted, UnknownSequence
-from app.tickets.desk.issuer import EXPIRY_SECONDS
+from app.tickets.lanes.attempts import EXPIRY_SECONDS
 from app.tickets.requests.request import Tickets
 from tests.fakes.ticket_database import TIMEOUT, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, Site
@@ -85,6 +85,20 @@ async def test_a_database_that_hangs_costs_at_most_one_timeout_and_then_nothing(
         began = now()
         await singles(server, 20)
         assert now() - began < 0.5
+
+
+@virtual_time
+async def test_requests_leave_a_database_that_goes_down_at_once() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await singles(server, 2)
+        site.servers[0].hang()
+        began = now()
+        asked = [asyncio.create_task(server.desk.take("photos", 1)) for _ in range(4)]
+        await asyncio.sleep(0.05)
+        server.ring.mark_down(server.ring.members[0], "broke the connection off")
+        await asyncio.gather(*asked)
+        assert now() - began < 0.1
 
 
 @virtual_time

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.common.errors import SequenceWentBack, TicketDatabaseUnavailable
+from app.common.errors import SequenceUnavailable, SequenceWentBack, TicketDatabaseUnavailable
 from app.databases.protocol import Drawn, Position
 from app.operations.metrics import Metrics
 from app.tickets.lanes.id_guard import IdGuard
-from app.tickets.lanes.lane import Lane
-from app.tickets.lanes.neighbours import Stamps
+from app.tickets.lanes.lane import Lane, Stamps
 from app.tickets.lanes.queue import LaneQueue
 from app.tickets.lanes.state import LaneState
 from app.tickets.requests.request import TicketRequest, Tickets
@@ -95,7 +94,7 @@ def test_an_observer_that_raises_sends_everybody_on_and_the_lane_goes_on(where: 
         if where == "violation":
             assert not bench.lane.waiting
             bench.server.table("photos").advance(1000)
-            bench.lane.suspend("for a test")
+            bench.lane.suspend(SequenceUnavailable("for a test"))
             await bench.lane.recover()
         assert await bench.ask() is not None
 
@@ -189,7 +188,7 @@ def test_a_lane_that_loses_touch_while_it_recovers_stays_suspended(what: str) ->
     async def scenario() -> None:
         bench = await Bench().begin()
         await bench.ask()
-        bench.lane.suspend("for a test")
+        bench.lane.suspend(SequenceUnavailable("for a test"))
         recovering = asyncio.create_task(bench.lane.recover())
         await asyncio.sleep(0.025)
         assert len(bench.database.counts) == 2  # its draw is under way

@@ -1,10 +1,10 @@
-"""The ledger: sequences that are moved up, and those that end."""
+"""Bumps: a sequence is advanced above a number on every database, also where it ends."""
 
 import asyncio
 
 import pytest
 
-from app.common.errors import NoTicketDatabase, SequenceExhausted, TicketDatabaseBusy
+from app.common.errors import ForceRequired, NoTicketDatabase, SequenceExhausted, TicketDatabaseBusy
 from app.common.sequences import Width
 from app.tickets.lanes.state import LaneState
 from tests.fakes.ticket_database import FakeTicketDatabase
@@ -25,6 +25,18 @@ async def test_after_a_bump_everything_is_larger_on_every_database_and_every_ser
         await take(other, 4)
         await one.admin.bump("photos", 100_000, force=False)
         assert min(await take(one, 4) + await take(other, 4)) > 100_000
+
+
+@virtual_time
+async def test_a_bump_that_uses_up_more_than_nine_tenths_has_to_be_forced() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await server.make("small", Width.INT, 1)
+        with pytest.raises(ForceRequired, match="uses more than 90% of its ids"):
+            await server.admin.bump("small", 4_000_000_000, force=False)
+        assert max(await take(server, 4, "small")) < 100
+        await server.admin.bump("small", 4_000_000_000, force=True)
+        assert min(await take(server, 4, "small")) > 4_000_000_000
 
 
 @virtual_time
@@ -64,7 +76,7 @@ async def test_a_number_that_a_database_has_not_kept_was_not_bumped_above() -> N
         await probed()
         server.ring.mark_down(server.ring.members[0], "has just gone down")
         with pytest.raises(TicketDatabaseBusy, match="kept on every other database"):
-            await server.ledger.advance(server.lane("photos", 2), 100_000)
+            await server.domain.bumps.advance(server.lane("photos", 2), 100_000)
 
 
 @virtual_time
