@@ -14,8 +14,8 @@ What names a database is its incarnation, not its address. An engine gives anoth
 back: with a restart, with another server in its place, with a file that was put back.
 
 `TicketDatabase` is what the domain calls. An engine whose sequences and notes are rows subclasses `NotebookDatabase`
-(in `notebook`), which makes all of this from ten methods. MySQL implements the protocol itself: servers of earlier
-releases read and write the same tables, a probe there is one packet, and marks are dated by the database's clock.
+(in `notebook`), which makes all of this from ten methods. An engine may also implement the protocol itself, if servers
+of earlier releases write the same tables, a probe has to be one packet, or the database's clock dates the marks.
 
 `engines` lists the engines. Every method raises a `TicketDatabaseError` and nothing else, and ends within the
 database's timeout. `tests/contract/engines` holds each engine to what is said here.
