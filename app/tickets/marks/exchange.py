@@ -111,7 +111,7 @@ class MarkExchange:
             last = position.next_id - 1
             if row is None:
                 token = new_token(f"{member.incarnation}.{position.created}", verified=False)
-                raised.append(Mark(sequence, database.offset, database.increment, last, last, token))
+                raised.append(Mark(sequence, database.offset, self._ring.increment, last, last, token))
             elif row.mark < last:
                 raised.append(replace(row, mark=last))
         if raised:

@@ -202,7 +202,7 @@ class Bumps:
         that read the changed marks would not see it.
         """
         ring, keep = self._ring.number, self._ledger.witnesses.keep
-        record = Mark(name, OFFSET, self._ring.members[0].database.increment, above, 0, TOKEN)
+        record = Mark(name, OFFSET, self._ring.increment, above, 0, TOKEN)
         rows = await keep(Wanted(record), ring, self._keepers)
         issued = max((row.issued for row in rows.values()), default=0)
         rows = await keep(Wanted(replace(record, issued=issued + 1)), ring, self._keepers)
