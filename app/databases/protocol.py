@@ -18,7 +18,8 @@ back: with a restart, with another server in its place, with a file that was put
 of earlier releases write the same tables, a probe has to be one packet, or the database's clock dates the marks.
 
 `engines` lists the engines. Every method raises a `TicketDatabaseError` and nothing else, and ends within the
-database's timeout. `tests/contract/engines` holds each engine to what is said here.
+database's timeout. `tests/contract/engines` holds each engine to what is said here. The file is long because a method
+and the values that it takes and gives are read together.
 """
 
 import asyncio
