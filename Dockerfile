@@ -10,10 +10,9 @@ COPY requirements.txt ./
 RUN /opt/ticketd/bin/pip install --require-hashes -r requirements.txt
 COPY pyproject.toml README.md ./
 COPY app ./app
-COPY client ./client
 # No build isolation: it would fetch a build backend that no hash vouches for. Both tools go when they have done their work.
 COPY deploy/sbom.py /build/
-RUN /opt/ticketd/bin/pip install --no-deps --no-build-isolation ./client . \
+RUN /opt/ticketd/bin/pip install --no-deps --no-build-isolation . \
  && /opt/ticketd/bin/python sbom.py requirements.txt > /opt/ticketd/sbom.cdx.json \
  && /opt/ticketd/bin/pip uninstall --yes setuptools pip
 

@@ -54,11 +54,11 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 2)))
 SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test durations check fix bench torture long newest client lock clean tools long-tools
+.PHONY: help run test durations check fix docs bench torture long documents pictures newest client dist install-check lock clean tools long-tools
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1 \t\2/p' Makefile | expand -t 18
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/p' Makefile | expand -t 24
 
 run: $(VENV)/.run  ## set up what is needed and serve tickets from an embedded pair on 127.0.0.1:8000
 	@echo
@@ -92,7 +92,7 @@ long-tools:
 check: $(VENV)/.test  ## lint, formatting, types, who imports whom; writes nothing
 	$(BIN)/ruff check --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --check --cache-dir $(VENV)/.cache/ruff .
-	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests $(wildcard bench)
+	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests documents $(wildcard bench)
 	$(BIN)/mypy --config-file client/pyproject.toml --cache-dir $(VENV)/.cache/mypy-client client
 	$(BIN)/lint-imports --no-logo --no-cache
 
@@ -100,15 +100,25 @@ fix: $(VENV)/.test  ## fix what ruff can fix
 	$(BIN)/ruff check --fix --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --cache-dir $(VENV)/.cache/ruff .
 
-bench: $(VENV)/.test tools  ## compare with what else there is, side by side; writes bench/results/
+docs: $(VENV)/.test  ## build the pages of docs/ as a site, into build/site
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+bench: $(VENV)/.test tools  ## compare with what else there is, side by side; publishes the figures in docs/performance.md
 	@-.ci/debian-packages wrk:wrk
 	$(BIN)/python -m bench $(ARGS)
 
 torture: $(VENV)/.test tools  ## faults at random for TORTURE_SECONDS (120), then count duplicates
 	$(BIN)/python -m tests.torture $(ARGS)
 
-long: $(VENV)/.test tools long-tools $(VENV)/.node $(VENV)/.recipes  ## what `make test` has no time for: schedules by the thousand, torture, soak; sums up for the README
+long: $(VENV)/.test tools long-tools $(VENV)/.node $(VENV)/.recipes  ## what `make test` has no time for: schedules by the thousand, torture, soak; writes docs/evidence.md
 	$(BIN)/python -m tests.long $(ARGS)
+
+documents: $(VENV)/.test  ## write the generated pages of docs/ anew, from the settings and the results
+	$(BIN)/python -m documents
+
+pictures: $(VENV)/.test tools  ## take the pictures of the pages again, in a real Chromium, into docs/pictures/
+	$(BIN)/python -m documents.pictures
 
 newest: tools  ## run the tests on the newest releases of what we depend on, whatever the lock says (ARGS=...)
 	@.ci/make-venv $(NEWEST)
@@ -124,16 +134,25 @@ client: $(VENV)/.test  ## build the Python client's wheel, into dist/
 	@rm -rf client/build
 	@ls dist/ticketd_client-*.whl
 
+dist: $(VENV)/.test  ## build the server's and the client's sdists and wheels, into dist/, and check their metadata
+	@rm -rf dist build client/build *.egg-info client/*.egg-info
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m build --no-isolation --outdir dist client
+	$(BIN)/python -m twine check --strict dist/*
+
+install-check: $(VENV)/.test  ## install the server and the client in every documented way, each from a clean environment
+	$(BIN)/python -m tests.packaging $(ARGS)
+
 # One file serves every Python and platform we support: the resolution is universal, with environment markers. It asks
 # the public index alone, whatever this machine's pip is told, so that no hash in it is of a file only we have.
 lock: $(VENV)/.lock  ## write the hash-locked requirements anew (UPGRADE=1: with the newest versions)
 	$(call compile,requirements.txt)
-	$(call compile,requirements-test.txt,--extra test --extra check --constraints requirements.txt)
+	$(call compile,requirements-test.txt,--extra test --extra check --extra docs --constraints requirements.txt)
 
 # setuptools is locked as well: it builds the project, and an isolated build would fetch one that no hash vouches for.
 compile = @echo 'setuptools>=68' | $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links --strip-extras $(if $(UPGRADE),--upgrade) \
-	--no-emit-package ticketd-client pyproject.toml - --extra tracing $(2) --output-file $(1) && \
+	pyproject.toml - --extra tracing $(2) --output-file $(1) && \
 	sed -i '1i \# Written by `make lock` from pyproject.toml: exact versions, and the hash of every file they may come as.' $(1)
 
 clean:  ## remove what the other targets made, but no ticket data
@@ -146,16 +165,16 @@ $(VENV)/.made:
 	@touch $@
 
 install = $(BIN)/pip install -qq --require-hashes -r $(1) && \
-	$(BIN)/pip install -qq --no-deps --no-build-isolation --no-index --editable ./client --editable .
+	$(BIN)/pip install -qq --no-deps --no-build-isolation --no-index $(2)
 
-$(VENV)/.run: $(VENV)/.made requirements.txt pyproject.toml client/pyproject.toml
+$(VENV)/.run: $(VENV)/.made requirements.txt pyproject.toml
 	@echo "Installing into $(VENV) ..."
-	@$(call install,requirements.txt)
+	@$(call install,requirements.txt,--editable .)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.made requirements-test.txt pyproject.toml client/pyproject.toml
 	@echo "Installing into $(VENV), what the tests and checks need as well ..."
-	@$(call install,requirements-test.txt)
+	@$(call install,requirements-test.txt,--editable ./client --editable .)
 	@touch $(VENV)/.run $@
 
 # The Redis clients for Node.js that the tests draw with. package-lock.json holds exact versions and hashes, and no

@@ -42,15 +42,17 @@ class Settings(BaseModel):
         (),
         f"URLs like {engines.URL_FORM}, in offset order, with the password percent-encoded or in "
         f"{PREFIX}DATABASE_PASSWORD; or {EMBEDDED}",
-        f"URLs of the ticket databases in offset order, {engines.URL_FORM}; {EMBEDDED}, or unset where only this "
-        "machine can reach the server: two embedded ones",
+        f"URLs of the ticket databases in offset order, each like {engines.URL_FORM}; or {EMBEDDED}, for two databases "
+        "in files of this machine, which is the default on loopback",
     )
-    database_password: SecretStr | None = _field(None, "a password", "for URLs that name a user without a password")
+    database_password: SecretStr | None = _field(
+        None, "a password", "password of the URLs that name a user without one"
+    )
     data_dir: Path = _field(Path("ticket-data"), "a folder", "folder of the embedded pair")
     increment: int | None = _field(
         None,
         f"a whole number from the number of databases to {LARGEST_INCREMENT}",
-        f"{engines.INCREMENT_SETTING} of the databases",
+        f"increment that the databases are configured with ({engines.INCREMENT_SETTING})",
         ge=1,
     )
     host: str = _field("127.0.0.1", "an address", "address to listen on", min_length=1)
@@ -59,12 +61,16 @@ class Settings(BaseModel):
     database_timeout: Seconds = _field(0.5, SECONDS, "seconds for one attempt on one database")
     probe_interval: Seconds = _field(1.0, SECONDS, "seconds between two probes of a database")
     drain_seconds: float = _field(
-        5.0, "seconds, 0 to 3600", "after SIGTERM: seconds for which it is not ready but still serves", ge=0, le=3600
+        5.0,
+        "seconds, 0 to 3600",
+        "seconds after SIGTERM for which the server is not ready but still serves",
+        ge=0,
+        le=3600,
     )
     reserve_seconds: float = _field(
         0.0,
         "seconds, 0 to 3600",
-        "how long the tickets drawn ahead of each sequence would last; 0: none are drawn ahead",
+        "seconds that the tickets drawn ahead of a sequence last at its present rate; 0: the server draws none ahead",
         ge=0,
         le=3600,
     )
@@ -72,24 +78,28 @@ class Settings(BaseModel):
         "serve", "serve or refuse", "whether a database may draw while no other can be asked for its high-water marks"
     )
     redis_port: int | None = _field(
-        None, "a port, 0 to 65535", "port to speak the Redis protocol on; unset: nowhere", ge=0, le=65535
+        None, "a port, 0 to 65535", "port for the Redis protocol; unset: the server does not speak it", ge=0, le=65535
     )
-    tokens: tuple[SecretStr, ...] = _field((), "tokens separated by spaces", "bearer tokens; unset: no authentication")
+    tokens: tuple[SecretStr, ...] = _field(
+        (), "tokens separated by spaces", "bearer tokens that clients may show; unset: no authentication"
+    )
     admin_tokens: tuple[SecretStr, ...] = _field(
-        (), "tokens separated by spaces", "bearer tokens that may do everything"
+        (), "tokens separated by spaces", "bearer tokens that may create and bump sequences, too"
     )
     max_connections: int | None = _field(
         None,
         "a whole number, 1 to 1000000",
-        "client connections, 10000 unless the limit on open files is lower; 32 more for health checks",
+        "most client connections, 10000 unless the limit on open files is lower; 32 more for health checks",
         ge=1,
         le=1_000_000,
     )
     log_level: Literal["debug", "info", "warning", "error"] = _field(
-        "info", "debug, info, warning or error", "the least severe level that is logged"
+        "info", "debug, info, warning or error", "least severe level that the server logs"
     )
-    log_format: Literal["text", "json"] = _field("text", "text or json", "one line per event: key=value or JSON")
-    access_log: bool = _field(False, "true or false", "log every request")
+    log_format: Literal["text", "json"] = _field(
+        "text", "text or json", "form of the log, one line per event: key=value or JSON"
+    )
+    access_log: bool = _field(False, "true or false", "whether the server logs every request")
 
     @field_validator("database_password", mode="before")
     @classmethod

@@ -16,6 +16,8 @@ class Case:
     title: str
     run: Callable[[Stage, float], Sample]
     note: str = ""
+    steady: bool = True
+    """Whether its rounds should agree. They do not where deadlocks decide how many tickets there are."""
 
     @property
     def ours(self) -> bool:

@@ -184,6 +184,7 @@ CASES: tuple[Case, ...] = (
             f"REPLACE, SELECT: {layout}, {_plural(connections)}",
             _direct(table, connections),
             note,
+            steady=key != "flickr",
         )
         for key, table, layout, note in _LAYOUTS[:2]
         for connections in (1, 8, 64)

@@ -10,20 +10,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from bench import machine, memory, plot, report, runner
+from bench import machine, memory, plot, publication, report, runner, trust
 from bench.case import Case
 from bench.cases import CASES, GROWTH
 from bench.claims import judge
 from bench.model import CaseFailed, Missing
 from bench.run_facts import Facts
 from bench.stage import Stage
+from documents import blocks
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parent.parent
 _NAMES = [*(case.name for case in CASES), memory.NAME]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is chosen; 0 where everything that was asked for could be measured."""
+    """Run what is chosen. Returns the exit status: 0 if everything that was asked for could be measured and, for a
+    whole run, the figures were published."""
     options = _options(arguments)
     chosen = [case for case in CASES if not options.only or case.name in options.only]
     with_memory = not options.only or memory.NAME in options.only
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         progress.say("interrupted; nothing is written")
         return 130
-    except Missing as error:
+    except (Missing, blocks.NoBlock) as error:
         progress.say(str(error))
         return 1
     finally:
@@ -46,21 +48,13 @@ def _run(
     stage: Stage, options: argparse.Namespace, chosen: Sequence[Case], with_memory: bool, progress: runner.Progress
 ) -> int:
     million = 100_000 if options.quick else 1_000_000
-    warning = machine.busy()
-    engine = stage.engine
-    product = "MariaDB" if engine.is_mariadb else "MySQL"
-    facts = Facts(
-        engine=f"{product} {re.sub(r'[-+].*', '', engine.version)}",
-        command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
-        date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        rounds=options.rounds,
-        seconds=options.seconds,
-        hardware=machine.hardware(stage.directory),
-        versions={product: engine.version, **machine.versions()},
-        warning=warning,
-    )
-    if warning:
-        progress.say(warning)
+    is_whole = not options.only and not options.quick
+    if is_whole:
+        publication.pages(ROOT)  # raises now, and not in half an hour, if a page lacks the place for its figures
+    busy = machine.busy()  # before this run itself makes the machine busy
+    facts = _facts(stage, options, busy)
+    if busy:
+        progress.say(busy)
     took = (len(chosen) * (options.seconds * options.rounds + 1) + (60 if with_memory else 0)) * 1.15
     progress.say(f"{facts.engine}; {len(chosen)} cases, about {max(1, round(took / 60))} min")
     rows = runner.run(stage, chosen, options.seconds, options.rounds, progress)
@@ -74,24 +68,63 @@ def _run(
         if name in rows and rows[name].samples:
             facts.versions[name] = getattr(stage, name).version
     claims = judge(rows, readings, million)
-    name = facts.engine.lower().replace(" ", "-")
-    if options.only or options.quick:
-        name += "-partial"  # beside the whole one, and not to be committed
-    RESULTS.mkdir(exist_ok=True)
-    report.write(RESULTS / f"{name}.svg", plot.svg(facts, rows, claims))
-    report.write(RESULTS / f"{name}.json", report.as_json(facts, rows, claims, readings))
-    text = report.markdown(facts, rows, claims, readings, f"{name}.svg")
-    report.write(RESULTS / f"{name}.md", text)
+    doubts = trust.doubts(busy, options.rounds, rows, bool(readings))
+    data = report.as_data(facts, rows, claims, readings, doubts)
+    picture = plot.svg(facts, rows, claims)
+    if is_whole:
+        return _conclude(data, picture, progress)
+    _keep(data, picture, "partial", progress)
+    return 1 if any(row.trouble for row in rows.values()) or (with_memory and not readings) else 0
+
+
+def _facts(stage: Stage, options: argparse.Namespace, busy: str) -> Facts:
+    """What is known of a run before it begins."""
+    engine = stage.engine
+    product = "MariaDB" if engine.is_mariadb else "MySQL"
+    return Facts(
+        engine=f"{product} {re.sub(r'[-+].*', '', engine.version)}",
+        command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
+        date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        rounds=options.rounds,
+        seconds=options.seconds,
+        hardware=machine.hardware(stage.directory),
+        versions={product: engine.version, **machine.versions()},
+        busy=busy,
+    )
+
+
+def _conclude(data: report.Data, picture: str, progress: runner.Progress) -> int:
+    """Publish a whole run, or keep it to itself and say why it cannot be trusted. Returns the exit status."""
+    if not data["doubts"]:
+        publication.publish(data, picture, ROOT)
+        progress.say(f"published: {publication.PAGE}, {publication.PICTURE}, {publication.README}")
+        return 0
+    _keep(data, picture, "distrusted", progress)
+    progress.say("not published, because these figures cannot be trusted:")
+    for doubt in data["doubts"]:
+        progress.say(f"  {doubt}")
+    return 1
+
+
+def _keep(data: report.Data, picture: str, what: str, progress: runner.Progress) -> None:
+    """Write a run that is not published into bench/results/, and print it. `what`: the end of its files' name."""
+    name = f"{data['engine'].lower().replace(' ', '-')}-{what}"
+    folder = publication.results(ROOT)
+    folder.mkdir(exist_ok=True)
+    text = report.whole_report(data, f"{name}.svg")
+    blocks.write(folder / f"{name}.svg", picture)
+    blocks.write(folder / f"{name}.json", report.as_json(data))
+    blocks.write(folder / f"{name}.md", text)
     print(text)
     progress.say(f"written: bench/results/{name}.md, .json, .svg")
-    return 1 if any(row.trouble for row in rows.values()) or (with_memory and not readings) else 0
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measures the ticket server beside what else one could use. Everything is started here, on "
-        "127.0.0.1, and ended again; nothing is installed. Results go to bench/results/.",
+        "127.0.0.1, and ended again; nothing is installed. A whole run is published in docs/performance.md and "
+        "README.md, unless it cannot be trusted; every other run is written to bench/results/ alone.",
         epilog="cases: " + " ".join(_NAMES) + ". The database server is TICKETS_BENCH_MYSQLD, else "
         "TICKETS_TEST_MYSQLD, else mysqld or mariadbd on the path.",
     )

@@ -27,11 +27,16 @@ SETTINGS = {
 tables MariaDB gets the caches that MySQL has from the start: with its own 400 definitions every other draw opens a
 table anew, and takes 5 ms."""
 _MORE = ("--innodb-buffer-pool-size=128M", "--innodb-use-native-aio=1", "--max-connections=1000")
-DESCRIPTION = (
-    "innodb_flush_log_at_trx_commit=1 (every commit is flushed to the disk), no binary log, "
-    "auto_increment_increment=2, buffer pool 128 MiB, max_connections=1000, performance_schema=OFF, no TLS on the "
-    "loopback, innodb_log_writer_threads=OFF on MySQL as in deploy/mysql; everything else as the server comes"
-)
+
+
+def description(*, binary_log: bool) -> str:
+    """The settings of the databases, in words. `binary_log`: whether they write one."""
+    log = "a binary log with sync_binlog=1" if binary_log else "no binary log"
+    return (
+        f"innodb_flush_log_at_trx_commit=1 (every commit is flushed to the disk), {log}, "
+        "auto_increment_increment=2, buffer pool 128 MiB, max_connections=1000, performance_schema=OFF, no TLS on the "
+        "loopback, innodb_log_writer_threads=OFF on MySQL as in deploy/mysql; everything else as the server comes"
+    )
 
 
 def engine() -> Engine:
@@ -50,12 +55,26 @@ def engine() -> Engine:
 class Database:
     """One ticket database with every table that is measured."""
 
-    def __init__(self, program: Engine, offset: int, count: int, directory: Path, names: Sequence[str]) -> None:
-        """`names`: the sequences that it has besides those of mysql_init."""
+    def __init__(
+        self,
+        program: Engine,
+        offset: int,
+        count: int,
+        directory: Path,
+        names: Sequence[str],
+        *,
+        binary_log: bool = False,
+    ) -> None:
+        """`names`: the sequences that it has besides those of mysql_init. `binary_log`: whether it writes one."""
         directory.mkdir()
         self.offset = offset
         self._server = TicketMySQL(
-            program, offset=offset, increment=count, flags=(*SETTINGS[program.kind], *_MORE), directory=directory
+            program,
+            offset=offset,
+            increment=count,
+            flags=(*SETTINGS[program.kind], *_MORE),
+            directory=directory,
+            binary_log=binary_log,
         )
         try:
             self._server.start()
@@ -83,6 +102,21 @@ class Database:
         answer = self._server.execute(f"SHOW CREATE TABLE `{name}`", database=schema or SCHEMA)
         found = re.search(r"AUTO_INCREMENT=(\d+)", answer[0][1])
         return int(found[1]) if found else 1
+
+    @property
+    def binary_log_bytes(self) -> int:
+        """The size of its binary log's files together."""
+        files = self._server.data.glob("binlog.*")
+        return sum(path.stat().st_size for path in files if path.suffix != ".index")
+
+    @property
+    def connections(self) -> int:
+        """How many connections ticket servers have open here."""
+        return self._server.connections()
+
+    def crash(self) -> None:
+        """SIGKILL it, start it again, and wait until clients can log in."""
+        self._server.restart(kill=True)
 
     @contextlib.contextmanager
     def raw_connection(self) -> Iterator[socket.socket]:

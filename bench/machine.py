@@ -9,6 +9,11 @@ import time
 from importlib import metadata
 from pathlib import Path
 
+from app.common.version import VERSION
+
+_TICK = os.sysconf("SC_CLK_TCK")
+BUSY_SHARE = 0.5
+"""The load average for each processor from which on the machine is too busy for a run."""
 _PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "aiomysql", "pymysql", "pydantic")
 
 
@@ -26,16 +31,24 @@ def hardware(directory: Path) -> dict[str, str]:
 
 
 def busy() -> str:
-    """A warning where the machine does something else already; else nothing."""
+    """A warning if the machine is doing something else already; else the empty string."""
     load = os.getloadavg()[0]
-    if load < 0.5 * (os.cpu_count() or 1):
+    if load < BUSY_SHARE * (os.cpu_count() or 1):
         return ""
-    return f"The machine was busy when this began (load average {load:.1f}): distrust these figures."
+    return f"the machine was busy when the run began: its load average was {load:.1f}"
+
+
+def used_seconds() -> float:
+    """The processor time, in seconds since the machine started, that all processes have used, and that other virtual
+    machines have taken from this one."""
+    fields = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()[1:]
+    user, nice, system, stolen = (int(fields[number]) for number in (0, 1, 2, 7))
+    return (user + nice + system + stolen) / _TICK
 
 
 def versions() -> dict[str, str]:
-    """The programs and packages at work."""
-    found = {"Python": platform.python_version()}
+    """The programs and packages at work, the ticket server's own release first."""
+    found = {"ticket server": VERSION, "Python": platform.python_version()}
     for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)
@@ -43,8 +56,6 @@ def versions() -> dict[str, str]:
             continue
     if wrk := _said("wrk", "-v"):
         found["wrk"] = wrk.split()[1].removeprefix("debian/")
-    if commit := _said("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"):
-        found["this project"] = commit.strip()
     return found
 
 
@@ -101,6 +112,4 @@ def _said(*command: str) -> str:
     if shutil.which(command[0]) is None:
         return ""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=10, check=False)
-    if command[0] == "git" and done.returncode != 0:
-        return ""
     return done.stdout.partition("\n")[0]

@@ -14,4 +14,5 @@ class Facts:
     seconds: int
     hardware: dict[str, str]
     versions: dict[str, str]
-    warning: str
+    busy: str
+    """A warning if the machine was busy when the run began; else the empty string."""

@@ -5,10 +5,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bench import machine
 from bench.case import Case
 from bench.model import CaseFailed, Missing, Sample
 from bench.stage import Stage
 from bench.summary import Row
+
+ELSEWHERE = "elsewhere"
+"""The name, among the parts that use the processors, of everything that does not belong to the benchmark."""
 
 
 class Progress:
@@ -54,8 +58,10 @@ def run(stage: Stage, cases: Sequence[Case], seconds: float, rounds: int, progre
 
 def _measure(stage: Stage, case: Case, seconds: float) -> Sample:
     """One run, with what it used of the processors. Whatever it needs is started before the clock starts."""
-    before, began = stage.processor_seconds(), time.perf_counter()
+    before, all_before, began = stage.processor_seconds(), machine.used_seconds(), time.perf_counter()
     sample = case.run(stage, seconds)
     took = time.perf_counter() - began
-    after = stage.processor_seconds()
-    return replace(sample, cores={part: (after[part] - before.get(part, 0.0)) / took for part in after})
+    after, all_after = stage.processor_seconds(), machine.used_seconds()
+    cores = {part: (after[part] - before.get(part, 0.0)) / took for part in after}
+    cores[ELSEWHERE] = max(0.0, (all_after - all_before) / took - sum(cores.values()))
+    return replace(sample, cores=cores)

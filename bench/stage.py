@@ -38,11 +38,13 @@ _A = TypeVar("_A", bound=_Actor)
 class Stage:
     """What is on it runs until the run is over; idle, it costs next to nothing."""
 
-    def __init__(self, say: Callable[[str], None], many_sequences: bool) -> None:
-        """`many_sequences`: the databases get a thousand of them, which takes a while."""
+    def __init__(self, say: Callable[[str], None], many_sequences: bool, *, binary_log: bool = False) -> None:
+        """`many_sequences`: the databases get a thousand of them, which takes a while. `binary_log`: whether the
+        databases write one."""
         self.directory = _directory()
         self._say = say
         self._many_sequences = many_sequences
+        self._binary_log = binary_log
         self._actors: dict[str, tuple[str, _Actor]] = {}
         self._refusals: dict[str, Exception] = {}
         self._kinds_made: set[str] = set()
@@ -121,12 +123,12 @@ class Stage:
             self._kinds_made.add(kind)
 
     @contextmanager
-    def fresh_server(self) -> Iterator[WebServer]:
-        """A ticket server of one's own on the two databases."""
+    def fresh_server(self, ahead: int = 0) -> Iterator[WebServer]:
+        """A new ticket server on the two databases, ended at the end. `ahead`: its TICKETS_RESERVE_SECONDS."""
         urls = [database.url for database in self.databases]
         directory = self.directory / "fresh"
         shutil.rmtree(directory, ignore_errors=True)
-        server = servers.ticket_server("fresh", directory, urls)
+        server = servers.ticket_server("fresh", directory, urls, ahead)
         try:
             yield server
         finally:
@@ -167,7 +169,14 @@ class Stage:
         return self._start(
             f"database-{number}",
             "databases",
-            lambda: Database(program or self.engine, number, 2, self.directory / f"database-{number}", many),
+            lambda: Database(
+                program or self.engine,
+                number,
+                2,
+                self.directory / f"database-{number}",
+                many,
+                binary_log=self._binary_log,
+            ),
         )
 
     def _ticket_server(self, name: str, ahead: int = 0) -> WebServer:

@@ -16,8 +16,6 @@ import uuid
 from pathlib import Path
 
 OWN = "ticket-server"
-CLIENT = "ticketd-client"
-"""Ours, from the same source: no lock file has it."""
 TOOLS = {"pip", "setuptools"}
 """They have done their work by the time that the image is made, and go."""
 
@@ -45,7 +43,7 @@ def bill(lock: dict[str, str], here: dict[str, str]) -> dict[str, object]:
     """The bill of what is `here`; ValueError where that contradicts the `lock`."""
     libraries = {name: version for name, version in here.items() if name != OWN}
     for name, version in libraries.items():
-        if name != CLIENT and lock.get(name) != version:
+        if lock.get(name) != version:
             raise ValueError(f"{name} {version} is installed, and the lock file says {lock.get(name, 'nothing of it')}")
     components = [
         component("library", name, version, f"pkg:pypi/{name}@{version}") for name, version in sorted(libraries.items())

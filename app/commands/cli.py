@@ -8,20 +8,22 @@ from collections.abc import Mapping
 
 from app.clients.open_files import raise_limit
 from app.commands import kinds, remote_commands
-from app.commands.terminal import print_lines, whole_number
+from app.commands.setting_flags import add_settings, flags_in
+from app.commands.terminal import AddCommand, print_lines, whole_number
 from app.common import log as logging_setup
 from app.common.errors import SettingsError, TicketError
 from app.common.value_files import WatchedFiles
 from app.common.version import VERSION
 from app.databases import engines
-from app.setting_names import PREFIX
-from app.settings import SECRETS, Flag, Settings, files_of, load, unknown_names
+from app.settings import Settings, files_of, load, unknown_names
 
 OK, FAILED, UNUSABLE, BROKEN_PIPE, INTERRUPTED = 0, 1, 2, 141, 130
 """Exit statuses; the last two as the shell gives them to a program that a signal ended."""
 
 WATCHED = 4.0
 """The least time, in seconds, for which `grow` watches the databases for running ticket servers."""
+READ_BY_DOCTOR = ("databases", "database_password", "data_dir", "increment", "database_timeout")
+READ_BY_GROW = ("databases", "database_password", "data_dir", "database_timeout", "probe_interval")
 INCREMENT_NAMES = ("TICKETS_INCREMENT", "TICKETS_INCREMENT_FILE")
 """What `grow` ignores in the environment: its flag sets the increment."""
 
@@ -31,8 +33,8 @@ examples:
   ticketd take photos                    a ticket from it
   ticketd list                           its sequences
   ticketd doctor                         check the ticket databases
-  ticketd decode --kind ulid ID          what an id says
-  ticketd COMMAND --help                 help on a command
+  ticketd decode ID                      what an id says
+  ticketd help COMMAND                   help on a command
 """
 _SERVE = f"""
 examples:
@@ -77,59 +79,27 @@ last databases from the ring, or confirms the ring as it is.
 exit status: 0 when it is done; 1 if something has to be done first, which is printed; 2 for settings that cannot be
 used
 """
-
-
-def _add_settings(parser: argparse.ArgumentParser, without: tuple[str, ...] = ()) -> None:
-    group = parser.add_argument_group(
-        "settings",
-        "Each is read from its flag, else from the environment variable in brackets, else from the file that this "
-        "variable with _FILE names. A variable that is set and empty is an error.",
-    )
-    for name, field in Settings.model_fields.items():
-        if name in without:
-            continue
-        flag = "--" + name.replace("_", "-") + ("-file" if name in SECRETS else "")
-        variable = PREFIX + name.upper()
-        default = "" if field.default in (None, ()) else f"; default {field.default}"
-        group.add_argument(
-            flag,
-            dest=name,
-            metavar="FILE" if name in SECRETS else "VALUE",
-            help=f"{field.description} [{variable}{default}]",
-        )
-        if name in SECRETS:
-            group.add_argument(flag.removesuffix("-file"), action=_NoSuchFlag, nargs="?", help=argparse.SUPPRESS)
-
-
-class _NoSuchFlag(argparse.Action):
-    """A flag that would hold a secret. It says what there is instead, and does not repeat the value."""
-
-    def __call__(self, *_: object) -> None:
-        (flag,) = self.option_strings
-        variable = PREFIX + flag.removeprefix("--").replace("-", "_").upper()
-        raise SettingsError(
-            f"{flag}: there is no such flag, because other users of this machine can read a command line; "
-            f"use {flag}-file FILE, {variable} or {variable}_FILE"
-        )
+_VERSION = """
+examples:
+  ticketd version
+  ticketd --version                      the same
+"""
+_HELP = """
+examples:
+  ticketd help                           which commands there are
+  ticketd help take                      the same as ticketd take --help
+"""
 
 
 def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
-    return load(environment, _flags(arguments))
-
-
-def _flags(arguments: argparse.Namespace) -> dict[str, Flag]:
-    return {
-        name: Flag(flag="--" + name.replace("_", "-") + ("-file" if name in SECRETS else ""), value=value)
-        for name in Settings.model_fields
-        if (value := getattr(arguments, name, None)) is not None
-    }
+    return load(environment, flags_in(arguments))
 
 
 # --- serve ---------------------------------------------------------------------------------------------------------
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    token_files = WatchedFiles(files_of(("tokens", "admin_tokens"), os.environ, _flags(arguments)))
+    token_files = WatchedFiles(files_of(("tokens", "admin_tokens"), os.environ, flags_in(arguments)))
     settings = _settings(arguments, os.environ)
     logging_setup.set_up(settings.log_level, settings.log_format)
     import logging
@@ -195,6 +165,31 @@ def _tell(arguments: argparse.Namespace) -> int:
     return OK
 
 
+# --- help, version -------------------------------------------------------------------------------------------------
+
+
+def _version(_: argparse.Namespace) -> int:
+    print_lines([f"ticketd {VERSION}"])
+    return OK
+
+
+def _add_help(
+    parser: argparse.ArgumentParser, commands: Mapping[str, argparse.ArgumentParser], add: AddCommand
+) -> None:
+    """Add `help` and `version`. `commands` has all commands by their names, `help` included once it is added."""
+    version = add("version", "print the version", "Print the version.", _VERSION)
+    version.set_defaults(run=_version)
+
+    def print_help(arguments: argparse.Namespace) -> int:
+        asked = parser if arguments.command is None else commands[arguments.command]
+        print_lines([asked.format_help().rstrip("\n")])
+        return OK
+
+    help_ = add("help", "help on a command", "Print what a command does, or which commands there are.", _HELP)
+    help_.add_argument("command", metavar="COMMAND", nargs="?", choices=tuple(commands), help="the command")
+    help_.set_defaults(run=print_help)
+
+
 # --- the command line ----------------------------------------------------------------------------------------------
 
 
@@ -220,7 +215,7 @@ def build_parser() -> argparse.ArgumentParser:
         )
 
     serve = command("serve", "run the server", "Run the ticket server until a signal ends it.", _SERVE)
-    _add_settings(serve)
+    add_settings(serve)
     serve.set_defaults(run=_serve)
 
     remote_commands.add_commands(command)
@@ -239,7 +234,7 @@ def build_parser() -> argparse.ArgumentParser:
         required=True,
         help=f"the new {engines.INCREMENT_SETTING} of all databases; a value above their number leaves room to grow",
     )
-    _add_settings(grow, without=("increment",))
+    add_settings(grow, read=READ_BY_GROW, without=("increment",))
     grow.set_defaults(run=_grow)
 
     doctor = command(
@@ -248,9 +243,10 @@ def build_parser() -> argparse.ArgumentParser:
         "Print what would break a guarantee or slow the server down, one line each, and how to fix it.",
         _DOCTOR,
     )
-    _add_settings(doctor)
+    add_settings(doctor, read=READ_BY_DOCTOR)
     doctor.set_defaults(run=_doctor)
     kinds.add_commands(command, _tell)
+    _add_help(parser, commands.choices, command)
     return parser
 
 

@@ -3,22 +3,28 @@
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from app.commands.terminal import AddCommand, whole_number
 from app.common.errors import InvalidRequest, SettingsError
 from app.kinds.instagram_sql import instagram_sql
+from app.kinds.kind import Kind
 from app.kinds.table import DECODE_PARAMETERS, KINDS, decoded, kind_named
 
 _DECODE = """
 examples:
+  ticketd decode 1541815603606036480
+      every kind that this id can be of, one per line, with the time that it would mean
   ticketd decode --kind instagram --epoch 0 2217813737473025833
-  ticketd decode --kind snowflake 1541815603606036480
   ticketd decode --kind ticket --increment 2 7
+  ticketd decode 2217813737473025833 | jq -r '[.kind, .time] | @tsv'
 
-Prints the JSON that the server answers at /decode?kind=..., on one line.
+Each line is the JSON that the server answers at /decode?kind=... A parameter that is left out has the kind's default.
+Where a kind has no default for a parameter, "needs" names it, and the line says only what does not depend on it.
+With a parameter but without --kind, only the kinds that take this parameter are tried.
 
-exit status: 0; 2 for an id that cannot be of this kind, or unusable arguments
+exit status: 0; 2 for an id that no kind, or not this one, can have, and for unusable arguments
 """
 _SQL = """
 examples:
@@ -32,6 +38,9 @@ What is printed may be run again. Its comments say what it covers, what it costs
 exit status: 0; 2 for unusable arguments
 """
 
+_TOLD_BY = {"increment": ("offset",), "epoch": ("time", "time_ms")}
+"""The fields of a reading that a parameter without a default decides."""
+
 
 def add_commands(
     command: AddCommand,
@@ -39,7 +48,9 @@ def add_commands(
 ) -> None:
     """Add both to the command line; `run` prints what `told` makes of their arguments."""
     decode = command("decode", "what an id says", "Print what an id says: its time, shard, worker, counter.", _DECODE)
-    decode.add_argument("--kind", required=True, metavar="KIND", help=", ".join(KINDS))
+    decode.add_argument(
+        "--kind", metavar="KIND", help=f"{', '.join(KINDS)} [default: every kind that the id can be of]"
+    )
     for name in DECODE_PARAMETERS:
         takers = [kind.name for kind in KINDS.values() if name in kind.read_with]
         decode.add_argument(
@@ -68,9 +79,36 @@ def told(arguments: argparse.Namespace) -> str:
 
 
 def _decode(arguments: argparse.Namespace) -> str:
-    kind = kind_named(arguments.kind)
     given = {name: value for name in DECODE_PARAMETERS if (value := getattr(arguments, name)) is not None}
-    return json.dumps(decoded(None, kind, kind.for_decoding(given), arguments.id))
+    if arguments.kind is not None:
+        kind = kind_named(arguments.kind)
+        return json.dumps(decoded(None, kind, kind.for_decoding(given), arguments.id))
+    fitting = list(_readings(given, arguments.id))
+    if not fitting:
+        with_these = " with these parameters" if given else ""
+        raise InvalidRequest(f"no kind has such an id{with_these}; --kind KIND says why it is none of this kind")
+    return "\n".join(map(json.dumps, fitting))
+
+
+def _readings(given: Mapping[str, int], id_text: str) -> Iterator[dict[str, Any]]:
+    """What the id says as an id of each kind that it can be of."""
+    for kind in KINDS.values():
+        try:
+            yield _reading(kind, given, id_text)
+        except InvalidRequest:
+            continue  # it cannot be of this kind
+
+
+def _reading(kind: Kind, given: Mapping[str, int], id_text: str) -> dict[str, Any]:
+    """What the id says as one of this kind. Raises InvalidRequest where it cannot be one.
+
+    `needs` names the parameters that are not given and have no default. The reading is without what depends on them.
+    """
+    needs = [name for name, each in kind.read_with.items() if each.default is None and name not in given]
+    presumed = {name: kind.read_with[name].smallest for name in needs}
+    said = decoded(None, kind, kind.for_decoding({**given, **presumed}), id_text)
+    left_out = {field for name in needs for field in _TOLD_BY[name]}
+    return {name: value for name, value in said.items() if name not in left_out} | ({"needs": needs} if needs else {})
 
 
 def _sql(arguments: argparse.Namespace) -> str:

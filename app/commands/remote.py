@@ -1,39 +1,28 @@
-"""The ticket server that a command asks, over `ticketd_client`, and its errors as one line each."""
+"""The ticket server that a command asks: where it is, and what can be asked of it."""
 
-import time
-from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+import re
+from collections.abc import Container, Iterator, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-import ticketd_client
-from ticketd_client import Tickets
-from ticketd_client.failover import Failover
-from ticketd_client.over_http import HTTPServer
-from ticketd_client.servers import Server
-from ticketd_client.urls import servers_of
-from ticketd_client.workers import Workers
-
+from app.commands.server_connection import (
+    CREATED,
+    OK,
+    TOKEN_VARIABLE,
+    UNAVAILABLE,
+    URL_VARIABLE,
+    RequestFailed,
+    ServerConnection,
+    UnusableURL,
+)
 from app.commands.terminal import secret_in
-from app.common.errors import SettingsError, TicketError
+from app.common.errors import SettingsError
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-URL_VARIABLE, TOKEN_VARIABLE = "TICKETD_URL", "TICKETD_TOKEN_FILE"
 AT_ONCE = 1_000
 """Tickets in one request."""
-TIMEOUT_SECONDS = 30.0
-"""For an answer; and for asking again, once the server has given something."""
-PATIENCE_SECONDS = 2.0
-"""For asking a server again that has given nothing yet: it may be starting, or it is none."""
-MOST_BYTES = 32 * 1024 * 1024
-"""Of an answer. A page of 1,000 sequences takes one to two kilobytes for each."""
-OK, CREATED, UNAVAILABLE = 200, 201, 503
-
-T = TypeVar("T")
-
-
-class RequestFailed(TicketError):
-    """The ticket server did not do what was asked."""
+_ID = re.compile(r"[0-9A-Za-z-]{1,36}")
+"""An id of any kind, as text."""
 
 
 class Place(NamedTuple):
@@ -66,48 +55,48 @@ def _given(
     return value, source
 
 
+def connection_to(place: Place) -> ServerConnection:
+    """A connection to the server at a place. Raises SettingsError, which names the flag or the variable."""
+    token = place.token
+    if token is not None and not (token and token.isprintable() and " " not in token):
+        raise SettingsError(f"{place.token_from}: the file does not hold a token: printable, without spaces")
+    try:
+        return ServerConnection(place.url, token)
+    except UnusableURL as error:
+        raise SettingsError(f"{place.url_from}: {error}") from error
+
+
 class RemoteServer:
-    """The server at a place. Raises SettingsError for what cannot be used, RequestFailed for what was not done."""
+    """What can be asked of a ticket server. The methods raise RequestFailed where it did not do that."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        if "@" in place.url:
-            raise SettingsError(f"{place.url_from}: a user or password cannot be used; expected --token-file FILE")
-        try:
-            self._tickets = Tickets(
-                place.url, token=place.token, prefetch=0, timeout=TIMEOUT_SECONDS, patience=PATIENCE_SECONDS
-            )
-            servers = servers_of(place.url, place.token, None)
-        except ticketd_client.InvalidRequest as error:
-            source = place.token_from if str(error).startswith("the token") else place.url_from
-            raise SettingsError(f"{source}: {error}") from error
-        self._failover = Failover(servers, Workers(1), PATIENCE_SECONDS)
-        self._speaks_http = all(isinstance(server, HTTPServer) for server in servers)
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
 
-    def take(self, sequence: str, count: int) -> Iterator[list[int | str]]:
-        """`count` tickets (strings where they are longer than 63 bits), in lists of up to 1,000, each requested when
-        the one before has been consumed."""
+    def take(self, sequence: str, count: int) -> Iterator[list[str]]:
+        """Yield `count` tickets in lists of up to 1,000. The next list is requested when the caller wants it."""
         while count > 0:
             size = min(count, AT_ONCE)
-            with _in_one_line():
-                tickets = self._tickets.take_many(sequence, size)
-            yield tickets
+
+            def wrong(answer: dict[str, Any], size: int = size) -> str | None:
+                return _wrong_tickets(answer, sequence, size)
+
+            path = f"/ticket/{quote(sequence, safe='')}?count={size}"
+            yield self._connection.ask("POST", path, check=wrong)[1]["ids_str"]
             count -= size
 
     def bump(self, sequence: str, above: int, *, force: bool = False) -> dict[str, Any]:
         """Advance the sequence above a number; the server's answer."""
-        with _in_one_line():
-            return self._tickets.bump(sequence, above, force)
+        return self._ask("POST", f"/sequence/{quote(sequence, safe='')}/bump", {"above": above, "force": force})[1]
 
     def create(self, sequence: str, given: Mapping[str, object]) -> tuple[bool, dict[str, Any]]:
         """Create the sequence with the kind and the parameters that are `given`. Returns whether this created it, and
         the server's description of it."""
-        status, found = self._request("PUT", f"/sequence/{quote(sequence, safe='')}", given, {OK, CREATED})
+        status, found = self._ask("PUT", f"/sequence/{quote(sequence, safe='')}", given, {OK, CREATED})
         return status == CREATED, found
 
     def show(self, sequence: str) -> dict[str, Any]:
         """The server's description of the sequence."""
-        return self._request("GET", f"/sequence/{quote(sequence, safe='')}")[1]
+        return self._ask("GET", f"/sequence/{quote(sequence, safe='')}")[1]
 
     def matching(self, search: str) -> dict[str, Any]:
         """The sequences whose names contain `search`, ignoring case, as one answer: the server gives pages of 1,000.
@@ -118,11 +107,11 @@ class RemoteServer:
         after = ""
         while True:
             query = urlencode({name: value for name, value in (("search", search), ("after", after)) if value})
-            found = self._request("GET", "/sequence" + (f"?{query}" if query else ""))[1]
+            found = self._ask("GET", "/sequence" + (f"?{query}" if query else ""))[1]
             page, onward = found.get("sequences"), found.get("next")
             if not isinstance(page, list) or not (onward is None or (isinstance(onward, str) and onward > after)):
                 raise RequestFailed(
-                    f"{self._place.url} did not answer with a list of sequences: is it a ticket server?"
+                    f"{self._connection.url} did not answer with a list of sequences: is it a ticket server?"
                 )
             listed += page
             if onward is None:
@@ -131,47 +120,25 @@ class RemoteServer:
 
     def warnings(self) -> list[dict[str, Any]]:
         """The warnings of /healthz, which the server gives while it cannot issue tickets, too."""
-        found = self._request("GET", "/healthz", accepted={OK, UNAVAILABLE})[1].get("warnings")
+        found = self._ask("GET", "/healthz", accepted={OK, UNAVAILABLE})[1].get("warnings")
         return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
-    def _request(
+    def _ask(
         self, method: str, path: str, content: Mapping[str, object] | None = None, accepted: Container[int] = (OK,)
     ) -> tuple[int, dict[str, Any]]:
-        """The status, one of `accepted`, and the JSON object of the answer."""
-        if not self._speaks_http:
-            raise SettingsError(
-                f"{self._place.url_from}: {self._place.url} speaks the Redis protocol, which knows tickets alone; "
-                "expected http://host:port or https://"
-            )
-
-        def question(server: Server, deadline: float) -> tuple[int, dict[str, Any]]:
-            assert isinstance(server, HTTPServer)
-            return server.request(method, path, content, deadline, MOST_BYTES, accepted=accepted)
-
-        with _in_one_line():
-            return self._ask(question)
-
-    def _ask(self, question: Callable[[Server, float], T]) -> T:
-        return self._failover.ask(question, time.monotonic() + TIMEOUT_SECONDS, "nothing was done")
+        return self._connection.ask(method, path, content, accepted=accepted)
 
 
-@contextmanager
-def _in_one_line() -> Iterator[None]:
-    try:
-        yield
-    except ticketd_client.TicketError as error:
-        raise RequestFailed(_line_of(error)) from error
+def _wrong_tickets(answer: Mapping[str, Any], sequence: str, count: int) -> str | None:
+    """What is wrong with an answer to a request for `count` tickets; None where nothing is.
 
-
-def _line_of(error: ticketd_client.TicketError) -> str:
-    """The last answer, in the words of a command line."""
-    if not error.answers:
-        return str(error)
-    answer = error.answers[-1]
-    if answer.status is not None:
-        return answer.says + (
-            f"; --token-file FILE, or {TOKEN_VARIABLE}, names a file with one" if answer.status == 401 else ""
-        )
-    if answer.says.startswith("no answer"):
-        return f"no answer from {answer.url}{answer.says.removeprefix('no answer')}: is the server running there?"
-    return f"{answer.url} {answer.says}: is it a ticket server?"
+    A name may come back in lower case, because some databases fold names.
+    """
+    ids = answer.get("ids_str")
+    if not isinstance(ids, list) or len(ids) != count:
+        return f"did not answer with {count} tickets"
+    if str(answer.get("sequence")).lower() != sequence.lower():
+        return "answered for another sequence"
+    if not all(isinstance(each, str) and _ID.fullmatch(each) for each in ids) or len(set(ids)) != count:
+        return "answered with ids that no sequence has"
+    return None

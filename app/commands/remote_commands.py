@@ -4,11 +4,13 @@ import argparse
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
-from app.commands.remote import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, RemoteServer, RequestFailed, place_of
+from app.commands.remote import DEFAULT_URL, RemoteServer, connection_to, place_of
 from app.commands.sequence_texts import of_list, of_sequence
+from app.commands.server_connection import TOKEN_VARIABLE, URL_VARIABLE, RequestFailed
 from app.commands.terminal import AddCommand, print_lines, secret_in, whole_number
 from app.common.errors import SettingsError, TicketDatabaseError, TicketError
 from app.databases import engines
@@ -154,24 +156,27 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", metavar="FILE", help=f"a file with the bearer token [{TOKEN_VARIABLE}]")
 
 
-def _remote(arguments: argparse.Namespace) -> RemoteServer:
-    return RemoteServer(place_of(arguments.url, arguments.token_file, os.environ))
+@contextmanager
+def _remote(arguments: argparse.Namespace) -> Iterator[RemoteServer]:
+    with closing(connection_to(place_of(arguments.url, arguments.token_file, os.environ))) as connection:
+        yield RemoteServer(connection)
 
 
 # --- take, bump ----------------------------------------------------------------------------------------------------
 
 
 def _take(arguments: argparse.Namespace) -> None:
-    for ids in _remote(arguments).take(arguments.sequence, arguments.number):
-        print_lines(map(str, ids))
+    with _remote(arguments) as server:
+        for ids in server.take(arguments.sequence, arguments.number):
+            print_lines(ids)
 
 
 def _bump(arguments: argparse.Namespace) -> None:
-    server = _remote(arguments)
-    above = arguments.above
-    if arguments.source is not None:
-        above = _last_used(arguments.source, arguments.from_password_file)
-    answer = server.bump(arguments.sequence, above, force=arguments.force)
+    with _remote(arguments) as server:
+        above = arguments.above
+        if arguments.source is not None:
+            above = _last_used(arguments.source, arguments.from_password_file)
+        answer = server.bump(arguments.sequence, above, force=arguments.force)
     print_lines([f"{arguments.sequence}: every ticket from now on is larger than {above}"])
     print_lines(
         f"  {each.get('name')}: last id {each.get('last')}"
@@ -199,7 +204,8 @@ def _last_used(source: str, password_file: str | None) -> int:
 
 def _create(arguments: argparse.Namespace) -> None:
     given = {name: value for name in ("kind", *_PARAMETERS) if (value := getattr(arguments, name)) is not None}
-    created, found = _remote(arguments).create(arguments.sequence, given)
+    with _remote(arguments) as server:
+        created, found = server.create(arguments.sequence, given)
     if arguments.json:
         _print_json(found)
         return
@@ -207,21 +213,23 @@ def _create(arguments: argparse.Namespace) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    server = _remote(arguments)
-    found = server.matching(arguments.search)
+    with _remote(arguments) as server:
+        found = server.matching(arguments.search)
+        warnings = () if arguments.json else _warnings(server)
     if arguments.json:
         _print_json(found)
-        return
-    print_lines(of_list(found["sequences"], _warnings(server)))
+    else:
+        print_lines(of_list(found["sequences"], warnings))
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    server = _remote(arguments)
-    found = server.show(arguments.sequence)
+    with _remote(arguments) as server:
+        found = server.show(arguments.sequence)
+        warnings = () if arguments.json else _warnings(server)
     if arguments.json:
         _print_json(found)
-        return
-    print_lines([arguments.sequence, *of_sequence(found, _warnings(server))])
+    else:
+        print_lines([arguments.sequence, *of_sequence(found, warnings)])
 
 
 def _warnings(server: RemoteServer) -> Iterable[Mapping[str, Any]]:

@@ -6,9 +6,7 @@ The server may be of a later release: keys that are unknown here are shown, and 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ticketd_client.answers import shown
-
-from app.commands.terminal import columns
+from app.commands.terminal import columns, shown
 
 NONE = "-"
 _HEAD = ("SEQUENCE", "KIND", "BITS", "LAST", "HEADROOM", "WARNINGS")

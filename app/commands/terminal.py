@@ -1,4 +1,4 @@
-"""What the commands share: lines to print, columns, types of arguments, one-line files."""
+"""What the commands share: lines to print, columns, a server's words, types of arguments, one-line files."""
 
 import argparse
 import sys
@@ -29,6 +29,13 @@ def columns(rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> list[
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def shown(text: str, longest: int = 300) -> str:
+    """A server's own words on one line, printable, cut after `longest` characters."""
+    line = " ".join(text.split())
+    line = "".join(sign if sign.isprintable() else "?" for sign in line)
+    return line if len(line) <= longest else line[:longest] + "…"
 
 
 def whole_number(smallest: int) -> Callable[[str], int]:

@@ -97,9 +97,7 @@ def contradicts_ring(case: Case) -> Iterator[Finding]:
     if record.state is RingState.GROWING:
         yield Finding(UNFINISHED, "run it with the environment of the new ticket servers; no server draws until then")
     elif reason := contradiction(record, case.increment, len(case.everyone)):
-        yield Finding(
-            reason, "ticket servers with these settings draw nothing; see *growing offline* in deploy/README.md"
-        )
+        yield Finding(reason, "ticket servers with these settings draw nothing; see docs/operations/grow-offline.md")
     if record.own != found.offset:
         yield Finding(
             f"was drawn at offset {record.own}, and TICKETS_DATABASES lists it at {found.offset}",

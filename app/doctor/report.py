@@ -41,6 +41,11 @@ async def inspect(inspectors: Iterable[Inspector]) -> list[Inspection]:
     return [inspector.inspection for inspector in inspectors]
 
 
+async def _inspect_all(settings: Settings) -> list[Inspection]:
+    """Make the inspectors within the event loop: the MySQL driver asks for it when a connection object is made."""
+    return await inspect(make_inspectors(settings))
+
+
 def expect_recorded_increment(inspections: Iterable[Inspection]) -> None:
     """Expect the increment that the ring records, where one is recorded."""
     recorded = [found.record for found in inspections if found.record is not None]
@@ -134,7 +139,7 @@ def _summary(found: Inspection) -> str:
 
 def examine(settings: Settings) -> tuple[list[str], bool]:
     """The lines to print, and whether nothing is wrong."""
-    inspections = asyncio.run(inspect(make_inspectors(settings)))
+    inspections = asyncio.run(_inspect_all(settings))
     if settings.increment is None:
         expect_recorded_increment(inspections)
     said = list(lines(inspections, settings))

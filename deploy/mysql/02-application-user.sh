@@ -6,7 +6,7 @@
 #   02-application-user.sh drop NAME   removes an account under which nobody is logged in
 #
 # The password of an account that is in use is never changed: its ticket servers would be locked out as soon as they
-# reconnect, and each probe may. A new password comes with an account of another name; deploy/README.md has the steps.
+# reconnect, and each probe may. A new password comes with an account of another name; docs/operations/compose.md has the steps.
 #
 #   SELECT          MAX(id), the high-water marks, the tables there are
 #   INSERT, DELETE  what REPLACE is made of

@@ -5,15 +5,14 @@ import json
 import secrets
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
-from tests.deploy import readme
 from tests.deploy.front import wait_until_all_pass
+from tests.documents import pages
+from tests.harness.checkout import copy_of_the_repository
 from tests.harness.load import Address
 from tests.harness.processes import free_port, new_directory, remove_directory
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 IMAGES = ("python:3.13-slim", "mysql:9.7", "haproxy:3.2")
 
 
@@ -26,21 +25,6 @@ def possible() -> bool:
     return not any(subprocess.run(each, capture_output=True, check=False, timeout=20).returncode for each in commands)
 
 
-def copy_of_the_repository(to: Path) -> None:
-    """What is in git here, as a repository of its own."""
-    names = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=30,
-    ).stdout  # fmt: skip
-    for name in filter(None, names.split("\0")):
-        if (REPOSITORY / name).is_file() and not name.startswith(("tests/", "bench/")):
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(REPOSITORY / name, to / name)
-    committer = ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "core.hooksPath=/dev/null"]
-    for command in (["init", "--quiet"], ["add", "--all"], [*committer, "commit", "--quiet", "--message", "copy"]):
-        subprocess.run(["git", *command], cwd=to, check=True, timeout=30)
-
-
 class ComposeFront:
     """The whole of docker-compose.yml, under another project's name and on another port."""
 
@@ -49,7 +33,7 @@ class ComposeFront:
         self._base = new_directory("tickets-compose-")
         self.folder = self._base / "repository"
         self.folder.mkdir()
-        copy_of_the_repository(self.folder)
+        copy_of_the_repository(self.folder, without=("tests/", "bench/"))
         self.tls_port = free_port()
         ports = [f"127.0.0.1:{self.address[1]}:8000", f"127.0.0.1:{self.tls_port}:8443"]
         override = self._base / "ports.yml"
@@ -61,7 +45,10 @@ class ComposeFront:
 
     def __enter__(self) -> "ComposeFront":
         try:
-            self.run(readme.block("docker compose up --build --wait"), {"127.0.0.1:8000": self.name})
+            self.run(
+                pages.block("docs/operations/compose.md", "docker compose up --build --wait"),
+                {"127.0.0.1:8000": self.name},
+            )
             wait_until_all_pass(self)
         except BaseException:
             self.__exit__()
@@ -79,7 +66,7 @@ class ComposeFront:
 
     def run(self, script: str, replacing: dict[str, str] | None = None) -> str:
         """What an operator types in the repository's folder."""
-        return readme.run(script, self.folder, replacing=replacing, environment=self.environment, timeout=400)
+        return pages.run(script, self.folder, replacing=replacing, environment=self.environment, timeout=400)
 
     def restart_server(self, number: int) -> None:
         self.run(f"docker compose restart tickets-{number + 1}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.readme import REPOSITORY
+from tests.documents.pages import REPOSITORY
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy import readme
 from tests.deploy.front import (
     CLIENTS,
     SERVERS,
@@ -21,6 +20,7 @@ from tests.deploy.front import (
     wait_until_all_pass,
 )
 from tests.deploy.prometheus import Prometheus
+from tests.documents import pages
 from tests.harness.load import Load
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.pair import MySQLPair
@@ -77,7 +77,11 @@ class BadDay:
         names = " ".join(server.name for server in front.servers)
         for path in files:
             replacing = {"/path/to/tokens": str(path), "127.0.0.1:8001 127.0.0.1:8002": names}
-            readme.run(readme.block("tokens=/path/to/tokens      # the file"), path.parent, replacing=replacing)
+            pages.run(
+                pages.block("docs/operations/rotate-tokens.md", "tokens=/path/to/tokens      # the file"),
+                path.parent,
+                replacing=replacing,
+            )
         new, new_admin = (path.read_text(encoding="utf-8").split()[-1] for path in files)
         assert {new, new_admin}.isdisjoint({old, old_admin})
         for clients in (range(CLIENTS // 2), range(CLIENTS // 2, CLIENTS)):
@@ -86,7 +90,11 @@ class BadDay:
         self._prometheus.change_token(new)
         for path in files:
             replacing = {"/path/to/tokens": str(path)}
-            readme.run(readme.block("tokens=/path/to/tokens\nnew="), path.parent, replacing=replacing)
+            pages.run(
+                pages.block("docs/operations/rotate-tokens.md", "tokens=/path/to/tokens\nnew="),
+                path.parent,
+                replacing=replacing,
+            )
         wait_until(lambda: not any(map(self._is_known, (old, old_admin))), 20, "the old tokens to be refused", 0.2)
         assert front.make_sequence("after", old_admin) == 401
         assert front.make_sequence("after", new_admin) == 201

@@ -1,4 +1,4 @@
-"""docker-compose.yml, from the first start to the end, with the commands that deploy/README.md gives.
+"""docker-compose.yml, from the first start to the end, with the commands that docs/operations gives.
 
 Absent, not skipped, where no Docker engine with the images is: test_bad_day.py has such faults without containers.
 """
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from app.common.version import VERSION
-from tests.deploy import readme
 from tests.deploy.compose import IMAGES, ComposeFront, possible
 from tests.deploy.front import (
     SERVERS,
@@ -19,14 +18,18 @@ from tests.deploy.front import (
     steady,
     wait_until_all_pass,
 )
+from tests.documents import pages
 from tests.harness.load import Load
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
-MAKE_ACCOUNT = readme.block("head -c 24 /dev/urandom | base64 | tr -d '/+=' |\n  install")
-USE_ACCOUNT = readme.block("echo TICKETS_DATABASE_USER=tickets_2 >> .env")
-DROP_ACCOUNT = readme.block("for database in mysql-odd mysql-even; do\n  docker compose exec $database bash /docker-")
-REMOVE_PASSWORD = readme.block("rm deploy/secrets/")
+MAKE_ACCOUNT = pages.block("docs/operations/compose.md", "head -c 24 /dev/urandom | base64 | tr -d '/+=' |\n  install")
+USE_ACCOUNT = pages.block("docs/operations/compose.md", "echo TICKETS_DATABASE_USER=tickets_2 >> .env")
+DROP_ACCOUNT = pages.block(
+    "docs/operations/compose.md",
+    "for database in mysql-odd mysql-even; do\n  docker compose exec $database bash /docker-",
+)
+REMOVE_PASSWORD = pages.block("docs/operations/compose.md", "rm deploy/secrets/")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,7 @@ def front() -> Iterator[ComposeFront]:
     """Everything, started after the development passwords were replaced."""
     compose = ComposeFront()
     before = {path: path.read_bytes() for path in compose.folder.glob("deploy/secrets/*_password")}
-    compose.run(readme.block("for secret in mysql_root_password"))
+    compose.run(pages.block("docs/operations/compose.md", "for secret in mysql_root_password"))
     assert before
     assert all(len(path.read_bytes()) > 20 and path.read_bytes() != old for path, old in before.items())
     assert not compose.run("git diff --name-only"), "git would commit a password"
@@ -97,7 +100,7 @@ if possible():
             assert front.health(number) == "pass"
 
     def test_clients_verify_the_front_and_changes_need_the_token(front: ComposeFront) -> None:
-        block = readme.block("docker compose exec -T tickets-1 cat")
+        block = pages.block("docs/operations/compose.md", "docker compose exec -T tickets-1 cat")
         front.run(block, {"localhost:8443": f"localhost:{front.tls_port}"})
         assert not front.run("git status --porcelain tickets-ca.pem")
         url = f"https://localhost:{front.tls_port}/sequence/albums"
@@ -170,11 +173,11 @@ if possible():
     def test_the_steps_for_systemd_install_a_server(front: ComposeFront) -> None:
         """In a container, as root, with a `systemctl` that does nothing: no systemd runs there."""
         password = "/dev/stdin /etc/ticketd/database_password"
-        settings = readme.block("install -d -m 0755 /etc/ticketd")
+        settings = pages.block("docs/operations/systemd.md", "install -d -m 0755 /etc/ticketd")
         assert password in settings
         script = (
-            readme.block("python3 -m venv /opt/ticketd")
-            + readme.block("/opt/ticketd/bin/python deploy/tls/")
+            pages.block("docs/operations/systemd.md", "python3 -m venv /opt/ticketd")
+            + pages.block("docs/operations/databases.md", "/opt/ticketd/bin/python deploy/tls/")
             + settings.replace(password, f"{password} <<< the-password")
         )
         check = """

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from app.operations import metrics
-from tests.deploy import readme
+from tests.documents import pages
 from tests.harness.schema import LEAST_PRIVILEGES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -152,7 +152,7 @@ def test_grafana_finds_the_dashboard_and_prometheus() -> None:
 
 def test_haproxy_accepts_its_configuration(certificates: Path) -> None:
     environment = dict(
-        line.split("=") for line in readme.block("TICKETS_1=").splitlines()
+        line.split("=") for line in pages.block("docs/operations/haproxy.md", "TICKETS_1=").splitlines()
     )  # names would have to resolve
     assert environment["TICKETS_CERTIFICATE"] == "/etc/haproxy/tickets.pem"
     with_tls = environment | {"TICKETS_CERTIFICATE": str(certificates / "front/bundle.pem")}
@@ -246,7 +246,7 @@ def test_the_comment_in_the_prometheus_rule_says_how_it_is_written_anew(tmp_path
     (tmp_path / "prometheus").mkdir()
     (tmp_path / "prometheus/rules.yml").write_text(changed, encoding="utf-8")
     script = "".join(re.findall(r"^#   (.*\n)", PROMETHEUS_RULE.read_text(encoding="utf-8"), re.MULTILINE))
-    readme.run(script, folder)
+    pages.run(script, folder)
     written = documents(folder / PROMETHEUS_RULE.name)[0]
     assert written["spec"] == yaml.safe_load(changed) != prometheus_rule()["spec"]
     assert written["metadata"] == prometheus_rule()["metadata"]
@@ -299,10 +299,14 @@ def test_haproxy_finds_the_redis_protocol_where_compose_has_it() -> None:
 
 def test_each_instance_of_the_unit_has_a_port_of_its_own_for_the_redis_protocol() -> None:
     unit = (DEPLOY / "systemd/ticketd@.service").read_text(encoding="utf-8")
-    instances = re.findall(r"ticketd@(\d+)", readme.block("install -d -m 0755 /etc/ticketd"))
+    instances = re.findall(
+        r"ticketd@(\d+)", pages.block("docs/operations/systemd.md", "install -d -m 0755 /etc/ticketd")
+    )
     (port,) = re.findall(r"^Environment=TICKETS_REDIS_PORT=(.*)$", unit, re.MULTILINE)
     ports = [port.replace("%i", each) for each in instances]
-    assert f"TICKETS_1_REDIS=127.0.0.1:{ports[0]}\nTICKETS_2_REDIS=127.0.0.1:{ports[1]}\n" in readme.block("TICKETS_1=")
+    assert f"TICKETS_1_REDIS=127.0.0.1:{ports[0]}\nTICKETS_2_REDIS=127.0.0.1:{ports[1]}\n" in pages.block(
+        "docs/operations/haproxy.md", "TICKETS_1="
+    )
 
 
 def test_nothing_is_published_beyond_this_machine() -> None:

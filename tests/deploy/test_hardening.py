@@ -13,7 +13,7 @@ import yaml
 
 from app.common.version import VERSION
 from app.databases.mysql.line.url import DatabaseURL, SslMode
-from tests.deploy.readme import REPOSITORY
+from tests.documents.pages import REPOSITORY
 from tests.harness.pair import MySQLPair
 from tests.harness.ticketd import PATIENT, TicketServer
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.deploy.front import HAProxy, trusting
-from tests.deploy.readme import REPOSITORY
+from tests.documents.pages import REPOSITORY
 from tests.harness.ticketd import TicketServer
 
 TOOL = REPOSITORY / "deploy/tls/make_certificates.py"

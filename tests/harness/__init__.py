@@ -14,6 +14,7 @@
     history     the checker of what they recorded: no ticket twice, each in order
     tally       the same for runs without an end: an answer at a time, in little memory
     notebook    what a test takes by itself, one request after the other
+    checkout    copies of this checkout, to build and to change
 
 Everything here is ordinary blocking code that may be called from any thread; what needs an event loop (the proxy, the
 load) runs one in a thread of its own, so that a test which waits for a database to start disturbs neither. Nothing

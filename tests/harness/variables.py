@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.harness.engine import Engine
 
-PAGE = Path(__file__).parents[2] / "docs" / "mysql-variables.md"
+PAGE = Path(__file__).parents[2] / "docs" / "databases" / "variables.md"
 
 COMMON = {
     "autocommit": "0",

@@ -1,34 +1,18 @@
 """The command behind `make long`."""
 
 import argparse
-import os
-import platform
-import subprocess
 import sys
-import time
 
-from tests.long.plan import REPOSITORY, carry_out, clocks, costly, many_sequences, model, soak, torture, variants
+from tests.long import page
+from tests.long.plan import carry_out, clocks, costly, installing, many_sequences, model, soak, torture, variants
+
+SCHEDULES, SECONDS, SEQUENCES = 10_000, 600.0, 10_000
+"""The size of a whole run. A smaller one is not published."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.long", description=__doc__)
-    parser.add_argument("--schedules", type=int, default=10_000, help="of the model (%(default)s)")
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=600,
-        help="of each torture, of the search for costly inputs and of the soak (%(default)g); half of it with three "
-        "databases",
-    )
-    parser.add_argument("--sequences", type=int, default=10_000, help="in use when it is started (%(default)s)")
-    parser.add_argument(
-        "--mysqld",
-        nargs="+",
-        default=[None],
-        metavar="PROGRAM",
-        help="torture on each of these database servers, on the first with three databases too",
-    )
-    options = parser.parse_args()
+    """Returns the exit status: 1 if any part failed."""
+    options = _options()
     parts = [
         model(options.schedules),
         *(variants(program) for program in options.mysqld),
@@ -37,6 +21,7 @@ def main() -> int:
         clocks(30, options.mysqld[0]),
         many_sequences(options.sequences),
         costly(options.seconds),
+        installing(),
         soak(options.seconds),
     ]
     outcomes = []
@@ -46,14 +31,37 @@ def main() -> int:
         outcomes.append(outcome)
         if outcome.failed:
             print(outcome.output, flush=True)
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    print(f"\n`make long`, {time.strftime('%Y-%m-%d')}, {commit}, {os.cpu_count()} processors, {platform.machine()}:\n")
-    print("| part | took | came to |\n| --- | ---: | --- |")
-    for outcome in outcomes:
-        print(outcome.row)
-    return 1 if any(outcome.failed for outcome in outcomes) else 0
+    data = page.as_data(outcomes)
+    print("\n".join(["", *page.tables(data)]))
+    failed = any(outcome.failed for outcome in outcomes)
+    is_whole = options.schedules >= SCHEDULES and options.seconds >= SECONDS and options.sequences >= SEQUENCES
+    if failed or not is_whole:
+        print(f"\nnot published, because {'a part failed' if failed else 'the run was smaller than a whole one'}")
+    else:
+        page.publish(data, page.ROOT)
+        print(f"\nwritten: {page.PAGE}, {page.RESULTS}")
+    return 1 if failed else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.long", description=__doc__)
+    parser.add_argument("--schedules", type=int, default=SCHEDULES, help="of the model (%(default)s)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        help="of each torture, of the search for costly inputs and of the soak (%(default)g); half of it with three "
+        "databases",
+    )
+    parser.add_argument("--sequences", type=int, default=SEQUENCES, help="in use when it is started (%(default)s)")
+    parser.add_argument(
+        "--mysqld",
+        nargs="+",
+        default=[None],
+        metavar="PROGRAM",
+        help="torture on each of these database servers, on the first with three databases too",
+    )
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

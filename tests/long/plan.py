@@ -21,8 +21,12 @@ _FIRST_WORDS = (
     "longest wait",
     "memory",
     "violations",
+    "[0-9]+ of [0-9]+ ways of installing",
+    "[0-9]+ passed",
 )
-FIGURES = re.compile(rf"^(on \S+ [^\s:]+|({'|'.join(_FIRST_WORDS)}).*)", re.MULTILINE)
+FIGURES = re.compile(rf"^({'|'.join(_FIRST_WORDS)}).*", re.MULTILINE)
+ENGINE = re.compile(r"^on (\S+) ([^\s:]+)", re.MULTILINE)
+PRODUCTS = {"mysql": "MySQL", "mariadb": "MariaDB"}
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,17 @@ class Outcome:
     output: str
 
     @property
-    def row(self) -> str:
-        """Its row in the table."""
+    def engine(self) -> str:
+        """The database server that the part says it ran on; a dash where it names none."""
+        found = ENGINE.search(self.output)
+        return f"{PRODUCTS.get(found[1], found[1])} {found[2].partition('-')[0]}" if found else "-"
+
+    @property
+    def row(self) -> list[str]:
+        """Its row in the table: the part, the database server, how long it took, and what came of it."""
         figures = [found[0] for found in FIGURES.finditer(self.output)]
         verdict = "; ".join([*["**failed**"] * self.failed, *figures]) or "passed"
-        return f"| {self.part.name} | {self.seconds / 60:.0f} min | {verdict} |"
+        return [self.part.name, self.engine, f"{self.seconds / 60:.0f} min", verdict]
 
 
 def model(schedules: int) -> Part:
@@ -96,6 +106,11 @@ def costly(seconds: float) -> Part:
     """The search for the most expensive byte, for so long."""
     command = [sys.executable, "-m", "tests.long.costly", "--seconds", f"{seconds:g}"]
     return Part(f"the most expensive byte, for {seconds:g} s", command)
+
+
+def installing() -> Part:
+    """Every documented way of installing, each from a clean environment."""
+    return Part("every way of installing", [sys.executable, "-m", "tests.packaging"])
 
 
 def soak(seconds: float) -> Part:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socketserver
 import subprocess
 import threading
@@ -59,7 +60,10 @@ def token_file(tmp_path: Path) -> Callable[[str], Path]:
 # --- help ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["", "serve", "take", "bump", "create", "list", "show", "doctor"])
+COMMANDS = ["serve", "take", "bump", "create", "list", "show", "grow", "doctor", "decode", "sql", "version", "help"]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_has_examples(command: str) -> None:
     ran = ticketd(*([command] if command else []), "--help")
     assert (ran.status, ran.errors) == (0, "")
@@ -67,8 +71,22 @@ def test_help_has_examples(command: str) -> None:
     assert f"ticketd {command or 'serve'}" in ran.output
 
 
+def test_help_on_a_command_is_what_the_command_says_of_itself() -> None:
+    assert forked_ticketd("help") == forked_ticketd("--help")
+    for command in COMMANDS:
+        assert forked_ticketd("help", command) == forked_ticketd(command, "--help")
+
+
+def test_version_is_the_same_in_both_forms() -> None:
+    ran = forked_ticketd("version")
+    assert (ran.status, ran.errors) == (0, "")
+    assert re.fullmatch(r"ticketd \d+\.\d+\.\d+\n", ran.output)
+    assert forked_ticketd("--version") == ran
+
+
 def test_what_is_no_command_is_an_error_of_usage() -> None:
     assert ticketd("tak", "photos").status == 2
+    assert forked_ticketd("help", "tak").status == 2
     assert forked_ticketd("take").status == 2
     assert forked_ticketd("bump", "photos").status == 2
     assert forked_ticketd("bump", "photos", "--above", "1", "--from", "x").status == 2

@@ -1,4 +1,4 @@
-"""The runbooks of deploy/README.md, each carried out as it stands there, under load."""
+"""The runbooks of docs/operations, each carried out as it stands there, under load."""
 
 import os
 import socket
@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.deploy import readme
 from tests.deploy.front import HAProxy
+from tests.documents import pages
 from tests.harness.commands import forked_ticketd
 from tests.harness.history import Answer
 from tests.harness.load import Load, Result, Want
@@ -164,15 +164,15 @@ def test_a_databases_mysql_is_upgraded_and_the_upgrade_taken_back(own_pair: MySQ
 
 
 def run_sql(database: TicketMySQL, block: str, password: str) -> None:
-    """What the README has an administrator type, with this password."""
+    """The statements that the page has an administrator type, with this password."""
     for statement in filter(str.strip, block.replace("'...'", f"'{password}'").split(";")):
         database.execute(statement)
 
 
-def test_the_account_of_the_readme_is_all_that_a_ticket_server_needs(own_pair: MySQLPair) -> None:
+def test_the_account_of_the_documents_is_all_that_a_ticket_server_needs(own_pair: MySQLPair) -> None:
     for database in own_pair:
         database.execute(f"DROP USER '{USER}'@'127.0.0.1'")
-        run_sql(database, readme.block("CREATE USER 'tickets'@'%'"), "a-password")
+        run_sql(database, pages.block("docs/operations/databases.md", "CREATE USER 'tickets'@'%'"), "a-password")
     with servers_on(own_pair.urls.replace(f"{USER}:{PASSWORD}@", "tickets:a-password@"), 1) as (server,):
         assert server.put("/sequence/albums").status == 201
         assert {server.ticket("albums") % 2 for _ in range(4)} == {0, 1}
@@ -184,7 +184,11 @@ def test_a_password_is_changed_without_a_failed_request(own_pair: MySQLPair) -> 
     with servers_on(old) as servers:
         answers: list[Answer] = []
         for database in own_pair:
-            run_sql(database, readme.block("CREATE USER 'tickets_2'@'%'"), "another-for-tests")
+            run_sql(
+                database,
+                pages.block("docs/operations/change-the-database-password.md", "CREATE USER 'tickets_2'@'%'"),
+                "another-for-tests",
+            )
         for server in servers:  # the load balancer has taken it out; the others serve
             others = [other.address for other in servers if other is not server]
             with Load(others, clients=4, pause=PAUSE / 5) as load:
@@ -213,8 +217,8 @@ def test_an_old_auto_increment_table_becomes_a_sequence(own_pair: MySQLPair, tmp
     (tmp_path / "ticketd").chmod(0o755)
     (tmp_path / "password").write_text(PASSWORD, encoding="utf-8")
     with servers_on(own_pair.urls) as servers:
-        readme.run(
-            readme.block("curl --fail -X PUT"),
+        pages.run(
+            pages.block("docs/moving-over.md", "curl --fail -X PUT"),
             REPOSITORY,
             replacing={
                 "http://127.0.0.1:8000": servers[0].url,
@@ -226,6 +230,11 @@ def test_an_old_auto_increment_table_becomes_a_sequence(own_pair: MySQLPair, tmp
         tickets = [server.ticket("photos") for server in servers for _ in range(4)]
     assert len(set(tickets)) == len(tickets)
     assert min(tickets) > 123456
+    back = pages.block("docs/moving-over.md", "ALTER TABLE photos AUTO_INCREMENT")
+    own_pair.odd.execute(back.strip().removesuffix(";").replace("photos", "app.photos"))
+    own_pair.odd.execute("INSERT INTO app.photos (title) VALUES ('without a ticket again')")
+    ((newest,),) = own_pair.odd.execute("SELECT MAX(id) FROM app.photos")
+    assert int(str(newest)) > max(tickets)
 
 
 def bearer(token: str) -> str:
@@ -243,14 +252,22 @@ def test_tokens_are_rotated_without_a_restart_or_a_failed_request(own_pair: MySQ
         pids = [server.pid for server in servers]
         with Load(addresses, clients=4, pause=PAUSE, headers=bearer("the-old-token-of-the-clients")) as clients:
             until_both_draw(clients)
-            readme.run(readme.block("tokens=/path/to/tokens      # the file"), tmp_path, replacing=replacing | names)
+            pages.run(
+                pages.block("docs/operations/rotate-tokens.md", "tokens=/path/to/tokens      # the file"),
+                tmp_path,
+                replacing=replacing | names,
+            )
             old, new = path.read_text(encoding="utf-8").split()
             assert old == "the-old-token-of-the-clients"
             with Load(addresses, clients=4, pause=PAUSE, headers=bearer(new)) as moved:
                 until_both_draw(moved)
                 until_both_draw(clients)
                 result = clients.stop()
-                readme.run(readme.block("tokens=/path/to/tokens\nnew="), tmp_path, replacing=replacing)
+                pages.run(
+                    pages.block("docs/operations/rotate-tokens.md", "tokens=/path/to/tokens\nnew="),
+                    tmp_path,
+                    replacing=replacing,
+                )
                 refused = {"Authorization": f"Bearer {old}"}
                 wait_until(
                     lambda: all(server.get("/ticket/photos", headers=refused).status == 401 for server in servers),
@@ -279,7 +296,12 @@ def test_a_32_bit_sequence_becomes_one_of_64_bits_before_its_end(own_pair: MySQL
     with servers_on(own_pair.urls) as servers:
         assert servers[0].put("/sequence/small", json={"bits": 32, "start": end - 1_000_000}).status == 201
         said = forked_ticketd("doctor", settings={"TICKETS_DATABASES": own_pair.urls}).output
-        widen = readme.block("ALTER TABLE Tickets32").strip().removesuffix(";").replace("Tickets32", "small")
+        widen = (
+            pages.block("docs/operations/sequence-at-its-end.md", "ALTER TABLE Tickets32")
+            .strip()
+            .removesuffix(";")
+            .replace("Tickets32", "small")
+        )
         assert widen in said.replace("`", "")
         mix = (Want("small"), Want("small", "block", 5), Want("small", "count", 3))
         with Load([server.address for server in servers], clients=4, mix=mix, pause=0.05) as load:
@@ -314,7 +336,11 @@ def test_a_32_bit_sequence_at_its_end_goes_on_with_64_bits(own_pair: MySQLPair) 
             before.append(reply.json()["id"])
         assert reply.status == servers[1].get("/ticket/small").status == 410
         for database in own_pair:
-            database.execute(readme.block("ALTER TABLE Tickets32").replace("Tickets32", "small"))
+            database.execute(
+                pages.block("docs/operations/sequence-at-its-end.md", "ALTER TABLE Tickets32").replace(
+                    "Tickets32", "small"
+                )
+            )
         all_pass(servers)
         after = [server.ticket("small") for server in servers for _ in range(4)]
     assert max(before) < end < min(after)
@@ -357,8 +383,10 @@ def test_a_new_sequence_takes_the_place_of_an_old_one(own_pair: MySQLPair) -> No
         addresses = [server.address for server in servers]
         with Load(addresses, clients=4, pause=PAUSE) as old:
             until_both_draw(old)
-            readme.run(
-                readme.block("curl --fail http://127.0.0.1:8000/sequence/photos"),
+            pages.run(
+                pages.block(
+                    "docs/operations/rename-a-sequence.md", "curl --fail http://127.0.0.1:8000/sequence/photos"
+                ),
                 REPOSITORY,
                 replacing={"http://127.0.0.1:8000": servers[0].url},
             )
@@ -378,7 +406,7 @@ def has_table(database: TicketMySQL, name: str) -> bool:
 
 
 def test_a_renamed_table_is_another_sequence_and_the_old_one_comes_back(own_pair: MySQLPair) -> None:
-    """Why the README says never to rename one: from then on both give the same ids."""
+    """Why the page says never to rename a table: from then on both sequences give the same ids."""
     with servers_on(own_pair.urls) as servers:
         before = {servers[0].ticket("photos") for _ in range(20)}
         own_pair.odd.execute("RENAME TABLE photos TO pictures")
@@ -393,7 +421,7 @@ def test_a_renamed_table_is_another_sequence_and_the_old_one_comes_back(own_pair
 
 
 def test_a_sequence_is_given_up_and_made_again_above_what_it_had_issued(own_pair: MySQLPair) -> None:
-    drop = readme.block("DROP TABLE").strip().removesuffix(";")
+    drop = pages.block("docs/operations/give-up-a-sequence.md", "DROP TABLE").strip().removesuffix(";")
     with servers_on(own_pair.urls) as servers:
         before = [server.ticket("photos") for server in servers for _ in range(20)]
         with Load([server.address for server in servers], clients=4, pause=PAUSE, mix=["accounts"]) as load:

@@ -1,4 +1,4 @@
-"""docs/mysql-variables.md has a row for every variable of the running server."""
+"""docs/databases/variables.md has a row for every variable of the running server."""
 
 import fnmatch
 

@@ -53,10 +53,3 @@ def test_the_names_of_the_deployment_are_passed_over() -> None:
     assert {"TICKETS_FRONT", "TICKETS_DATABASE_USER"} <= of_others
     assert not [name for name in sorted(of_others) if not OTHERS.fullmatch(name)]
     assert not [name for name in SETTINGS if OTHERS.fullmatch(name)]
-
-
-def test_the_readme_describes_every_setting_and_no_other() -> None:
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    table = text.split("\n## Settings\n")[1].split("\n## ")[0]
-    first_column = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
-    assert set(NAME.findall(" ".join(first_column))) == SETTINGS

@@ -200,9 +200,11 @@ class SQLiteDatabase(NotebookDatabase):
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use: another process that has the file open, or a probe of it."""
         await self.read(Book.RING, anybody=True)  # opens it
-        if await self._file.is_shared():
+        shared = await self._file.is_shared()
+        probed = [] if shared else await super().in_use(seconds)
+        if shared or await self._file.is_shared():
             return ["another process that has the file open"]
-        return await super().in_use(seconds)
+        return probed
 
     # --- sequences -------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from app.commands.remote import Place, RemoteServer, RequestFailed
+from app.commands.remote import RemoteServer
 from app.commands.sequence_texts import of_list, of_sequence
+from app.commands.server_connection import RequestFailed, ServerConnection
 
 
 def on(name: str, last: object, headroom: object) -> dict[str, Any]:
@@ -71,31 +72,31 @@ def test_one_sequence_with_what_a_later_release_says() -> None:
     ]
 
 
-class Pages(RemoteServer):
+class Pages(ServerConnection):
     """A server that answers with these pages, in their order."""
 
     def __init__(self, *pages: dict[str, Any]) -> None:
-        super().__init__(Place("http://127.0.0.1:1", None, "--url", "--token-file"))
+        super().__init__("http://127.0.0.1:1", None)
         self.asked: list[str] = []
         self._pages = list(pages)
 
-    def _request(self, method: str, path: str, *_: Any, **__: Any) -> tuple[int, dict[str, Any]]:
+    def ask(self, method: str, path: str, *_: Any, **__: Any) -> tuple[int, dict[str, Any]]:
         self.asked.append(f"{method} {path}")
         return 200, self._pages.pop(0)
 
 
 def test_pages_are_one_list() -> None:
     server = Pages({"sequences": [1, 2], "next": "b", "total": 3}, {"sequences": [3], "next": None, "total": 3})
-    assert server.matching("é&") == {"sequences": [1, 2, 3], "next": None, "total": 3}
+    assert RemoteServer(server).matching("é&") == {"sequences": [1, 2, 3], "next": None, "total": 3}
     assert server.asked == ["GET /sequence?search=%C3%A9%26", "GET /sequence?search=%C3%A9%26&after=b"]
 
 
 @pytest.mark.parametrize("page", [{}, {"sequences": 3}, {"sequences": [], "next": 7}, {"sequences": [], "next": ""}])
 def test_pages_that_lead_nowhere_end(page: dict[str, Any]) -> None:
     with pytest.raises(RequestFailed, match="a list of sequences"):
-        Pages(page).matching("")
+        RemoteServer(Pages(page)).matching("")
 
 
 def test_a_page_that_leads_back_ends() -> None:
     with pytest.raises(RequestFailed, match="a list of sequences"):
-        Pages({"sequences": [], "next": "b"}, {"sequences": [], "next": "b"}).matching("")
+        RemoteServer(Pages({"sequences": [], "next": "b"}, {"sequences": [], "next": "b"})).matching("")

@@ -1,4 +1,4 @@
-"""What a session sets and reads back is what docs/mysql-variables.md says."""
+"""What a session sets and reads back is what docs/databases/variables.md says."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Tests, and the bench, use what they drive as everybody else does: no private name of another object.
+"""Tests, the benchmark and documents/ use what they drive as everybody else does: no private name of another object.
 
 A test that reaches inside breaks with every change of the inside, and proves nothing of what a caller gets.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-FILES = sorted(path for room in ("tests", "bench") for path in REPOSITORY.joinpath(room).rglob("*.py"))
+FILES = sorted(path for room in ("tests", "bench", "documents") for path in REPOSITORY.joinpath(room).rglob("*.py"))
 PUBLIC = {"_replace": "documented of named tuples, whose fields' names it must not collide with"}
 """Names that are public for all their underscore, and why."""
 BY_NAME = {"setattr", "delattr", "getattr", "hasattr", "attrgetter", "patch", "object"}

@@ -12,7 +12,7 @@ LAYOUT_VERSION = 4
 RING_LAYOUT, INNER_LAYOUT, BODIES_LAYOUT = 2, 3, 4
 """Version of the server's own tables; a database that says a higher one was prepared by a newer server. From version 2
 on they include the ring record, from version 3 on what is kept of inner sequences, and the servers, and from version 4
-on the bodies of data. `docs/tables.md` describes every table."""
+on the bodies of data. `docs/databases/tables.md` describes every table."""
 
 MARKS_TABLE, INNER_MARKS_TABLE = "_high_water", "_inner_high_water"
 KINDS_TABLE, SERVERS_TABLE = "_kinds", "_servers"

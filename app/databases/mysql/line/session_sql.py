@@ -52,7 +52,7 @@ SHORTEST_WAIT_TIMEOUT = 60
 
 
 def settings(increment: int, offset: int, *, mariadb: bool) -> dict[str, str]:
-    """Every variable that a session sets, with its value in SQL. docs/mysql-variables.md has the reason for each.
+    """Every variable that a session sets, with its value in SQL. docs/databases/variables.md has the reason for each.
 
     Whatever the server's defaults or its `init_connect` say: increment and offset are the session's own, a statement is
     committed when it is answered, values that do not fit are errors, no lock is waited for longer than a second (the
