@@ -42,7 +42,7 @@ async def inspect(inspectors: Iterable[Inspector]) -> list[Inspection]:
 
 
 async def _inspect_all(settings: Settings) -> list[Inspection]:
-    """Make the inspectors within the event loop: the MySQL driver asks for it when a connection object is made."""
+    """Make the inspectors within the event loop: some drivers ask for it in order to make a connection."""
     return await inspect(make_inspectors(settings))
 
 
