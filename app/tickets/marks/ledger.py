@@ -179,7 +179,7 @@ class Ledger:
 
     def is_of_another_epoch(self, lane: Lane) -> bool:
         """Whether the largest known mark of the lane is of another incarnation of its database."""
-        seen = self.witnesses.seen.get((lane.sequence, lane.member.database.offset))
+        seen = self.witnesses.seen.get((lane.sequence, lane.residue.offset))
         return seen is not None and not seen.token.startswith(f"{lane.member.incarnation}.")
 
     def known_mark(self, sequence: str, member: Member) -> int:
@@ -210,7 +210,7 @@ class Ledger:
         opening.check_nothing_changed()
         lane.marks.unverified = opening.unverified
         (self._unverified.add if lane.marks.unverified else self._unverified.discard)(lane)
-        lane.marks.ring = opening.ring
+        lane.residue = opening.residue
         lane.marks.read_at = read_at
         lane.must_advance = False
 
@@ -225,15 +225,15 @@ class Ledger:
         token = lane.marks.token
         mark = min(last + self._ids_ahead(lane, last), max(lane.guard.ceiling, last))
         database = lane.member.database
-        proposed = Mark(lane.sequence, database.offset, database.increment, mark, last, token)
-        rows = await self.witnesses.on_others(lane.member, proposed, lane.marks.ring)
+        proposed = Mark(lane.sequence, lane.residue.offset, lane.residue.increment, mark, last, token)
+        rows = await self.witnesses.on_others(lane.member, proposed, lane.residue.ring)
         for row in rows.values():
             if row.token != token or row.mark < last:
                 raise MarkRefused("the ledger holds another incarnation of it")
         if not rows:
             if protected or self._refuse:
                 raise TicketDatabaseBusy("lost the database that kept its marks while it drew")
-            await database.check_ring(lane.marks.ring)
+            await database.check_ring(lane.residue.ring)
         self._see_that_all_were_looked_at(lane.member, rows)
         if rows and lane.marks.token == token:
             lane.marks.reserved(mark, last)
@@ -264,7 +264,7 @@ class Ledger:
     def _ids_ahead(self, lane: Lane, last: int) -> int:
         """How far above `last` the next mark has to lie, in ids."""
         left = max(lane.guard.ceiling - last, 0)
-        return lane.marks.ids_ahead(self._clock(), lane.member.database.increment, left)
+        return lane.marks.ids_ahead(self._clock(), lane.residue.increment, left)
 
     def _smallest_step(self, lane: Lane, last: int) -> int:
         """The same for a sequence that is being advanced: the smallest step, since another advance would skip it."""

@@ -127,6 +127,11 @@ class Ring:
         self._changed = asyncio.Event()
         self._followers: list[Callable[[Member], None]] = []
 
+    @property
+    def increment(self) -> int:
+        """The increment that the databases are drawn with: of the ring record, once that is known."""
+        return self.members[0].database.increment
+
     def __repr__(self) -> str:
         return "<Ring " + ", ".join(f"{m.name} {m.status}" for m in self.members) + ">"
 

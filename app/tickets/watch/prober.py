@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from app.common.errors import (
     ColumnExhausted,
+    RingChanged,
     SequenceUnavailable,
     TicketDatabaseError,
     TicketDatabaseMisconfigured,
@@ -199,10 +200,11 @@ class Prober:
         if table is None or lane is None:
             return result
         try:
-            lane.guard.check(await member.database.draw(table, 1, 0), 0)
+            residue = lane.residue._replace(ring=self._ring.number)
+            lane.guard.check(await member.database.draw(residue, table, 1, 0), 0)
         except WrongResidue as error:
             raise WrongResidue(f"{error} (sequence {sequence})") from error
-        except (ColumnExhausted, SequenceUnavailable) as error:
+        except (ColumnExhausted, RingChanged, SequenceUnavailable) as error:
             event(log, logging.DEBUG, "the residue is not wrong", database=member.name, reason=error)
         return result
 

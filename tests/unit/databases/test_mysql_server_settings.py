@@ -39,7 +39,7 @@ def test_what_is_wrong_with_settings(variables: dict[str, str], begins: list[str
 def test_no_statement_is_larger_than_what_the_doctor_asks_for() -> None:
     mark = (NAME, LARGEST_INCREMENT, LARGEST_INCREMENT, MOST, MOST, TOKEN)
     keys = [mark[:3]] * MARKS_PER_WRITE
-    reserve = own_sql.reserve(own_sql.INNER_MARKS_TABLE, [mark] * MARKS_PER_WRITE, MOST)
+    reserve = own_sql.keep(own_sql.INNER_MARKS_TABLE, [mark] * MARKS_PER_WRITE, MOST)
     read_back = own_sql.read_back(own_sql.INNER_MARKS_TABLE, keys)
     supersede = own_sql.supersede(mark[:3], (TOKEN, MOST), (TOKEN, MOST), MOST, MOST)
     ring = (MOST, LARGEST_INCREMENT, MOST, "9" * 8000, LARGEST_INCREMENT, "x" * 16)

@@ -135,7 +135,7 @@ def _row(mark: tuple[str, int, int, int, int, str]) -> str:
     return f"SELECT '{sequence}' AS s, {offset} AS o, {increment} AS i, {high} AS h, {issued} AS d, '{token}' AS t"
 
 
-def reserve(table: str, marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
+def keep(table: str, marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
     """Takes the larger mark where the token is the same or there is no row yet, while the ring has this number.
 
     One statement, and it locks the row of the ring record that it depends on: no change of the ring is committed

@@ -22,8 +22,8 @@ def has_grown(servers: list[FakeServer]) -> None:
         server.state.ring = RingRecord(3, 3, 3, (1, 2, 3), own=server.offset)
         for other in (1, 2, 3):
             if other != server.offset:
-                server.reserve([Mark("photos", other, 2, 900, 900, "older.t:1")])
-                server.reserve([Mark("photos", other, 3, 1_000, 1_000, "raised:2")])
+                server.keep([Mark("photos", other, 2, 900, 900, "older.t:1")])
+                server.keep([Mark("photos", other, 3, 1_000, 1_000, "raised:2")])
         server.table("photos").advance(1_000)
 
 
@@ -94,7 +94,7 @@ async def test_a_ring_that_was_never_drawn_is_not_formed_with_a_smaller_incremen
             if half_formed:
                 server.state.ring = RingRecord(1, 2, 1, (1, 2), own=server.offset, state=RingState.FORMING)
             else:
-                server.reserve([Mark("photos", other, 2, 0, 0, "life.t:1")])
+                server.keep([Mark("photos", other, 2, 0, 0, "life.t:1")])
         ticket_server = await site.ticket_server()
         assert statuses(ticket_server) == [Status.QUARANTINED] * 3
         for server in site.servers:
