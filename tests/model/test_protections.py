@@ -154,7 +154,7 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
     without_residue: Where(2),
     without_floor: Where(37),
     without_ledgers_floor: Where(36, changes_ring=False, more=LOSS),
-    without_ceiling: Where(90),
+    without_ceiling: Where(79),
     without_ledger: Where(0),
     without_incarnation: Where(47),
     without_unverified: Where(0, changes_ring=False, databases=3, more=NIGHTS),
