@@ -32,9 +32,9 @@ The rooms of app/tickets
     requests/    a request for tickets, and the observer that counts and traces draws
     lanes/       how one sequence is drawn on one database
     marks/       the high-water marks that `never twice` rests on
-    reserve/     tickets drawn ahead, and bumps, which must hold for them too
+    reserve/     tickets drawn ahead
     sources/     the ids of other kinds than `ticket`: clocks, leased worker numbers, instance numbers
-    sequences/   which sequences there are, and how they are made
+    sequences/   which sequences there are, and how they are made and bumped
     watch/       the probes that keep each database's state true
     desk/        how a request finds its ticket
     domain       puts the rooms together

@@ -7,12 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from app.common.errors import (
-    AboveCeiling,
     Draining,
-    ForceRequired,
-    MarkRefused,
-    NotConfirmed,
-    NotForThisKind,
     NoTicketDatabase,
     TicketDatabaseError,
     Unavailable,
@@ -33,13 +28,11 @@ from app.tickets.domain import Domain
 from app.tickets.lanes.lane import Lane
 from app.tickets.lanes.state import LaneState
 from app.tickets.ring.ring import Member
+from app.tickets.sequences.bumps import FORCE_SHARE
 from app.tickets.sequences.entry import TICKET, Entry
 from app.tickets.sources.kind_sources import RefusingSource
 
 log = logging.getLogger(__name__)
-
-FORCE_SHARE = 0.9
-"""A bump beyond this share of the ids requires force; a sequence beyond it has a warning."""
 
 ENDS_SOON_MS = 90 * 86_400_000
 """A kind whose ids end so soon has a warning."""
@@ -154,7 +147,7 @@ class Admin:
         return found
 
     def _lane_warnings(self, entry: Entry, lane: Lane) -> Iterable[dict[str, Any]]:
-        if lane.state is LaneState.SUSPENDED:
+        if lane.is_suspended:
             yield _warning(entry.name, lane.member, f"suspended: {lane.reason}")
         elif lane.state is LaneState.EXHAUSTED:
             yield _warning(entry.name, lane.member, "exhausted: every id has been used")
@@ -228,7 +221,7 @@ class Admin:
             last = self._catalog.counters.last(entry, lane)
             step = lane.member.database.increment
             last -= (last - lane.member.database.offset) % step
-            known = last if last > 0 and table is not None and entry.source is None else None
+            known = last if last > 0 and table is not None and entry.supply.gives_plain_tickets else None
             first_free = guard.next_after(max(last, 0))
             headroom = None if table is None else max(0, (guard.last_allowed - first_free) // step + 1)
             if lane.state is LaneState.EXHAUSTED:
@@ -269,7 +262,7 @@ class Admin:
         """Create the sequence. `given`: the parameters that were named; without a kind they are of that which the
         sequence has, or of `ticket`. Returns whether it was created, and its description.
 
-        Raises as Catalog.create does.
+        Raises as Maker.make does.
         """
         named = None if kind_name is None else kind_named(kind_name)
         known = await self._catalog.known(name)
@@ -278,54 +271,17 @@ class Admin:
         if kind is TICKET:
             kind.complete({name: value for name, value in given.items() if name != "start"}, 0)
             width = Width(given["bits"]) if "bits" in given else None
-            _, made = await self._catalog.create(name, width, given.get("start"), named, looked_up=True)
+            _, made = await self._catalog.maker.make(name, width, given.get("start"), named)
         else:
             now_ms = self._clock.now_ms() if "epoch" in kind.parameters else 0  # a wrong clock would be its beginning
-            _, made = await self._catalog.create_of_kind(name, kind, given, now_ms, looked_up=True)
+            _, made = await self._catalog.maker.make_of_kind(name, kind, given, now_ms)
         return made, await self.sequence(name)
 
     async def bump(self, name: str, above: int, *, force: bool) -> dict[str, Any]:
-        """Advance the sequence above a number on every database.
-
-        Raises UnknownSequence, AboveCeiling, ForceRequired; NotConfirmed while a database is not up or fails, and
-        where a server that holds tickets drawn ahead may not know of it in time.
-        """
-        began = self._bumps.now()
-        entry = await self._catalog.find_on_all(name)
-        name = entry.name
-        if entry.kind is not TICKET:
-            raise NotForThisKind(f"{name} is of kind {entry.kind.name}, which cannot be advanced above a number")
-        if above >= entry.ceiling:
-            raise AboveCeiling(f"above has to be below {entry.ceiling}, the end of {name}")
-        if above > FORCE_SHARE * entry.ceiling and not force:
-            raise ForceRequired(f'that uses up more than {FORCE_SHARE:.0%} of {name}; set "force": true to confirm')
-        for member in self._ring.members:
-            if not member.up:
-                raise NotConfirmed(f"every ticket database has to be up for a bump, but {member.name} is not")
-            if member not in entry.tables:
-                raise NotConfirmed(f"{member.name} has no table of {name} yet; try again: a bump may be repeated")
-        unlisted = self._ring.not_asked(self._ring.members[0], self._ring.members)
-        if unlisted:
-            raise NotConfirmed(
-                f"every ticket database has to be up for a bump, but TICKETS_DATABASES lists none for {unlisted}"
-            )
-        for lane in entry.rotation.lanes:
-            await self._bump(lane, above)
-        await self._bumps.settle(name, entry.reserve, above, life=entry, began=began)
+        """Bump the sequence above a number, and describe it. Raises as Bumps.bump does."""
+        name = (await self._bumps.bump(name, above, force=force)).name
         found = await self.sequence(name)
         return {"sequence": name, "above": above, "above_str": str(above), "databases": found["databases"]}
-
-    async def _bump(self, lane: Lane, above: int) -> None:
-        for _ in range(3):
-            try:
-                await self._ledger.advance(lane, above)
-            except MarkRefused:
-                lane.close()
-            except TicketDatabaseError as error:
-                raise NotConfirmed(f"{lane.member.name} {error}; try again: a bump may be repeated") from error
-            else:
-                return
-        raise NotConfirmed(f"{lane.member.name} was advanced by another server meanwhile; try again")
 
     # --- metrics ---------------------------------------------------------------------------------------------------
 
@@ -352,8 +308,8 @@ def _older(release: str) -> str:
 
 
 def _kind_warnings(entry: Entry, now_ms: int) -> Iterable[dict[str, Any]]:
-    if isinstance(entry.source, RefusingSource):
-        yield {"sequence": entry.name, "database": None, "reason": entry.source.reason}
+    if isinstance(entry.supply, RefusingSource):
+        yield {"sequence": entry.name, "database": None, "reason": entry.supply.reason}
     ends_at = entry.kind.ends_at(entry.parameters)
     if ends_at is not None and ends_at - now_ms < ENDS_SOON_MS:
         yield {"sequence": entry.name, "database": None, "reason": f"its ids end at {time_text(ends_at)}"}

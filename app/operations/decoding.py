@@ -29,8 +29,8 @@ class Decoding:
         could be asked for the sequence, or nobody can say what it is."""
         entry = await self._catalog.find(validated(name))
         name = entry.name
-        if isinstance(entry.source, RefusingSource):
-            raise NoTicketDatabase(f"ids of {name} cannot be read: {entry.source.reason}")
+        if isinstance(entry.supply, RefusingSource):
+            raise NoTicketDatabase(f"ids of {name} cannot be read: {entry.supply.reason}")
         said = decoded(name, entry.kind, self._parameters(entry), id_text)
         if entry.kind is TICKET and int(said["id_str"]) > entry.ceiling:
             raise InvalidRequest(f"no ticket of {name} is larger than {entry.ceiling}")

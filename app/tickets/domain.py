@@ -13,14 +13,15 @@ from app.databases.protocol import ServerEntry, TicketDatabase
 from app.kinds.table import KINDS
 from app.tickets.desk.front_desk import FrontDesk, RequestObserver
 from app.tickets.desk.issuer import TicketIssuer
+from app.tickets.lanes.attempts import Attempts
 from app.tickets.lanes.lane import Lane
 from app.tickets.marks.ledger import Ledger
 from app.tickets.requests.observer import Observer
-from app.tickets.reserve.bumps import Bumps
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.reserve.window import window_seconds
 from app.tickets.ring.agreement import RingRecords
 from app.tickets.ring.ring import Member, Ring
+from app.tickets.sequences.bumps import Bumps
 from app.tickets.sequences.catalog import Catalog
 from app.tickets.sequences.inner import draw_one
 from app.tickets.sources.instance_number import InstanceNumber
@@ -80,11 +81,13 @@ class Domain:
     ) -> None:
         self._databases = databases
         self.ring = Ring(databases, now=clocks.wall)
+        attempts = Attempts(settings.database_timeout)
         self.reserves = Reserves(
             self.ring,
             lane_observer,
             seconds=settings.reserve_seconds,
             window=window_seconds(settings.probe_interval, settings.database_timeout),
+            attempts=attempts,
             may_draw=self._may_draw,
             clock=clocks.boot,
         )
@@ -112,9 +115,9 @@ class Domain:
             self.ring,
             self.catalog,
             self.ledger.may_draw,
-            self.reserves,
-            attempt=settings.database_timeout,
+            attempts,
             timeout=settings.request_timeout,
+            draws_ahead=settings.reserve_seconds > 0,
         )
         self.prober = Prober(
             self.ring,
@@ -127,7 +130,7 @@ class Domain:
             clock=clocks.monotonic,
         )
         self.desk = FrontDesk(self.issuer, request_observer)
-        self.bumps = Bumps(self.ring, self.reserves, self.ledger.witnesses.keep, settings.request_timeout)
+        self.bumps = Bumps(self.ring, self.catalog, self.ledger, self.reserves, settings.request_timeout)
 
     def _may_draw(self, member: Member) -> bool:
         return self.ledger.may_draw(member)

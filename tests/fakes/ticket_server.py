@@ -5,6 +5,7 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 
+from app.common.sequences import Width
 from app.databases.protocol import RingRecord, TicketDatabase
 from app.operations.admin import Admin
 from app.operations.metrics import Metrics
@@ -13,6 +14,7 @@ from app.tickets.lanes.lane import Lane
 from app.tickets.marks.ledger import Ledger
 from app.tickets.requests.observer import Observer
 from app.tickets.ring.ring import Member, Ring
+from app.tickets.sequences.entry import Entry
 from tests.fakes.awaited import AwaitableDesk
 from tests.fakes.ticket_database import TIMEOUT, TRUE_TIME, FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import VirtualLoop
@@ -76,6 +78,11 @@ class FakeTicketServer:
 
     def lane(self, sequence: str, offset: int) -> Lane:
         return self.catalog.lanes[sequence, offset]
+
+    async def make(self, name: str, width: Width | None, start: int | None) -> tuple[Entry, bool]:
+        """Look a sequence of plain tickets up, and make it where it is not known."""
+        await self.catalog.known(name)
+        return await self.catalog.maker.make(self.catalog.given(name), width, start, None)
 
     async def start(self) -> None:
         self.domain.start()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from app.tickets.reserve.reserve import Reserve
+from app.tickets.reserve.shelf import Shelf
 from app.tickets.reserve.window import Window
 from app.tickets.ring.ring import Member
 from tests.model.schedule import STEPS, Schedule
@@ -36,7 +37,7 @@ def without_bump_records(patch: pytest.MonkeyPatch) -> None:
 
 def without_order(patch: pytest.MonkeyPatch) -> None:
     """What a lane has passed by itself stays in reserve."""
-    patch.setattr(Reserve, "passed", lambda self, shelf, ticket: None)
+    patch.setattr(Shelf, "passed", lambda self, ticket: None)
 
 
 class Where(NamedTuple):

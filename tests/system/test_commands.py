@@ -265,7 +265,7 @@ def test_bump_wants_force_near_the_end(server: TicketServer, new_name: Callable[
     server.put(f"/sequence/{name}", json={"bits": 32})
     ran = forked_ticketd("bump", name, "--above", 4_200_000_000, "--url", server.url)
     assert (ran.status, ran.output) == (1, "")
-    assert ran.errors.startswith("ticketd: 409: that uses up more than 90")
+    assert ran.errors.startswith(f"ticketd: 409: bumping {name} above 4200000000 uses more than 90%")
     ran = forked_ticketd("bump", name, "--above", 4_200_000_000, "--force", "--url", server.url)
     assert (ran.status, ran.errors) == (0, "")
     assert server.ticket(name) > 4_200_000_000

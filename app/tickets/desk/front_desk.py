@@ -1,7 +1,7 @@
-"""The front desk: where every protocol in front hands in its requests for tickets.
+"""The front desk: where every protocol hands in its requests for tickets.
 
-Each request that is taken is counted, timed, refused while the server drains, and settled exactly once: answered,
-refused or abandoned. Which database it is drawn from is the issuer's business.
+The desk counts and times each request, refuses it after the drain, and settles it exactly once: the request is
+answered, refused or abandoned. The issuer decides which database serves it.
 """
 
 import logging
@@ -28,25 +28,25 @@ OUTCOMES: dict[type[errors.TicketError], str] = {
     errors.NoTicketDatabase: "unavailable",
     errors.UnknownError: "error",
 }
-"""The word in the metrics for each of our errors."""
+"""The word in the metrics for each error of this server."""
 
 
 def outcome_of(error: errors.TicketError) -> str:
-    """The word in the metrics for one of our errors."""
+    """The word in the metrics for an error of this server."""
     return next((OUTCOMES[kind] for kind in type(error).__mro__ if kind in OUTCOMES), "unavailable")
 
 
 class RequestObserver(Protocol):
-    """Is told of every request. Each call is on the way of a ticket, and returns at once."""
+    """Counts requests. Each call is on the way of a ticket, and returns at once."""
 
     in_flight: int
-    """Requests that have been taken and not settled."""
+    """How many requests have been taken and not settled."""
 
     def requests_answered(self, endpoint: str, seconds: float, requests: int) -> None:
-        """So many `requests` got their tickets together, after so many `seconds`. `endpoint`: "ticket" or "block"."""
+        """`requests` requests were answered together after `seconds`. `endpoint`: "ticket" or "block"."""
 
     def requests_refused(self, endpoint: str, outcome: str, requests: int) -> None:
-        """So many `requests` were refused together; `outcome` is why, in a word of `OUTCOMES`."""
+        """`requests` requests were refused together. `outcome`: why, in a word of `OUTCOMES`."""
 
 
 class FrontDesk:
@@ -56,9 +56,9 @@ class FrontDesk:
         self._issuer = issuer
         self._observer = observer
         self.draws_ahead = issuer.draws_ahead
-        """Whether `ready` is worth a call."""
+        """Whether sequences may have a reserve; if not, `ready` always returns None."""
         self.closed = False
-        """Whether the drain is over: new requests are refused, those that were taken before are finished."""
+        """Whether the drain is over. Then the desk refuses new requests, and finishes those that it has taken."""
 
     @property
     def largest_block(self) -> int:
@@ -71,11 +71,11 @@ class FrontDesk:
         return self._issuer.increment
 
     def ready(self, sequence: str, count: int = 1, *, singly: bool = False) -> Ids | None:
-        """Serve a request at once, from what was drawn ahead: `count` tickets, increasing, all from one database.
+        """Serve a request at once from the reserve: `count` tickets, increasing, all from one database.
 
-        `singly`: so many requests for one ticket each, all of them or none. The tickets are given in this order; those
-        from one database increase. None where nothing was counted and the request has to be made: no such sequence,
-        nothing in reserve, draining.
+        `singly`: serve `count` requests for one ticket each, all or none of them. The tickets are for the requests in
+        this order; tickets from one database increase. None if the caller has to make the request: the sequence is not
+        known, its reserve has too few tickets, or the server drains. Then nothing is counted.
         """
         if self.closed:
             return None
@@ -86,9 +86,9 @@ class FrontDesk:
         return tickets
 
     def accept(self, request: TicketRequest, since: float | None = None) -> None:
-        """Have a request settled: its `give` or its `refuse` is called once, perhaps before this returns.
+        """Take a request and settle it: its `give` or its `refuse` is called once, perhaps before this returns.
 
-        `since`: when it came, by the performance counter, where that was not now.
+        `since`: when the request came, by the performance counter; None if it came now.
         """
         request.arrived = time.perf_counter() if since is None else since
         request.desk = self
@@ -99,18 +99,18 @@ class FrontDesk:
             self._issuer.issue(request)
 
     def turn_away(self, endpoint: str, outcome: str, requests: int = 1) -> None:
-        """Count requests that their protocol has refused before they became any."""
+        """Count requests that their protocol has refused before the desk took them."""
         self._observer.requests_refused(endpoint, outcome, requests)
 
-    # --- what becomes of those that were taken -----------------------------------------------------------------------
+    # --- requests that were taken ------------------------------------------------------------------------------------
 
     def fail_over(self, request: TicketRequest) -> None:
-        """A lane could not serve it: ask the next."""
+        """Ask the next lane: the lane or the supply that had the request could not serve it."""
         if not request.settled:
             self._issuer.ask_next(request)
 
     def answer(self, request: TicketRequest, tickets: Ids) -> None:
-        """Settle it with its tickets. Raises nothing, like `refuse`: whoever calls has others to settle."""
+        """Settle a request with its tickets. Raises nothing, like `refuse`: the caller has other requests to settle."""
         request.settled = True
         observer = self._observer
         requests = request.requests
@@ -126,7 +126,7 @@ class FrontDesk:
             log.exception("a request could not be told its tickets")
 
     def refuse(self, request: TicketRequest, error: errors.TicketError) -> None:
-        """Settle it with an error, unless nobody waits for it any more."""
+        """Settle a request with an error, unless it is settled or abandoned."""
         if request.settled:
             return
         request.settled = True
@@ -146,7 +146,7 @@ class FrontDesk:
             log.exception("a request could not be told why it is refused")
 
     def _accept_parts(self, request: TicketRequest, parts: Iterable[TicketRequest]) -> None:
-        """Have these settled in place of a request that cannot be served whole. They came when it did."""
+        """Take the parts of a request that cannot be served whole. The parts came when the request came."""
         for part in parts:
             part.desk = self
             part.arrived = request.arrived
@@ -154,13 +154,13 @@ class FrontDesk:
             self._issuer.issue(part)
 
     def abandon(self, request: TicketRequest) -> None:
-        """Settle it without a word."""
+        """Settle a request whose client has gone away."""
         request.settled = True
         request.lane = None
         self._observer.in_flight -= request.requests
 
     def abandon_part(self, request: TicketRequest, requests: int) -> None:
-        """The same for some of the requests for a single ticket that it stands for."""
+        """Settle some of the clients' requests that a request stands for, because those clients have gone away."""
         if request.settled:
             return
         if requests == request.requests:

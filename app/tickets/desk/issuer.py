@@ -1,7 +1,8 @@
-"""The issuer: takes a sequence's turn, and has one lane after the other asked until one has tickets.
+"""The issuer: asks the supply of a sequence, then one lane after the other, until one of them has tickets.
 
-Mostly that is one call: the lane whose turn it is has tickets. Where it has not, the request comes back to `ask_next`,
-and where all have been asked, or the sequence is not known, `_ask_again` waits in a task for what may change that.
+Mostly that is one call, because the lane whose turn it is has tickets. A lane or a supply that cannot serve a request
+gives it back through the desk's `fail_over`, and `ask_next` asks the next lane. When all lanes have been asked, or the
+sequence is not known, `_ask_again` waits in a task for a change, and begins another round.
 """
 
 import asyncio
@@ -10,7 +11,6 @@ from collections.abc import Callable
 
 from app.common.errors import (
     Draining,
-    InvalidRequest,
     NoTicketDatabase,
     OutOfTime,
     SequenceExhausted,
@@ -20,11 +20,9 @@ from app.common.errors import (
     Unverified,
 )
 from app.common.tasks import Tasks
-from app.tickets.lanes.lane import Lane
+from app.tickets.lanes.attempts import Attempts
 from app.tickets.lanes.state import LaneState
 from app.tickets.requests.request import Ids, TicketRequest
-from app.tickets.reserve.reserve import Reserve
-from app.tickets.reserve.reserves import Reserves
 from app.tickets.ring.ring import UP, Member, Ring
 from app.tickets.sequences.catalog import Catalog
 from app.tickets.sequences.entry import Entry
@@ -33,46 +31,45 @@ log = logging.getLogger(__name__)
 
 LARGEST_BLOCK = 10_000
 """The most tickets in a block, however many a database can draw at once."""
-EXPIRY_SECONDS = 0.02
-"""How often requests whose time on a database is over are looked for while any wait: one timer for all of them."""
 FIRST_PAUSE = 0.005
 LAST_PAUSE = 0.08
 """Seconds before every database is asked once more, doubled each time up to the second."""
 
 
 class TicketIssuer:
-    """Issues tickets. `attempt`: seconds for one attempt on one database; `timeout`: for the whole request;
-    `may_draw`: whether a database that is up may draw at all. `reserves`: those of the catalog's sequences."""
+    """Issues tickets: the supply of the sequence first, then its lanes in turn."""
 
     def __init__(
         self,
         ring: Ring,
         catalog: Catalog,
         may_draw: Callable[[Member], bool],
-        reserves: Reserves,
+        attempts: Attempts,
         *,
-        attempt: float,
         timeout: float,
+        draws_ahead: bool,
     ) -> None:
+        """Args:
+        may_draw: whether the settings let a database that is up draw.
+        attempts: ends attempts on one database.
+        timeout: seconds for a whole request.
+        draws_ahead: whether sequences of this server may have a reserve.
+        """
         self._ring = ring
         self._catalog = catalog
         self._may_draw = may_draw
         self._loop = asyncio.get_running_loop()  # kept: on the way of a ticket it takes too long to ask for it
-        self._attempt = attempt
+        self._attempts = attempts
+        self._attempt, self._watched = attempts.seconds, attempts.watched
         self._timeout = timeout
-        self._asked: set[Lane | Reserve] = set()
-        """Where requests may wait whose time there ends."""
-        self._expiry: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._waiting: dict[TicketRequest, None] = {}
-        """Those that a task waits for, oldest first."""
+        """The requests that wait in a task each, oldest first."""
         self._closed = False
-        self.draws_ahead = reserves.seconds > 0
-        reserves.serve(self)
+        self.draws_ahead = draws_ahead
 
     def __repr__(self) -> str:
-        timer = ", looks for expired ones" if self._expiry is not None else ""
-        return f"<TicketIssuer {len(self._waiting)} waiting, {len(self._asked)} lanes asked{timer}>"
+        return f"<TicketIssuer {len(self._waiting)} waiting, {self._attempts}>"
 
     @property
     def increment(self) -> int:
@@ -94,65 +91,28 @@ class TicketIssuer:
             entry = self._catalog.entries.get(request.sequence)
         if entry is None:
             self._wait_for(request)
-        elif (entry.source is None and request.address is None) or self._is_for_lanes(entry, request):
-            if entry.reserve is None or request.whole:
-                request.turn = iter(self._ring.take_turn(entry.rotation))
-                self._ask(request, now)
-            elif not entry.reserve.takes(request):
-                self._ask_and_refill(entry, request, now)
+        elif not entry.supply.takes(request):
+            request.turn = iter(self._ring.take_turn(entry.rotation))
+            self._ask(request, now)
 
     def ready(self, sequence: str, count: int, singly: bool) -> Ids | None:
-        """So many tickets from what was drawn ahead, increasing, all from one database; None where there are none.
-        `singly`: from whichever databases."""
+        """See Supply.ready; None also if the sequence is not known."""
         entry = self._catalog.entries.get(sequence)
-        if entry is None or entry.reserve is None:
-            return None
-        return entry.reserve.take_singly(count) if singly else entry.reserve.take(count)
-
-    def _ask_and_refill(self, entry: Entry, request: TicketRequest, now: float) -> None:
-        """Ask the lanes, and then for what is missing in reserve: who asks first has the smaller tickets."""
-        request.turn = iter(self._ring.take_turn(entry.rotation))
-        self._ask(request, now)
-        if entry.reserve is not None and not request.whole:
-            entry.reserve.refill()
-
-    def ask_lane(self, lane: Lane, request: TicketRequest) -> None:
-        """See LaneAsker.ask_lane."""
-        request.until = request.deadline = self._loop.time() + self._attempt
-        lane.ask(request)
-        self._asked.add(lane)
-        if self._expiry is None:
-            self._expiry = self._loop.call_later(EXPIRY_SECONDS, self._expire)
-
-    def waits(self, reserve: Reserve, request: TicketRequest) -> None:
-        """See LaneAsker.waits."""
-        request.until = min(self._loop.time() + self._attempt, request.deadline)
-        self._asked.add(reserve)
-        if self._expiry is None:
-            self._expiry = self._loop.call_later(EXPIRY_SECONDS, self._expire)
-
-    def ask_lanes(self, request: TicketRequest) -> None:
-        """See LaneAsker.ask_lanes. The sequence may be of another ring by now."""
-        entry, now = self._catalog.entries.get(request.sequence), self._loop.time()
-        if entry is None or now >= request.deadline:
-            self._wait_for(request)
-        else:
-            self._ask_and_refill(entry, request, now)
-
-    def _is_for_lanes(self, entry: Entry, request: TicketRequest) -> bool:
-        """Whether the lanes are to be asked. Else the sequence's source settles the request, or it is refused here."""
-        if entry.source is not None:
-            return not entry.source.takes(request)
-        request.desk.refuse(request, InvalidRequest(f"{entry.name} is of kind ticket, which has no shards"))
-        return False
+        return None if entry is None else entry.supply.ready(count, singly)
 
     def ask_next(self, request: TicketRequest) -> None:
-        """The lane that was asked could not serve the request: ask the next one in this turn."""
+        """A lane or a supply could not serve the request: ask the next lane in this turn, or the first in a new one."""
         now = self._loop.time()
-        if now < request.deadline:
-            self._ask(request, now)
-        else:
+        if now >= request.deadline:
             request.desk.refuse(request, OutOfTime())
+            return
+        if request.turn is None:
+            entry = self._catalog.entries.get(request.sequence)
+            if entry is None:  # the ring has changed since the supply took the request
+                self._wait_for(request)
+                return
+            request.turn = iter(self._ring.take_turn(entry.rotation))
+        self._ask(request, now)
 
     def _ask(self, request: TicketRequest, now: float) -> None:
         turn = request.turn
@@ -162,9 +122,8 @@ class TicketIssuer:
                 until = now + self._attempt
                 request.until = until if until < request.deadline else request.deadline
                 lane.ask(request)
-                self._asked.add(lane)
-                if self._expiry is None:
-                    self._expiry = self._loop.call_later(EXPIRY_SECONDS, self._expire)
+                if lane not in self._watched:
+                    self._attempts.watch(lane)
                 return
         self._wait_for(request)
 
@@ -176,7 +135,7 @@ class TicketIssuer:
             self._tasks.spawn(self._ask_again(request))
 
     async def _ask_again(self, request: TicketRequest) -> None:
-        """Nobody could serve the request: wait for what may change that, and ask all lanes once more."""
+        """No lane could serve the request: wait for a change that may help, then begin another round."""
         now = self._loop.time
         refusal: TicketError | None = None
         try:
@@ -184,10 +143,8 @@ class TicketIssuer:
             name = request.sequence
             entry = self._catalog.entries.get(name) or await self._catalog.find(name, request.deadline - now())
             request.sequence = entry.name  # as the databases fold it
-            if request.turn is not None:
-                if self._from_reserve(entry, request):
-                    del self._waiting[request]
-                    return
+            if request.turn is not None and not self._answered_from_memory(entry, request):
+                request.turn = None
                 await self._wait(request, entry)
             if now() >= request.deadline:
                 raise OutOfTime
@@ -199,23 +156,16 @@ class TicketIssuer:
         del self._waiting[request]
         if refusal is not None:
             request.desk.refuse(request, refusal)
-        elif not request.settled and self._goes_to_lanes(entry, request) and not self._from_reserve(entry, request):
-            self._ask_and_refill(entry, request, now())
+        elif not request.settled and not entry.supply.takes(request):
+            self.ask_next(request)
 
-    def _from_reserve(self, entry: Entry, request: TicketRequest) -> bool:
-        """True where what was drawn ahead, which may be handed out by now, serves the request, or soon will."""
-        reserve = entry.reserve
-        if reserve is None or entry.source is not None or request.whole or request.settled:
-            return False
-        return reserve.takes(request)
-
-    def _goes_to_lanes(self, entry: Entry, request: TicketRequest) -> bool:
-        """The same for one that was not known at first, or has been asked for on the lanes before."""
-        return (
-            request.turn is not None
-            or (entry.source is None and request.address is None)
-            or self._is_for_lanes(entry, request)
-        )
+    def _answered_from_memory(self, entry: Entry, request: TicketRequest) -> bool:
+        """Whether the request needs no further round: it is settled, if need be with tickets that were drawn ahead and
+        may be handed out by now."""
+        tickets = None if request.whole or request.settled else entry.supply.ready(request.count, False)
+        if tickets is not None:
+            request.desk.answer(request, tickets)
+        return request.settled
 
     async def _wait(self, request: TicketRequest, entry: Entry) -> None:
         """Wait until another round may find a lane. Raises TooManyAtOnce, SequenceExhausted and OutOfTime, and
@@ -256,18 +206,6 @@ class TicketIssuer:
             raise SequenceExhausted(
                 f"{entry.name} is near its end: {request.count} tickets at once may not be left on one database"
             )
-
-    def _expire(self) -> None:
-        """Fail over the requests whose time on a database is over; again a moment later, while any wait."""
-        now = self._loop.time()
-        asked, self._asked, self._expiry = self._asked, set(), None
-        try:
-            for lane in asked:
-                lane.expire(now)  # whom it lets go may ask other lanes, and start the timer, at once
-        finally:
-            self._asked |= {lane for lane in asked if lane.waiting}
-            if self._asked and self._expiry is None:
-                self._expiry = self._loop.call_later(EXPIRY_SECONDS, self._expire)
 
     async def close(self) -> None:
         """End the tasks that wait on behalf of requests, and refuse those; none is waited for any more."""

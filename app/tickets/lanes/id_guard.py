@@ -1,7 +1,7 @@
-"""The check on ids: what every id is checked for before it is handed out. Decisions only, no I/O.
+"""The check on ids: the rules that every id must keep before it is handed out. Decisions only, no I/O.
 
 An `IdGuard` belongs to one sequence on one database, and so to one lane, which has one statement under way at a time.
-An id that breaks a rule is dropped; which rule it was decides what is suspended.
+An id that breaks a rule is dropped. The rule decides whether the lane or its database stops drawing.
 """
 
 from app.common.errors import ColumnExhausted, SequenceWentBack, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
@@ -13,7 +13,7 @@ class WrongResidue(TicketDatabaseMisconfigured):
 
 
 class IdGuard:
-    """Holds draws of one sequence on one database against its offset, what is known issued, and its ceiling."""
+    """Checks the draws of one sequence on one database against its offset, the ids known issued, and its ceiling."""
 
     __slots__ = ("_increment", "_residue", "ceiling", "highest", "last_allowed")
 
@@ -21,7 +21,8 @@ class IdGuard:
         self._increment = increment
         self._residue = offset % increment
         self.highest = 0
-        """The largest id received, or known issued by anyone (the floor). 0 before the first."""
+        """The floor: the largest id that was received, or that any server is known to have issued. 0 before the
+        first."""
         self.ceiling = 0
         self.last_allowed = 0
 
@@ -32,7 +33,7 @@ class IdGuard:
         self.last_allowed = ceiling - 1 if repeats_ceiling else ceiling
 
     def advance(self, floor: int) -> None:
-        """No id at or below `floor` passes from now on."""
+        """Let no id at or below `floor` pass from now on."""
         self.highest = max(self.highest, floor)
 
     def next_after(self, number: int) -> int:
@@ -48,11 +49,11 @@ class IdGuard:
         return self.count_between(self.highest, self.last_allowed)
 
     def check(self, draw: Draw, highest_when_sent: int) -> None:
-        """Return if all of `draw` may be handed out; raise, saying with both ids what is wrong, if any may not.
+        """Return if every id of the draw may be handed out. `highest_when_sent`: the floor when the statement was sent.
 
-        TicketDatabaseUnavailable: nothing was drawn (zero). WrongResidue: not this database's offset.
-        SequenceWentBack: not above what had been received, or was known issued, when the statement was sent.
-        ColumnExhausted: beyond the ceiling, or at one that the column repeats.
+        Raises TicketDatabaseUnavailable if nothing was drawn (zero), WrongResidue if the ids are not of this database's
+        offset, SequenceWentBack if they are not above the floor, and ColumnExhausted if they are beyond the ceiling, or
+        at a ceiling that the column repeats. The message has both ids.
         """
         first, last = draw.first, draw.last
         if first <= 0:

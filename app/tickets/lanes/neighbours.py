@@ -1,4 +1,4 @@
-"""What may stand beside a lane: the sequence's reserve, and the clock of sequences whose tickets hold the time."""
+"""The neighbours of a lane: the sequence's reserve, and the clock of sequences whose tickets hold the time."""
 
 from typing import Protocol
 
@@ -6,26 +6,26 @@ from app.tickets.lanes.id_guard import IdGuard
 
 
 class Shelf(Protocol):
-    """What the reserve holds of a lane's tickets."""
+    """The lane's tickets in reserve."""
 
     def passed(self, ticket: int) -> None:
-        """The lane has handed out this ticket by itself, so smaller ones on the shelf must not follow."""
+        """Drop smaller tickets: the lane hands out this ticket by itself, or a list that ends with it."""
 
     def went_back(self) -> None:
-        """The database may have gone back in this sequence, so what it gave before must not follow."""
+        """Drop all tickets: the database may have gone back in this sequence."""
 
 
 class Stamps(Protocol):
-    """The times in the tickets of a lane. Where this process's clock is wrong each method raises TicketDatabaseBusy."""
+    """The times in a lane's tickets. Each method raises TicketDatabaseBusy if this process's clock is wrong."""
 
     def room(self, guard: IdGuard) -> int:
-        """How many ids may be drawn now from the database that `guard` checks."""
+        """How many ids may be drawn now from the database whose ids `guard` checks."""
 
     def least(self, guard: IdGuard, count: int) -> int:
-        """The least tick that a draw of `count` ids may give now; 0 where the counter stands at it or above."""
+        """The least tick that a draw of `count` ids may give now; 0 if the counter is at that tick or above."""
 
     def check(self, last: int) -> None:
-        """Raise TicketDatabaseBusy where the tick `last` that came back is further ahead than may be drawn now."""
+        """Raise TicketDatabaseBusy if the drawn tick `last` is further ahead than may be drawn now."""
 
     def begins_long_moment(self, highest: int) -> bool:
-        """Whether the position has to be read before the next draw, `highest` being the largest tick known."""
+        """Whether the lane has to read the position before the next draw. `highest`: the largest tick known."""

@@ -1,4 +1,4 @@
-"""Who waits in a lane, and who is served by one statement."""
+"""The queue of a lane: the requests that wait, and the batch that one statement serves."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from app.tickets.requests.request import TicketRequest, Tickets
 
 SINGLY = 64
-"""The longest list that is drawn one ticket at a time where several are not certain to fit."""
+"""The longest list that is drawn one ticket at a time, if it is not certain that all its tickets are left."""
 
 MOST_REQUESTS = 512
-"""Requests that one statement serves: to answer them is a few milliseconds, in which nothing else happens."""
+"""The most requests that one statement serves. Answering them takes a few milliseconds, and delays everything else."""
 
 Batch = Sequence[TicketRequest]
 
 
 class LaneQueue:
-    """First come, first served. A request waits here as long as its `lane` is this queue's.
+    """Requests, first come, first served. A request waits here as long as its `lane` is the queue's.
 
-    `lane`: what a request's `lane` is while the request waits here.
-    `under_way`: the batch that the present statement draws for. Close to the end of a sequence, what does not fit into
-    one statement is drawn in parts: the next `_alone` requests one by one, and a list ticket by ticket (`_collected`).
+    Near the end of a sequence, a batch that does not fit into one statement is drawn in parts: several requests one by
+    one, a short list ticket by ticket.
+
+    `under_way`: the batch that the present statement draws for.
     """
 
     def __init__(self, lane: object) -> None:
@@ -27,7 +28,9 @@ class LaneQueue:
         self._lane = lane
         self._waiting: deque[TicketRequest] = deque()
         self._alone = 0
+        """How many of the next requests are drawn for one by one."""
         self._collected: list[int] | None = None
+        """The tickets drawn so far for the list under way; None unless it is drawn ticket by ticket."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -38,9 +41,9 @@ class LaneQueue:
         self._waiting.append(request)
 
     def next_batch(self, limit: int) -> tuple[Batch, int]:
-        """As many of those who wait as a statement of `limit` tickets can serve, and how many it is to draw.
+        """The next requests that a statement of `limit` tickets can serve, and the number of tickets to draw for them.
 
-        They are under way from now on. A request for more than the limit is sent on to the next lane.
+        The batch is under way from now on. A request for more than the limit is sent on to the next lane.
         """
         if self._collected is not None:
             if self.under_way[0].lane is self._lane:
@@ -68,24 +71,24 @@ class LaneQueue:
     # --- sending on ------------------------------------------------------------------------------------------------
 
     def fail_over(self, requests: Batch) -> None:
-        """Send those of them who still wait here on to the next lane."""
+        """Send the requests of a batch that still wait here on to the next lane."""
         for request in requests:
             if request.lane is self._lane:
                 request.answer(None)
 
     def fail_over_expired(self, now: float) -> None:
-        """Send on every request whose time here is over; it need not be the oldest one."""
+        """Send on every request whose `until` is not after `now`, in the event loop's time."""
         self.fail_over([request for request in (*self.under_way, *self._waiting) if request.until <= now])
 
     def fail_over_all(self) -> None:
-        """Send everybody on. What the statement under way draws becomes a gap."""
+        """Send every request on. The tickets of the statement under way become a gap."""
         waiting = (*self.under_way, *self._waiting)
         self._waiting.clear()
         self._alone = 0
         self.fail_over(waiting)
 
     def forget_statement(self) -> None:
-        """Nothing that comes back is for anybody."""
+        """Forget the batch under way: its requests have been sent on."""
         self.under_way = ()
         self._collected = None
 
@@ -97,20 +100,20 @@ class LaneQueue:
         return self._collected is not None
 
     def draw_one_by_one(self, batch: Batch) -> None:
-        """Draw for each of these requests by itself, before anybody else."""
+        """Draw for each of these requests by itself, before all others."""
         self._waiting.extendleft(reversed(batch))
         self._alone = len(batch)
 
     def draw_ticket_by_ticket(self) -> None:
-        """Collect the tickets of the one request that is under way."""
+        """Collect the tickets of the one request under way."""
         self._collected = []
 
     def stop_collecting(self) -> None:
-        """What was collected becomes a gap."""
+        """Make the collected tickets a gap."""
         self._collected = None
 
     def collect(self, ticket: int) -> Tickets | None:
-        """One more ticket of a list; all of them when it is complete."""
+        """Add a ticket to the list. Returns the list when it is complete, else None."""
         collected = self._collected
         assert collected is not None
         collected.append(ticket)

@@ -88,16 +88,13 @@ All databases restored together to an earlier state are outside the guarantee: n
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
-from app.common.errors import ColumnExhausted, MarkRefused, TicketDatabaseBusy, TicketDatabaseError
+from app.common.errors import MarkRefused, TicketDatabaseBusy, TicketDatabaseError
 from app.common.tasks import Tasks
 from app.databases.protocol import Mark
 from app.tickets.lanes.lane import Lane
-from app.tickets.lanes.state import LaneState
 from app.tickets.marks.exchange import MarkExchange
 from app.tickets.marks.lane_opening import LaneOpening
-from app.tickets.marks.token import new_token
 from app.tickets.marks.witnesses import Witnesses
 from app.tickets.ring.ring import Member, Ring
 
@@ -256,41 +253,6 @@ class Ledger:
         """The same for a sequence that is being advanced: the smallest step, since another advance would skip it."""
         lane.marks.begin_again()
         return self._ids_ahead(lane, last)
-
-    # --- advancing a sequence ---------------------------------------------------------------------------------------
-
-    async def advance(self, lane: Lane, above: int) -> None:
-        """Make every later ticket of the lane larger than `above`, after the witnesses have kept the number.
-
-        A sequence at its end stays there. The witnesses keep the number all the same, in case an earlier copy of the
-        database comes back. Raises TicketDatabaseError.
-        """
-        at_end = False
-        if lane.state is not LaneState.OPEN:
-            try:
-                await lane.open()
-            except ColumnExhausted:
-                at_end = True
-        database, table = lane.member.database, lane.table
-        assert table is not None
-        ring = self._ring.number if at_end else lane.marks.ring
-        token = lane.marks.token or new_token(f"{lane.member.incarnation}.{table.created}", verified=False)
-        proposed = Mark(lane.sequence, database.offset, database.increment, above, above, token)
-        rows = await self.witnesses.on_others(lane.member, proposed, ring)
-        if any(other not in rows for other in self._ring.members if other is not lane.member and not other.marks_error):
-            # The database that has just gone down would not know the number if this one goes back. A database that is
-            # up and cannot keep marks gets the counter once it can; until then /healthz warns.
-            raise TicketDatabaseBusy("could not have the number kept on every other database")
-        if at_end:  # the lane draws nothing, so any token will do
-            for other in {row.token for row in rows.values()} - {token}:
-                rows |= await self.witnesses.on_others(lane.member, replace(proposed, token=other), ring)
-        elif any(row.token != token for row in rows.values()):
-            raise MarkRefused("the ledger holds another incarnation of it")
-        if any(row.issued < above for row in rows.values()):
-            raise MarkRefused("the ledger did not take the number")
-        if not at_end:
-            await database.advance(table, above)
-        lane.guard.advance(above)
 
     async def close(self) -> None:
         """Let the writes that are under way finish."""

@@ -37,7 +37,7 @@ class Desk(Protocol):
         """Settle the request with an error."""
 
     def fail_over(self, request: "TicketRequest") -> None:
-        """Ask the next lane: one could not serve the request."""
+        """Ask the next lane: the lane or the supply that had taken the request could not serve it."""
 
     def abandon(self, request: "TicketRequest") -> None:
         """Settle the request without a word."""
@@ -55,7 +55,7 @@ class TicketRequest:
         until: when its time in that lane is over, by the event loop's clock.
         deadline: when its time is over altogether, by the event loop's clock.
         arrived: when it came, by the performance counter.
-        turn: the lanes that are still to be asked in this round, None before the first round.
+        turn: the lanes that are still to be asked in this round, None before the round's first lane is asked.
         pause: seconds before the next round, 0 before the first.
         settled: it has been answered or refused, or its client has gone away.
         trace: what a tracer has put here.
@@ -63,6 +63,7 @@ class TicketRequest:
         encode: makes ids of tickets, None where tickets are the ids.
         requests: for how many requests of clients it stands.
         gone: how many of its tickets belong to clients that have gone away.
+        counted: the sequence's reserve has counted it as served by the lanes.
     """
 
     desk: Desk
@@ -78,6 +79,7 @@ class TicketRequest:
     turn: Iterator[Any] | None = None
     pause = 0.0
     settled = False
+    counted = False
     trace: Any = None
     address: tuple[int | None, int | None] | None = None
     encode: Callable[[Tickets], Ids] | None = None

@@ -1,25 +1,30 @@
-"""How fast the tickets of a sequence are used, and how many are to lie in reserve at that rate."""
+"""How fast a sequence's tickets are used, and how many tickets its reserve needs at that rate."""
 
 import math
 
 LARGEST_RESERVE = 1_000_000
-"""Tickets in reserve of one sequence, at the most."""
+"""The most tickets in reserve of one sequence."""
 REFILL_BELOW = 0.9
 """The share of its size below which a reserve is refilled."""
 RAMP = 10
-"""How many times what has been used since the rate began anew may lie in reserve: two requests are no rate yet."""
+"""The largest reserve, in multiples of the tickets used since the rate began: two requests are no rate yet."""
 LOOK_SECONDS = 0.1
-"""How often the rate is worked out, while there are requests."""
+"""How often the rate is worked out, while requests come, in seconds."""
 RATE_SECONDS = 2.0
-"""The time in which a rate that is past counts for a third."""
+"""The seconds after which an earlier rate counts for a third."""
 
 
 class Demand:
     """The rate at which a sequence's tickets are used, worked out now and then. `seconds`: TICKETS_RESERVE_SECONDS.
 
-    `rate`: tickets a second. `size`: how many are to lie in reserve; below `refill_below` it is refilled. `look_at`:
-    when the rate is to be worked out again; every time here is the reserve's clock's. `by_lanes`: how many tickets
-    lanes were asked for by requests, since there was nothing in reserve; the reserve counts them here.
+    Every time here is a time of the reserve's clock.
+
+    Attributes:
+        rate: tickets a second.
+        size: how many tickets the reserve should hold.
+        refill_below: with fewer tickets than this the reserve is refilled.
+        look_at: when the rate is worked out next.
+        by_lanes: how many tickets requests wanted from the lanes, because the reserve was empty.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -54,6 +59,6 @@ class Demand:
         self.refill_below = math.ceil(REFILL_BELOW * self.size)
 
     def lasts(self, tickets: int, now: float) -> float | None:
-        """For how many seconds so many tickets last at the present rate; None where there is none."""
+        """How many seconds `tickets` last at the present rate; None if there is no rate."""
         rate = self.rate if now < self._looked_at + self._seconds else 0.0
         return tickets / rate if rate > 0 else None

@@ -1,60 +1,51 @@
-"""Tickets of one sequence that were drawn ahead, and are handed out from memory.
+"""The reserve: tickets of one sequence that were drawn ahead, and are handed out from memory.
 
-What is in reserve was drawn, checked, marked and committed like any other ticket: a refill is a request that waits in a
-lane's queue. It comes back as a piece, which is put on the lane's shelf; each shelf is handed out first in, first out,
-and the shelves take turns. So what is handed out from one database increases, as long as nothing that lies on a shelf
-is below what a lane has given by itself: a request that finds nothing waits for the refill that is under way, rather
-than ask the lane behind it, and where a lane gives by itself all the same, what lies below that is dropped.
+A ticket in reserve was drawn, checked, marked and committed like any other ticket, because a refill is a request that
+waits in a lane's queue. The refill's tickets become a piece on the lane's shelf. Each shelf hands out its oldest
+tickets first, and the shelves take turns.
 
-A refill is caused by requests alone, and not by one that comes after an idle span: a sequence that nobody asks for
-holds nothing after a while.
+The tickets of one database have to increase. So no shelf may hold a ticket below one that the lane has handed out by
+itself. A request that finds the reserve empty waits for the refill under way, because the lane behind the refill would
+give larger tickets. If the lane hands out tickets by itself all the same, the shelf drops the smaller ones.
 
-What is dropped becomes a gap, counted by its cause:
+Only requests cause refills. The first request after an idle span causes none. So a sequence without requests holds
+nothing after a while.
+
+A dropped ticket becomes a gap, counted by its cause:
 
     aged        three times TICKETS_RESERVE_SECONDS have passed since it was drawn
     bumped      the sequence was bumped above it
-    passed      its lane has given larger tickets by itself
-    superseded  the token that it was drawn under is not its lane's any more: the database may have gone back
+    passed      its lane has handed out larger tickets by itself
+    superseded  its lane has another token than the ticket was drawn under: the database may have gone back
     blind       see `Reserves.came_up`
-    older       a server was seen that does not announce bumps
-    ended       the server has ended, or the sequence is no more, or of another ring
+    older       the server has seen a server that does not announce bumps
+    ended       the server, the sequence or the ring has ended
 """
 
+import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
 
 from app.common.errors import Draining
+from app.tickets.lanes.attempts import Attempts
 from app.tickets.lanes.lane import Lane
 from app.tickets.requests.observer import Observer
 from app.tickets.requests.request import TicketRequest, Tickets
+from app.tickets.requests.supply import Supply
 from app.tickets.reserve.demand import Demand
-from app.tickets.reserve.shelf import Piece, Shelf, above
+from app.tickets.reserve.shelf import Shelf
 from app.tickets.reserve.window import Window
 from app.tickets.ring.ring import UP, Member
 
 OLDEST = 3
-"""A piece is dropped at so many times TICKETS_RESERVE_SECONDS."""
+"""The age at which a piece is dropped, in multiples of TICKETS_RESERVE_SECONDS."""
 CEILING_DISTANCE = 100
-"""None is drawn ahead within so many times its size of the ceiling."""
+"""No ticket is drawn ahead when fewer ids than this multiple of the reserve's size are left below the ceiling."""
 RETRY_SECONDS = 0.25
-"""How soon a lane is asked again that could not give a refill, and any where there was none to ask."""
+"""How soon a lane that could not give a refill is asked again. The same pause follows when no lane could be asked."""
 SHARE_TICKETS = 100
-"""A refill of more than so many for each lane is shared among them; a smaller one is drawn in one statement."""
-
-
-class LaneAsker(Protocol):
-    """The issuer, as far as a reserve needs it."""
-
-    def ask_lane(self, lane: Lane, request: TicketRequest) -> None:
-        """Have this lane asked for a refill; its `answer` is called once."""
-
-    def ask_lanes(self, request: TicketRequest) -> None:
-        """Have a request served without the reserve."""
-
-    def waits(self, reserve: "Reserve", request: TicketRequest) -> None:
-        """A request waits for a refill: have the reserve's `expire` called when it has waited long enough."""
+"""A refill of more tickets than this for each lane is shared among the lanes. One statement draws a smaller one."""
 
 
 class Refill(TicketRequest):
@@ -75,10 +66,13 @@ class Refill(TicketRequest):
         self._reserve.came(self, tickets)
 
 
-class Reserve:
-    """The reserve of one sequence. `seconds`: TICKETS_RESERVE_SECONDS. `may_draw`: whether a database may draw at all.
+class Reserve(Supply):
+    """The reserve of one sequence of plain tickets.
 
-    `left`: tickets in reserve. `demand`: how many there are to be. `dropped`: how many have been dropped so far.
+    Attributes:
+        left: how many tickets are in reserve.
+        demand: how many there are to be.
+        dropped: how many have been dropped so far.
     """
 
     def __init__(
@@ -88,25 +82,33 @@ class Reserve:
         seconds: float,
         *,
         window: Window,
-        asker: LaneAsker,
+        attempts: Attempts,
         may_draw: Callable[[Member], bool],
         observer: Observer,
         clock: Callable[[], float],
     ) -> None:
+        """Args:
+        seconds: TICKETS_RESERVE_SECONDS.
+        window: until when tickets in reserve may be handed out.
+        attempts: ends the wait for a refill.
+        may_draw: whether the settings let a database draw now.
+        observer: is told what is dropped.
+        clock: seconds; goes on while the machine is suspended.
+        """
         self.sequence = sequence
-        self.shelves = [Shelf(lane) for lane in lanes]
+        self.shelves = [Shelf(lane, self._dropped) for lane in lanes]
         for shelf, following in zip(self.shelves, self.shelves[1:] + self.shelves[:1], strict=True):
             shelf.next = following
-            shelf.lane.shelf = LaneShelf(self, shelf)
         self.left = 0
         self.dropped = 0
         self.demand = Demand(seconds)
         self._seconds = seconds
         self._window = window
-        self._asker = asker
+        self._attempts = attempts
         self._may_draw = may_draw
         self._observer = observer
         self._clock = clock
+        self._loop = asyncio.get_running_loop()
         self._turn = self.shelves[0]
         self._waiting: deque[TicketRequest] = deque()
         self._coming = 0
@@ -122,7 +124,7 @@ class Reserve:
     # --- handing out ------------------------------------------------------------------------------------------------
 
     def take(self, count: int = 1) -> Tickets | None:
-        """So many tickets, increasing, all of one database; None where they have to be asked for."""
+        """`count` tickets, increasing, all from one database; None if the lanes have to be asked."""
         now, demand = self._clock(), self.demand
         if now >= demand.look_at:
             self._look(now)
@@ -139,8 +141,8 @@ class Reserve:
         return range(next_id, end, shelf.step)
 
     def take_singly(self, times: int) -> Tickets | None:
-        """So many single tickets, increasing for each database; None where so many are not there, or where requests
-        wait that came before and get the smaller tickets."""
+        """`times` single tickets; those from one database increase. None if there are fewer, or if earlier requests
+        wait, which get the smaller tickets."""
         if self._waiting:
             return None
         found = self.take(times)
@@ -155,7 +157,7 @@ class Reserve:
         return tickets
 
     def _take_from_any(self, count: int, now: float) -> Tickets | None:
-        """The same where the piece whose turn it is has not got them, or may not give them."""
+        """The same tickets from any shelf, if the piece whose turn it is has too few, or may not give them."""
         if not self.left:
             return None
         if now >= self._window.until:
@@ -164,7 +166,7 @@ class Reserve:
         shelf, found = self._turn, None
         for _ in self.shelves:
             if shelf.token != shelf.marks.token and shelf.pieces:
-                self._drop(shelf, "superseded", [piece for piece in shelf.left() if piece.token == shelf.marks.token])
+                shelf.drop("superseded", [piece for piece in shelf.left() if piece.token == shelf.marks.token])
             if found is None and (shelf.next_id + shelf.step * count <= shelf.end or len(shelf) >= count):
                 found = shelf
             shelf = shelf.next
@@ -177,18 +179,26 @@ class Reserve:
             self.refill(now)
         return tickets
 
+    def ready(self, count: int, singly: bool) -> Tickets | None:
+        """See Supply.ready."""
+        return self.take_singly(count) if singly else self.take(count)
+
     def takes(self, request: TicketRequest) -> bool:
-        """True where the request has been answered, or waits for a refill; false where the lanes are to be asked."""
+        """See Supply.takes. Blocks are left to the lanes. Where the reserve is empty and no refill is coming, the
+        request is passed on to the lanes, and a refill is asked for after it."""
+        if request.whole or request.address is not None:
+            return super().takes(request)
         if not self._waiting:
             tickets = self.take(request.count)
             if tickets is not None:
                 request.desk.answer(request, tickets)
                 return True
             if not self._may_wait:
-                self._count(request)
-                return False
+                self._pass_on(request)
+                return True
         self._waiting.append(request)
-        self._asker.waits(self, request)
+        request.until = min(self._loop.time() + self._attempts.seconds, request.deadline)
+        self._attempts.watch(self)
         return True
 
     @property
@@ -196,14 +206,25 @@ class Reserve:
         """Whether a refill is under way whose tickets may be handed out."""
         return self._coming > 0 and not self._closed and self._clock() < self._window.until
 
-    def _count(self, request: TicketRequest) -> None:
-        """The lanes are asked for a request: what it wants has been used, once, however often they are asked for it."""
-        if request.turn is None:
+    def _pass_on(self, request: TicketRequest) -> None:
+        """Have the lanes asked for a request, unless its client has gone, and then for a refill: the lane gives the
+        smaller tickets to the request. The tickets count as used once, however often the lanes are asked for them."""
+        if request.settled:
+            return
+        if not request.counted:
+            request.counted = True
             self.demand.by_lanes += request.count
+        request.desk.fail_over(request)
+        self.refill()
+
+    @property
+    def issued(self) -> int:
+        """See Supply.issued. The lanes have counted all tickets that they gave to the reserve."""
+        return -(self.left + self.dropped)
 
     @property
     def has_tickets(self) -> bool:
-        """Whether there are any that may be handed out now."""
+        """Whether any ticket may be handed out now."""
         return self.left > 0 and self._clock() < self._window.until
 
     @property
@@ -212,26 +233,22 @@ class Reserve:
         return bool(self._waiting)
 
     def expire(self, now: float) -> None:
-        """Ask the lanes for every request that has waited long enough: the next refill may be too small for it, too.
+        """Have the lanes asked for every request whose `until` has come: the next refill may be too small again.
         `now`: in the event loop's time."""
         waiting, self._waiting = self._waiting, deque()
         expired = [request for request in waiting if request.until <= now]
         self._waiting.extend(request for request in waiting if request.until > now)
         for request in expired:
-            self._leave_to_lanes(request)
+            self._pass_on(request)
         if expired:
             self._serve_waiting()
 
-    def _leave_to_lanes(self, request: TicketRequest) -> None:
-        if not request.settled:
-            self._count(request)
-            self._asker.ask_lanes(request)
-
     def _serve_waiting(self) -> None:
-        """Serve those who wait for a refill, first come, first served. Who finds too few waits for the next one, if
-        that is under way, and the others behind; else the lanes are asked for it.
+        """Serve the requests that wait for a refill, first come, first served.
 
-        Each is taken out before anything is done for it: what is done may end another refill, and come back here.
+        A request that needs more tickets than are left waits for the next refill, and blocks the requests behind it. If
+        no refill is coming, the request goes to the lanes. Each request is taken out first, because serving it may end
+        another refill, and call this method again.
         """
         while self._waiting:
             request = self._waiting.popleft()
@@ -244,24 +261,24 @@ class Reserve:
                 self._waiting.appendleft(request)
                 return
             else:
-                self._leave_to_lanes(request)
+                self._pass_on(request)
 
     # --- refills ------------------------------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """Have the rate worked out, and drop what is too old."""
+        """Work out the rate, and drop the tickets that are too old."""
         self.demand.look(now, self._came - self.left - self.dropped)
         if self.left:
             self.drop_aged(now)
 
     @property
     def lasts(self) -> float | None:
-        """For how many seconds it lasts at the present rate; None where there is none."""
+        """How many seconds the tickets last at the present rate; None if there is no rate."""
         return self.demand.lasts(self.left, self._clock())
 
     def refill(self, now: float | None = None) -> None:
-        """Ask for what is missing, where that is worth a statement, and may be handed out: else whom the lanes serve
-        meanwhile would pass it, one refill after the other."""
+        """Ask the lanes for the missing tickets, if they are worth a statement. Ask for none while the window is over,
+        because lanes would hand out larger tickets meanwhile, and each refill would be dropped."""
         now = self._clock() if now is None else now
         there = self.left + self._coming
         if there >= self.demand.refill_below or now < self._refill_at or self._closed or now >= self._window.until:
@@ -276,10 +293,13 @@ class Reserve:
         for shelf in shelves:
             count = min(-(-wanted // len(shelves)), max(1, shelf.lane.member.database.largest_block // 2))
             if shelf.lane.table is None:
-                count = 1  # where its database stands is known when it has opened
+                count = 1  # the position of its database is known when the lane has opened
             shelf.refilling = True
             self._coming += count
-            self._asker.ask_lane(shelf.lane, Refill(self, shelf, count, now))
+            refill = Refill(self, shelf, count, now)
+            refill.until = self._loop.time() + self._attempts.seconds
+            shelf.lane.ask(refill)
+            self._attempts.watch(shelf.lane)
 
     def _may_refill(self, shelf: Shelf, now: float) -> bool:
         lane = shelf.lane
@@ -296,7 +316,7 @@ class Reserve:
         )
 
     def came(self, refill: Refill, tickets: Tickets | None) -> None:
-        """A refill has its tickets, or its lane could not give any."""
+        """Take the tickets of a refill; None if its lane could not give any."""
         shelf = refill.shelf
         shelf.refilling = False
         self._coming -= refill.count
@@ -304,7 +324,7 @@ class Reserve:
             shelf.asks_at = self._clock() + RETRY_SECONDS
         else:
             self._put(shelf, tickets, refill.asked_at)
-            self._refill_at = -math.inf  # there is one to ask again
+            self._refill_at = -math.inf  # a lane can be asked again
         self._serve_waiting()
 
     def _put(self, shelf: Shelf, tickets: Tickets, asked_at: float) -> None:
@@ -313,66 +333,47 @@ class Reserve:
         self.left += len(tickets)
         shelf.add(tickets, asked_at)
         if self._closed:
-            self._drop(shelf, "ended", ())
+            shelf.drop("ended")
         if asked_at <= self._window.older_at:
-            self._drop(shelf, "older", ())
-        self._drop_up_to(shelf, self._bumped_above, "bumped")
-        self._drop_up_to(shelf, shelf.given, "passed")
+            shelf.drop("older")
+        shelf.drop_up_to(self._bumped_above, "bumped")
+        shelf.drop_up_to(shelf.given, "passed")
 
     # --- dropping -----------------------------------------------------------------------------------------------------
 
-    def _drop(self, shelf: Shelf, cause: str, kept: Iterable[Piece]) -> None:
-        """Keep these pieces of a shelf alone."""
-        before = len(shelf)
-        shelf.replace(kept)
-        dropped = before - len(shelf)
-        if dropped:
-            self.left -= dropped
-            self.dropped += dropped
-            self._observer.gap(shelf.lane.member, cause, dropped)
-
-    def _drop_up_to(self, shelf: Shelf, number: int, cause: str) -> None:
-        """Drop every ticket up to this number."""
-        if shelf.pieces and shelf.next_id <= number:
-            self._drop(shelf, cause, [above(piece, number) for piece in shelf.left()])
-
-    def passed(self, shelf: Shelf, ticket: int) -> None:
-        """The shelf's lane is about to hand out a ticket by itself."""
-        shelf.given = max(ticket, shelf.given)
-        self._drop_up_to(shelf, ticket, "passed")
+    def _dropped(self, member: Member, cause: str, tickets: int) -> None:
+        self.left -= tickets
+        self.dropped += tickets
+        self._observer.gap(member, cause, tickets)
 
     def bumped(self, number: int) -> None:
-        """The sequence was bumped: nothing up to this number is handed out from now on."""
+        """Hand out no ticket up to this number from now on, because the sequence was bumped."""
         self._bumped_above = max(number, self._bumped_above)
         for shelf in self.shelves:
-            self._drop_up_to(shelf, number, "bumped")
+            shelf.drop_up_to(number, "bumped")
 
     def drop_aged(self, now: float) -> None:
-        """Drop what is too old."""
+        """Drop the pieces that are too old."""
         oldest = now - OLDEST * self._seconds
         for shelf in self.shelves:
             if shelf.pieces and shelf.pieces[0].asked_at <= oldest:
-                self._drop(shelf, "aged", [piece for piece in shelf.left() if piece.asked_at > oldest])
-
-    def superseded(self, shelf: Shelf) -> None:
-        """The shelf's lane has found that its database went back."""
-        self._drop(shelf, "superseded", ())
+                shelf.drop("aged", [piece for piece in shelf.left() if piece.asked_at > oldest])
 
     def drop_all(self, cause: str) -> None:
         """Drop everything."""
         for shelf in self.shelves:
-            self._drop(shelf, cause, ())
+            shelf.drop(cause)
 
     def close(self, cause: str = "ended") -> None:
-        """Drop everything, now and later; those who wait for a refill go to the lanes, which may refuse them."""
+        """Drop everything, now and later. Requests that wait for a refill go to the lanes, which may refuse them."""
         self._closed = True
         self.drop_all(cause)
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
-            self._leave_to_lanes(request)
+            self._pass_on(request)
 
     def refuse_waiting(self) -> None:
-        """The server ends: nobody waits any more."""
+        """Refuse the requests that wait for a refill, because the server ends."""
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             request.desk.refuse(request, Draining())
@@ -380,25 +381,7 @@ class Reserve:
     # --- what is not protected ----------------------------------------------------------------------------------------
 
     def unprotected(self) -> Iterator[tuple[Member, int]]:
-        """How many tickets of each database lie here that nobody keeps a mark of: see Shelf.unprotected."""
+        """How many unprotected tickets of each database are in reserve: see Shelf.unprotected."""
         for shelf in self.shelves:
             if count := shelf.unprotected:
                 yield shelf.lane.member, count
-
-
-class LaneShelf:
-    """What a lane tells the reserve of its sequence."""
-
-    __slots__ = ("_reserve", "_shelf")
-
-    def __init__(self, reserve: Reserve, shelf: Shelf) -> None:
-        self._reserve = reserve
-        self._shelf = shelf
-
-    def passed(self, ticket: int) -> None:
-        """The lane is about to hand out this ticket, of a list the last, by itself."""
-        self._reserve.passed(self._shelf, ticket)
-
-    def went_back(self) -> None:
-        """The lane has found that its database went back."""
-        self._reserve.superseded(self._shelf)

@@ -1,4 +1,4 @@
-"""The reserves of all sequences of a server, and until when they may be handed out."""
+"""The reserves of all sequences of a server, and until when it may hand out their tickets."""
 
 import asyncio
 import logging
@@ -11,27 +11,32 @@ from app.common.sequences import bump_name
 from app.common.slices import in_slices
 from app.common.tasks import Tasks
 from app.databases.protocol import OLDER, OLDER_SECONDS
+from app.tickets.lanes.attempts import Attempts
 from app.tickets.lanes.lane import Lane
 from app.tickets.requests.observer import Observer
-from app.tickets.reserve.reserve import LaneAsker, Reserve
+from app.tickets.requests.supply import Supply
+from app.tickets.reserve.reserve import Reserve
 from app.tickets.reserve.window import Window
 from app.tickets.ring.ring import Member, Ring
 
 log = logging.getLogger(__name__)
 
 DRIFT = 0.002
-"""The share by which a bump waits longer than a server gives itself: one clock may be slewed up while another is slewed
-down, each by half a thousandth at the most."""
+"""The share by which a bump waits longer than a server's own window. Two clocks may be slewed in opposite directions,
+each by half a thousandth at the most."""
 NOT_DRAWN_AHEAD = "no tickets are drawn ahead"
 BESIDE_OLDER = "a ticket server of an older release serves it and does not announce bumps"
 SWEEP_SECONDS = 1.0
-"""How often what is too old is dropped where nobody asks for it."""
+"""How often old tickets are dropped from reserves without requests."""
 
 
 class Reserves:
-    """Makes them, and tells them what concerns them all. `seconds`: TICKETS_RESERVE_SECONDS, 0: there are none.
+    """Makes the reserves, and tells them of events that concern them all.
 
-    `window`: seconds, see `window.window_seconds`. `clock` goes on while the machine is suspended.
+    Attributes:
+        seconds: TICKETS_RESERVE_SECONDS; 0 if the server has no reserves.
+        window: until when tickets in reserve may be handed out.
+        clock: seconds; goes on while the machine is suspended.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class Reserves:
         *,
         seconds: float,
         window: float,
+        attempts: Attempts,
         may_draw: Callable[[Member], bool],
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
@@ -49,8 +55,8 @@ class Reserves:
         self.clock = clock
         self._ring = ring
         self._observer = observer
+        self._attempts = attempts
         self._may_draw = may_draw
-        self._asker: LaneAsker
         self._reserves: dict[str, Reserve] = {}
         self._living_on_them = False
         self._beside_older = False
@@ -60,36 +66,32 @@ class Reserves:
 
     @property
     def announced(self) -> float:
-        """The window that this server announces, in seconds; 0 where it has no reserves."""
+        """The window that this server announces, in seconds; 0 if it has no reserves."""
         return self.window.seconds * (1 + DRIFT) if self.seconds else 0.0
 
-    def serve(self, asker: LaneAsker) -> None:
-        """Have lanes asked by the issuer from now on."""
-        self._asker = asker
-
-    def make(self, name: str, lanes: Sequence[Lane]) -> Reserve | None:
-        """A reserve for the sequence of plain tickets of this name and lanes; None where the server has no reserves."""
+    def supply(self, name: str, lanes: Sequence[Lane]) -> Supply:
+        """The supply of a sequence of plain tickets: a reserve, or the lanes alone without TICKETS_RESERVE_SECONDS."""
         if not self.seconds:
-            return None
+            return Supply()
         made = self._reserves[bump_name(name)] = Reserve(
             name,
             lanes,
             self.seconds,
             window=self.window,
-            asker=self._asker,
+            attempts=self._attempts,
             may_draw=self._may_draw,
             observer=self._observer,
             clock=self.clock,
         )
         return made
 
-    def drop(self, reserve: Reserve | None) -> None:
-        """Drop all tickets of a reserve for good: its sequence or its ring is gone. None has nothing to drop."""
-        if reserve is not None:
-            name = bump_name(reserve.sequence)
-            if self._reserves.get(name) is reserve:
+    def drop(self, supply: Supply) -> None:
+        """Drop all tickets of a reserve for good: its sequence or its ring is gone. Other supplies hold none."""
+        if isinstance(supply, Reserve):
+            name = bump_name(supply.sequence)
+            if self._reserves.get(name) is supply:
                 del self._reserves[name]
-            reserve.close()
+            supply.close()
 
     # --- what the looks at the databases find -------------------------------------------------------------------------
 
@@ -106,9 +108,9 @@ class Reserves:
             event(log, logging.INFO, "reaches a ticket database: lives no longer on its reserves alone", left=tickets)
 
     async def ask_for_servers(self, member: Member) -> bool:
-        """Ask a database which servers use it. True where it has answered; then its marks may be `read`.
+        """Ask a database which servers use it. True if it has answered; then its marks may be `read`.
 
-        A server that does not announce bumps closes the window, and all reserves are dropped.
+        If a server does not announce bumps, the window closes, and all reserves are dropped.
         """
         if not self.seconds:
             return True
@@ -136,25 +138,25 @@ class Reserves:
 
     @property
     def warnings(self) -> Iterator[tuple[Member, str]]:
-        """Why no tickets are drawn ahead, with the database that says so."""
+        """Why the server draws no tickets ahead, by the database that lists an older server."""
         for member in self.window.older_on:
             yield member, f"{NOT_DRAWN_AHEAD}: {BESIDE_OLDER}; upgrade that server, or stop it"
 
     def read(self, member: Member, began: float) -> None:
-        """See Window.read. One that cannot keep marks may lack the record of a bump: nobody could bring it there."""
+        """See Window.read. A database that cannot keep marks does not count, because it may lack the record of a
+        bump."""
         if member.marks_error is None:
             self.window.read(member, began)
 
     def bumped(self, name: str, above: int) -> None:
-        """A bump record of this name says so."""
+        """Take a bump's record that was read on a database. `name`: of the record; `above`: its number."""
         reserve = self._reserves.get(name)
         if reserve is not None:
             reserve.bumped(above)
 
     def came_up(self, members: Iterable[Member]) -> None:
-        """These databases are up, or keep marks again. One that is of another incarnation than the last time may have
-        lost the record of a bump: where another database could not be asked for it, nothing that was drawn before may
-        be handed out."""
+        """These databases came up, or keep marks again. A database that came up as another incarnation may have lost
+        the record of a bump. If another database cannot be asked for that record, all reserves are dropped."""
         for member in members:
             if member.marks_error is not None or self._known.get(member) == member.incarnation:
                 continue
@@ -167,11 +169,11 @@ class Reserves:
 
     @property
     def any_gives(self) -> bool:
-        """Whether any sequence has a ticket in reserve that may be handed out now."""
+        """Whether any sequence has tickets in reserve that may be handed out now."""
         return any(reserve.has_tickets for reserve in self._reserves.values())
 
     def unprotected(self) -> Iterator[tuple[str, Member, int]]:
-        """Of which sequence and database how many tickets lie here that nobody could keep a mark of."""
+        """The unprotected tickets in reserve: sequence, database, and how many."""
         for reserve in list(self._reserves.values()):
             if reserve.left:
                 for member, count in reserve.unprotected():
@@ -180,7 +182,7 @@ class Reserves:
     # --- its life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look for what is too old."""
+        """Begin to drop tickets that are too old."""
         if self.seconds:
             self._tasks.spawn(self._sweep())
 
@@ -194,7 +196,7 @@ class Reserves:
                         reserve.drop_aged(now)
 
     async def stop(self) -> None:
-        """The server ends: what is left is dropped, and nobody waits for more."""
+        """Drop all reserves, and refuse the requests that wait for refills, because the server ends."""
         await self._tasks.cancel()
         for reserve in self._reserves.values():
             reserve.refuse_waiting()

@@ -1,20 +1,23 @@
-"""What is in reserve of one lane: pieces on a shelf, handed out first in, first out."""
+"""A shelf: the tickets of one lane that are in reserve, handed out first in, first out."""
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from app.tickets.lanes.lane import Lane
 from app.tickets.requests.request import Tickets
+from app.tickets.ring.ring import Member
 
 
 class Piece(NamedTuple):
-    """Tickets of one refill, the numbers from `next_id` up to below `end`.
+    """Tickets of one refill: the numbers from `next_id` up to below `end`, in steps of `step`.
 
-    `token`: of its lane's marks when it came. `asked_at`: when it was asked for. `protected`: whether another database
-    keeps a mark above it, so that it cannot come twice.
+    Attributes:
+        token: the token of the lane's marks when the refill came.
+        asked_at: when the reserve asked for the refill, by the reserve's clock.
+        protected: whether another database keeps a mark above the piece, so that it cannot come twice.
     """
 
     next_id: int
@@ -33,24 +36,43 @@ _NOTHING = Piece(0, 0, 1, "", math.inf, True)
 
 
 class Shelf:
-    """What is in reserve of one lane, oldest first. Of the first piece there is as much left as `next_id` says.
+    """The reserve of one lane, oldest piece first. `next_id` says how much of the first piece is left.
 
-    `given`: the largest ticket that its lane has handed out by itself. `refilling`: whether a
-    refill is under way. `asks_at`: when the lane may be asked for another. `next`: whose turn is after its own.
+    Attributes:
+        given: the largest ticket that the lane has handed out by itself.
+        refilling: whether a refill is under way.
+        asks_at: when the lane may be asked for another refill.
+        next: the shelf whose turn comes after this one's.
     """
 
-    __slots__ = ("asks_at", "end", "given", "lane", "marks", "next", "next_id", "pieces", "refilling", "step", "token")
+    __slots__ = (
+        "_on_drop",
+        "asks_at",
+        "end",
+        "given",
+        "lane",
+        "marks",
+        "next",
+        "next_id",
+        "pieces",
+        "refilling",
+        "step",
+        "token",
+    )
 
     next: "Shelf"
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Lane, on_drop: Callable[[Member, str, int], None]) -> None:
+        """`on_drop`: called with the lane's database, the cause, and how many tickets were dropped."""
         self.lane = lane
         self.marks = lane.marks
         self.pieces: deque[Piece] = deque()
         self.given = 0
         self.refilling = False
         self.asks_at = -math.inf
+        self._on_drop = on_drop
         self._open(_NOTHING)
+        lane.shelf = self
 
     def _open(self, piece: Piece) -> None:
         self.next_id, self.end, self.step, self.token = piece.next_id, piece.end, piece.step, piece.token
@@ -60,14 +82,14 @@ class Shelf:
         return sum(piece.size for piece in self.left())
 
     def left(self) -> Iterator[Piece]:
-        """What is left of each piece."""
+        """The rest of each piece."""
         if self.pieces:
             yield self.pieces[0]._replace(next_id=self.next_id)
             yield from islice(self.pieces, 1, None)
 
     @property
     def unprotected(self) -> int:
-        """How many tickets no other database could keep a mark of when they were drawn, and none keeps one of now."""
+        """How many tickets have no mark above them on another database: none when they were drawn, and none now."""
         marks = self.marks
         marked = 0 if marks.unverified else marks.mark
         return sum(
@@ -77,41 +99,61 @@ class Shelf:
         )
 
     def add(self, tickets: range, asked_at: float) -> None:
-        """Put what has just come from its lane behind all else."""
+        """Put the lane's new tickets behind all others."""
         marks = self.marks
         protected = marks.mark >= tickets[-1] and not marks.unverified
         piece = Piece(tickets[0], tickets[-1] + tickets.step, tickets.step, marks.token, asked_at, protected)
-        self.skip_empty()
+        self._skip_empty()
         self.pieces.append(piece)
         if len(self.pieces) == 1:
             self._open(piece)
 
-    def replace(self, pieces: Iterable[Piece]) -> None:
-        """Let these be all there is; those that are empty are left out."""
-        self.pieces = deque(piece for piece in pieces if piece.size)
-        self._open(self.pieces[0] if self.pieces else _NOTHING)
-
-    def skip_empty(self) -> None:
-        """Have a piece with tickets lie open, if there is one."""
+    def _skip_empty(self) -> None:
+        """Open the next piece with tickets, if there is one."""
         pieces = self.pieces
         while pieces and self.next_id >= self.end:
             pieces.popleft()
             self._open(pieces[0] if pieces else _NOTHING)
 
     def take(self, count: int) -> Tickets:
-        """The next so many, which are there."""
+        """The next `count` tickets; the shelf has them."""
         found: list[range] = []
         while count:
-            self.skip_empty()
+            self._skip_empty()
             taken = range(self.next_id, min(self.end, self.next_id + self.step * count), self.step)
             found.append(taken)
             count -= len(taken)
             self.next_id += len(taken) * self.step
         return found[0] if len(found) == 1 else [ticket for each in found for ticket in each]
 
+    # --- dropping -----------------------------------------------------------------------------------------------------
+
+    def drop(self, cause: str, kept: Iterable[Piece] = ()) -> None:
+        """Drop everything but these pieces."""
+        before = len(self)
+        self.pieces = deque(piece for piece in kept if piece.size)
+        self._open(self.pieces[0] if self.pieces else _NOTHING)
+        dropped = before - len(self)
+        if dropped:
+            self._on_drop(self.lane.member, cause, dropped)
+
+    def drop_up_to(self, number: int, cause: str) -> None:
+        """Drop every ticket up to this number."""
+        if self.pieces and self.next_id <= number:
+            self.drop(cause, [above(piece, number) for piece in self.left()])
+
+    def passed(self, ticket: int) -> None:
+        """The lane is about to hand out this ticket by itself, or a list that ends with it."""
+        self.given = max(ticket, self.given)
+        self.drop_up_to(ticket, "passed")
+
+    def went_back(self) -> None:
+        """The lane has found that its database went back."""
+        self.drop("superseded")
+
 
 def above(piece: Piece, number: int) -> Piece:
-    """What of a piece is above this number."""
+    """The tickets of a piece that are above this number."""
     if piece.next_id > number:
         return piece
     passed = (number - piece.next_id) // piece.step + 1

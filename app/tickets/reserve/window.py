@@ -1,20 +1,21 @@
-"""Until when a server may hand out tickets in reserve: what a bump waits for.
+"""The window: until when a server may hand out tickets in reserve. A bump waits for it.
 
-A bump of a sequence commits a record on every database, and is answered when as much time has passed since then as the
-largest window that any server has announced there. So a server may hand out what it has in reserve as long as its
-window since either of these is not over:
+A bump of a sequence commits a record on every database. It is answered when the largest window that any server has
+announced there has passed since the commit. So a server may hand out tickets in reserve for the length of its window
+after the latest of these moments:
 
-- it began to look at a database, announced itself there, and then read its records: a record that was committed before
-  that look is known, and one that was committed after it waits for the window;
-- it began to look at every database, and none could be reached: it cannot know of a bump, which the contract excepts.
-  That a look which began before the record was committed failed is no excuse, so this has the same window.
+- It began a probe of a database in which it announced itself and then read the records. It knows each record that was
+  committed before the probe began. A bump that commits its record later waits for the window.
+- It began to probe every database, and reached none. Then it cannot know of a bump, and the contract makes an
+  exception. A failed probe that started before the bump was recorded proves nothing, so the same window applies.
 
-Servers of releases that do not announce themselves record no bumps. While a database says that one of them uses it,
-and for OLDER_SECONDS after a database said so last and could not be asked again, the window is closed: nothing is
-handed out. Tickets asked for before that are dropped, since such a server may have answered a bump above them.
+Servers of releases that do not announce themselves record no bumps. While a database lists such a server, the window is
+closed: the server hands out no ticket in reserve. If the database cannot be asked again, the window stays closed for
+OLDER_SECONDS. Tickets that were drawn ahead before are dropped, because the older server may have answered a bump above
+them.
 
-The clock is one that goes on while the machine is suspended, and is read at each hand-out: a server that stood still
-anywhere finds its window over, and has to look first.
+The clock goes on while the machine is suspended, and is read at each hand-out. So a server that stood still finds its
+window over, and probes first.
 """
 
 import math
@@ -24,18 +25,19 @@ from app.databases.protocol import OLDER_SECONDS
 from app.tickets.ring.ring import Member
 
 HURRY_SECONDS = 0.25
-"""Seconds between two looks at a database while none is up, and at least between two that are asked for here."""
+"""Seconds between two probes of a database while no database is up. The least seconds between two that a request for
+tickets in reserve causes."""
 
 
 def window_seconds(probe_interval: float, database_timeout: float) -> float:
-    """How long a look counts: until the next one has ended, whether it finds the database or not."""
+    """How many seconds a probe counts: until the next probe has ended, whether it reaches the database or not."""
     return max(probe_interval + database_timeout, HURRY_SECONDS + 2 * database_timeout)
 
 
 class Window:
-    """Until when tickets in reserve may be handed out, by `clock`, from what the looks at these databases found.
+    """Works out from the probes of the databases until when tickets in reserve may be handed out.
 
-    `until` is what every hand-out is held against.
+    `until`: that time, by `clock`. `seconds`: the length of the window.
     """
 
     def __init__(self, members: Sequence[Member], seconds: float, clock: Callable[[], float]) -> None:
@@ -47,26 +49,27 @@ class Window:
         self._looked: dict[Member, tuple[float, bool]] = {}
         self._asked_at = -math.inf
         self._older: dict[Member, float] = {}
-        """When each database said last that a server uses it which does not announce bumps."""
+        """When each database last listed a server that does not announce bumps."""
         self.older_at = -math.inf
-        """When any database said so last. Tickets that were asked for before are not handed out."""
+        """When any database last listed such a server. Refills that were asked for before are dropped."""
 
     def __repr__(self) -> str:
         return f"<Window of {self.seconds} s until {self.until}>"
 
     def looked(self, member: Member, began: float, *, reached: bool) -> None:
-        """A look at a database, which began then, has ended."""
+        """A probe of a database has ended. `began`: when the probe began."""
         if began >= self._looked.get(member, (-math.inf, False))[0]:
             self._looked[member] = began, reached
             self._work_out()
 
     def read(self, member: Member, began: float) -> None:
-        """The records of a database have been read, after a look that began then and announced this server."""
+        """The records of a database have been read. `began`: when the probe before that began, which announced this
+        server."""
         self._read[member] = max(began, self._read.get(member, -math.inf))
         self._work_out()
 
     def told_of_servers(self, member: Member, *, older: bool) -> None:
-        """A database has said whether a server uses it that does not announce bumps."""
+        """A database has listed its servers. `older`: whether one of them does not announce bumps."""
         if older:
             self._older[member] = self.older_at = self._clock()
         else:
@@ -75,13 +78,13 @@ class Window:
 
     @property
     def older_on(self) -> list[Member]:
-        """The databases used by a server that does not announce bumps."""
+        """The databases that list a server that does not announce bumps."""
         since = self._clock() - OLDER_SECONDS
         return [member for member in self._members if self._older.get(member, -math.inf) > since]
 
     @property
     def reaches_none(self) -> bool:
-        """Whether the last look at every database has failed."""
+        """Whether the last probe of every database has failed."""
         looked = self._looked
         return all(member in looked and not looked[member][1] for member in self._members)
 
@@ -92,10 +95,10 @@ class Window:
         self.until = -math.inf if self.older_on else began + self.seconds
 
     def look_again(self) -> None:
-        """It is over, and somebody asks for what is in reserve: have every database looked at now."""
+        """Have every database probed now, because a request wants tickets in reserve and the window is over."""
         now = self._clock()
         if now >= self._asked_at + HURRY_SECONDS:
             self._asked_at = now
             for member in self._members:
-                member.settled = member.up  # who finds no database waits for what this finds
+                member.settled = member.up  # a request that finds no database waits for the probe
                 member.wake.set()

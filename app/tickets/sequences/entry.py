@@ -8,9 +8,9 @@ from app.databases.protocol import Table
 from app.kinds.kind import Kind
 from app.kinds.table import KINDS
 from app.tickets.lanes.lane import Lane
+from app.tickets.requests.supply import Supply
 from app.tickets.reserve.reserve import Reserve
 from app.tickets.ring.ring import Member, Rotation
-from app.tickets.sources.kind_sources import Source
 
 TICKET = KINDS["ticket"]
 
@@ -19,10 +19,15 @@ TICKET = KINDS["ticket"]
 class Entry:
     """One sequence: its place in the ring, and its table on each database that has it.
 
-    `table`: the name of its table. `start`: what its tables were made to begin at, where this server made any; None
-    where it made none. `least`: what its definition says that they begin at, whoever made them. `kind` and
-    `parameters`: what its ids are made of. `source`: where they come from, None for plain tickets. `reserve`: what was
-    drawn ahead of them, None where nothing is. One whose ids are made in memory has no lanes and no table.
+    A sequence whose ids are made in memory has no lanes and no table.
+
+    Attributes:
+        table: the name of its table on every database.
+        tables: its table on each database that has it.
+        start: the first id of its tables if this server made any, else None.
+        least: the first id that its definition gives to its tables.
+        kind, parameters: what its ids are made of.
+        supply: takes each request, or passes it on to the lanes.
     """
 
     name: str
@@ -33,12 +38,16 @@ class Entry:
     least: int = 1
     kind: Kind = TICKET
     parameters: Mapping[str, int] = field(default_factory=dict)
-    source: Source | None = None
-    reserve: Reserve | None = None
+    supply: Supply = field(default_factory=Supply)
 
     def lane_on(self, member: Member) -> Lane:
         """Its lane on this database."""
         return next(lane for lane in self.rotation.lanes if lane.member is member)
+
+    @property
+    def reserve(self) -> Reserve | None:
+        """Its tickets drawn ahead; None if it is served without."""
+        return self.supply if isinstance(self.supply, Reserve) else None
 
     @property
     def width(self) -> Width:
@@ -53,9 +62,7 @@ class Entry:
     @property
     def issued(self) -> int:
         """How many ids of it this server has handed out."""
-        by_itself = 0 if self.source is None else self.source.issued
-        kept = 0 if self.reserve is None else self.reserve.left + self.reserve.dropped
-        return by_itself + sum(lane.issued for lane in self.rotation.lanes) - kept
+        return self.supply.issued + sum(lane.issued for lane in self.rotation.lanes)
 
     @property
     def differs(self) -> bool:

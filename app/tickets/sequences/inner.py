@@ -1,4 +1,4 @@
-"""Tickets of inner sequences, which the server draws for itself and no client can ask for."""
+"""Tickets of inner sequences, which the server draws for itself. No client can ask for them."""
 
 import asyncio
 
@@ -8,13 +8,13 @@ from app.tickets.ring.ring import Ring
 from app.tickets.sequences.catalog import Catalog
 
 RETRY_SECONDS = 0.25
-"""How long to wait for a database that can draw before all of them are asked again."""
+"""How many seconds to wait for a database that can draw, before all databases are asked again."""
 
 
 async def draw_one(ring: Ring, catalog: Catalog, table: str) -> int:
     """Draw one ticket of the inner sequence `table`, as soon as any database of the ring can draw."""
     while True:
-        entry = await catalog.inner(table)
+        entry = await catalog.maker.inner(table)
         for lane in ring.take_turn(entry.rotation):
             if not (lane.can_be_asked and lane.member.up):  # since the turn began
                 continue
@@ -27,7 +27,7 @@ async def draw_one(ring: Ring, catalog: Catalog, table: str) -> int:
 
 
 class _OneTicket(TicketRequest):
-    """A request that no client has made. `drawn`: its ticket, None where the lane could not serve it."""
+    """A request of the server itself. `drawn`: its ticket; None if the lane could not serve it."""
 
     until = float("inf")
 
@@ -42,7 +42,7 @@ class _OneTicket(TicketRequest):
             self.drawn.set_result(None if tickets is None else tickets[0])
 
     def give(self, tickets: Ids) -> None:
-        """Never called: the lane's answer is taken as it comes."""
+        """Never called: `answer` takes the lane's answer."""
 
     def refuse(self, error: TicketError) -> None:
         """Never called, like `give`."""

@@ -1,7 +1,7 @@
-"""The number of this life of the server, for kinds whose ids name who made them: a ticket, drawn once at each start.
+"""The instance number: the number of this life of the server, for kinds whose ids name their maker.
 
-It comes from an inner sequence of its own, so no other process ever has it: not one that was cloned from the same
-image, not this server after a restart.
+The number is a ticket of an inner sequence, drawn once at each start. So no other process ever has it: neither a server
+that was cloned from the same image, nor this server after a restart.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class InstanceNumber:
         self._task: asyncio.Task[None] | None = None
 
     def need(self) -> None:
-        """A sequence makes ids under it: draw one."""
+        """Draw the number, because a sequence makes ids under it."""
         self._needed.set()
 
     def right(self) -> Instance:
@@ -48,7 +48,7 @@ class InstanceNumber:
         return self._instance
 
     def renews_soon(self) -> bool:
-        """It never runs out."""
+        """See Holder.renews_soon. An instance number never runs out."""
         return False
 
     @property
@@ -58,15 +58,16 @@ class InstanceNumber:
 
     @property
     def is_missing(self) -> bool:
-        """Whether a sequence needs it and it has not been drawn."""
+        """Whether a sequence needs the number and it has not been drawn."""
         return self._needed.is_set() and self._instance is None
 
     def start(self, draw_one: Callable[[str], Awaitable[int]]) -> None:
-        """Draw it when it is needed first. `draw_one`: draws a ticket of an inner sequence, however long that takes."""
+        """Draw the number once a sequence needs it. `draw_one`: draws a ticket of an inner sequence, however long that
+        takes."""
         self._task = asyncio.get_running_loop().create_task(self._draw(draw_one))
 
     async def stop(self) -> None:
-        """Draw none any more."""
+        """Stop drawing."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,13 +1,12 @@
-"""Where the ids of a sequence come from whose kind is not `ticket`.
+"""The sources: supplies of sequences whose kind is not `ticket`.
 
-A source takes the request first. One whose ids are counted in the ticket databases says which shard the request is for,
-and leaves it to the lanes. One whose ids are made in memory settles it itself.
+A source takes the request first. If the ids are counted in the ticket databases, the source works out the shard, and
+leaves the request to the lanes. If the ids are made in memory, the source settles the request itself.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from app.common.errors import (
     ClockWentBack,
@@ -21,46 +20,40 @@ from app.common.errors import (
 from app.kinds.kind import Kind, RandomKind, TimedKind
 from app.kinds.ticks import Ticks
 from app.tickets.requests.request import TicketRequest, Tickets
+from app.tickets.requests.supply import Supply
 from app.tickets.sources.rights import WAIT_SECONDS, Holder, NotYet
 from app.tickets.sources.server_clock import ServerClock
 
 Parameters = Mapping[str, int]
 
 
-class Source(Protocol):
-    """Where the ids of a sequence come from. `issued`: how many it has given by itself."""
+class Source(Supply):
+    """A supply whose ids are not plain tickets."""
 
-    issued: int
-
-    def takes(self, request: TicketRequest) -> bool:
-        """True where it has settled the request, or will; false where the lanes are to be asked, `encode` being set."""
+    gives_plain_tickets = False
 
 
 def check(kind: Kind, request: TicketRequest) -> None:
-    """Raise InvalidRequest, NotForThisKind where a sequence of this kind cannot serve such a request."""
+    """Raise NotForThisKind if a sequence of this kind cannot serve such a request."""
     if request.whole:
         raise NotForThisKind(f"{request.sequence} is of kind {kind.name}, which has no blocks; use ?count=")
 
 
-class RefusingSource:
-    """A sequence that cannot be served. `reason`: why, in a sentence."""
-
-    issued = 0
+class RefusingSource(Source):
+    """Refuses every request of a sequence that this release cannot serve. `reason`: why, in a sentence."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
     def takes(self, request: TicketRequest) -> bool:
-        """See Source.takes."""
+        """See Supply.takes."""
         request.desk.refuse(request, NoTicketDatabase(f"{request.sequence} cannot be served: {self.reason}"))
         return True
 
 
-class CounterSource:
-    """Ids that are tickets of a counter in the ticket databases, with a shard added. `most_at_once`: how many of them
-    one request can get."""
-
-    issued = 0
+class CounterSource(Source):
+    """Turns tickets of a counter in the ticket databases into ids, with a shard added. `most_at_once`: how many ids one
+    request can get."""
 
     def __init__(
         self,
@@ -75,7 +68,7 @@ class CounterSource:
         self._most_at_once = most_at_once
 
     def takes(self, request: TicketRequest) -> bool:
-        """See Source.takes."""
+        """See Supply.takes."""
         try:
             check(self._kind, request)
             shard = self._kind.shard_of(self._parameters, *(request.address or (None, None)))
@@ -89,7 +82,7 @@ class CounterSource:
         return False
 
     def _check_count(self, request: TicketRequest) -> None:
-        """Raise TooManyAtOnce where no moment ever has room for so many."""
+        """Raise TooManyAtOnce if no moment ever has room for the request's ids."""
         most = self._most_at_once()
         if request.count > most:
             raise TooManyAtOnce(f"{request.sequence} gives {most} ids at once at the most: count is {request.count}")
@@ -99,23 +92,28 @@ class CounterSource:
         return [encode(parameters, tick, shard) for tick in tickets]
 
 
-class MemorySource:
-    """Ids that are made in memory. `timeout`: seconds for a request that has to wait for the clock."""
+class MemorySource(Source):
+    """Makes ids in memory. `timeout`: seconds for a request that has to wait, for the clock or for a right."""
 
     def __init__(self, kind: Kind, parameters: Parameters, timeout: float) -> None:
-        self.issued = 0
+        self._issued = 0
         self._kind = kind
         self._parameters = parameters
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
 
     @property
+    def issued(self) -> int:
+        """See Supply.issued."""
+        return self._issued
+
+    @property
     def gives(self) -> bool:
-        """Whether it can give an id now, as far as that is known."""
+        """Whether it can give an id now, as far as this server knows."""
         return True
 
     def takes(self, request: TicketRequest) -> bool:
-        """See Source.takes."""
+        """See Supply.takes."""
         try:
             check(self._kind, request)
             if request.address is not None:
@@ -140,16 +138,16 @@ class MemorySource:
         except TicketError as error:
             request.desk.refuse(request, error)
         else:
-            self.issued += request.count
+            self._issued += request.count
             request.desk.answer(request, ids)
 
     def _take(self, count: int) -> Sequence[int | str]:
-        """The next `count` ids. Raises NotYet, and what a client is told."""
+        """The next `count` ids. Raises NotYet if the request has to wait, TicketError if it is refused."""
         raise NotImplementedError
 
 
 class RandomSource(MemorySource):
-    """Ids that are random for the most part."""
+    """Makes ids that are mostly random."""
 
     def __init__(self, kind: RandomKind, parameters: Parameters, timeout: float, clock: ServerClock) -> None:
         super().__init__(kind, parameters, timeout)
@@ -164,10 +162,8 @@ class RandomSource(MemorySource):
 
 
 class CountingSource(MemorySource):
-    """Ids that are counted in memory, under a number that nobody else has the right to use at the same time.
-
-    `holder`: of the number.
-    """
+    """Counts ids in memory, under a number that no other server has the right to use at the same time. `holder`: keeps
+    that right."""
 
     def __init__(
         self, kind: TimedKind, parameters: Parameters, timeout: float, clock: ServerClock, holder: Holder
@@ -178,13 +174,13 @@ class CountingSource(MemorySource):
         self._holder = holder
         self._ticks = Ticks()
         self._under: tuple[int, int] | None = None
-        """The number that it counts under, and above which moment."""
+        """The number that it counts under, and the moment above which it has the right to."""
         self.last_ms = 0
-        """The last time that was stamped, in milliseconds since 1970."""
+        """The last time in an id, in milliseconds since 1970."""
 
     @property
     def behind_ms(self) -> int:
-        """How many milliseconds the clock is behind the last id; 0 where it is not."""
+        """How many milliseconds the clock is behind the last id; 0 if it is not behind."""
         last = self._timed.time_of(self._parameters, self._ticks.last) if self._ticks.last >= 0 else 0
         return max(0, last - self._clock.wall_ms())
 
@@ -197,13 +193,13 @@ class CountingSource(MemorySource):
             return False
 
     def _take(self, count: int) -> Sequence[int | str]:
-        """Ids of the present moment. None is below an earlier one, whatever the clock and the right do."""
+        """Ids of the present moment. Each is above all earlier ones, whatever the clock and the right do."""
         kind, parameters, ticks = self._timed, self._parameters, self._ticks
         now, right = self._clock.now_ms(), self._holder.right()
         first = max(kind.tick_at(parameters, now), 0)
         if (right.number, right.after_ms) != self._under:
-            # a smaller number in the same moment would be a smaller id; and what was stamped under this number is past:
-            # by others, where it is one that this server had before
+            # a smaller number in the same moment would make smaller ids, and another server may have made ids under
+            # this number up to `after_ms`
             behind = ticks.next_moment(kind.counter_bits)
             ticks.last = max(behind, kind.tick_at(parameters, right.after_ms + kind.unit_ms)) - 1
             self._under = right.number, right.after_ms

@@ -1,8 +1,8 @@
-"""The times in the tickets of a lane: where a sequence's ids hold the time, its counter stands at it.
+"""The times in a lane's tickets, for sequences whose ids hold the time.
 
-Such a counter's tickets are ticks: the time since the sequence's epoch, and below it a few bits that count. Before a
-draw the counter is advanced to the present tick, so a draw stamps and counts at once. A ticket comes only once, so
-the same time and count do, however many servers, databases and clocks there are.
+Such a sequence's tickets are ticks: the time since the sequence's epoch, and a few lower bits that count. Before a draw
+the lane advances the counter to the present tick, so one draw both stamps and counts. Each ticket comes only once. So
+each pair of time and count comes only once, however many servers, databases and clocks there are.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,17 @@ from app.tickets.lanes.id_guard import IdGuard
 from app.tickets.sources.server_clock import ServerClock
 
 AHEAD_MS = 500
-"""How far ahead of the clocks an id may be stamped, where more are drawn than the counter has for the time: beyond,
-requests wait. It is at least the unit of the kind's time."""
+"""How far ahead of the clocks an id may be stamped, if requests want more ids than the counter has for the present.
+Further requests wait. The unit of the kind's time counts if it is longer."""
 MARK_MS = 1000
-"""How far ahead of its tickets the lane's mark is kept. As far ahead it stands after its database has gone back."""
+"""How far ahead of its tickets the lane's mark is kept. The counter stands that far ahead after its database has gone
+back."""
 LONG_MS = 1000
-"""A moment that is longer than others may have stamped in it before this server has heard of any of it."""
+"""In a moment at least this long, another server may have stamped ids that this server has not heard of."""
 
 
 class StampedAhead(TicketDatabaseBusy):
-    """The database's counter stands too far ahead of the clock; it is drawn from again when the time has come."""
+    """The database's counter stands too far ahead of the clock; the lane draws again when the time has come."""
 
 
 class LaneStamps:
@@ -39,36 +40,35 @@ class LaneStamps:
         return (max(MARK_MS, self._kind.unit_ms) // self._kind.unit_ms) << self._kind.counter_bits
 
     def most_at_once(self, increment: int) -> int:
-        """How many ids one database can give together, at a moment in which nothing has been drawn from it before; at
-        least 1, for which a request may have to wait where the increment is large."""
+        """How many ids one database can give together, at a moment in which nothing was drawn from it before. At least
+        1; with a large increment, a request may have to wait even for one."""
         return max(1, (self._ticks_ahead + 1) // increment)
 
     def room(self, guard: IdGuard) -> int:
-        """How many ids may be drawn now from the database that `guard` checks. Raises TicketDatabaseBusy where this
+        """How many ids may be drawn now from the database whose ids `guard` checks. Raises TicketDatabaseBusy if this
         process's clock is wrong."""
         return guard.count_between(max(guard.highest, self._first() - 1), self._last())
 
     def check(self, last: int) -> None:
-        """Raise StampedAhead where a tick that has come back lies further ahead than may be drawn now.
+        """Raise StampedAhead if a drawn tick lies further ahead than may be drawn now. The draw is dropped.
 
-        Another server has advanced the counter since this one saw it: after the database had gone back, by a second or
-        more. What was drawn there is dropped.
+        Then another server has advanced the counter since this server saw it, because the database had gone back.
         """
         if last > self._last():
             raise StampedAhead
 
     def begins_long_moment(self, highest: int) -> bool:
-        """Whether the next draw is the first that this server knows of in a moment that is long.
+        """Whether the next draw is the first that this server knows of in a long moment.
 
-        Then the counter's position has to be read first: advanced to the beginning of the moment, a table that was
-        truncated gives what others have stamped in it. Raises TicketDatabaseBusy as `room` does.
+        Then the lane has to read the counter's position first. A table that was truncated, and is advanced to the
+        beginning of the moment, repeats the ids that other servers have stamped in it. Raises as `room` does.
         """
         return self._kind.unit_ms >= LONG_MS and self._first() > highest
 
     def least(self, guard: IdGuard, count: int) -> int:
-        """The least tick to draw now; 0 where the counter stands at it or above.
+        """The least tick to draw now; 0 if the counter is at that tick or above.
 
-        `count`: how many ids the draw is for. Raises StampedAhead where there is no room for them, and as `room` does.
+        `count`: how many ids the draw is for. Raises StampedAhead if there is no room for them, and as `room` does.
         """
         if self.room(guard) < count:
             raise StampedAhead
@@ -76,14 +76,15 @@ class LaneStamps:
         return first if first > guard.highest else 0
 
     def _first(self) -> int:
-        """The first tick of now; of the epoch, where this process's clock is before it."""
+        """The first tick of the present moment, or of the epoch if this process's clock is before it."""
         try:
             return max(self._kind.tick_at(self._parameters, self._clock.now_ms()), 0)
         except (ClockAhead, ClockUnknown) as error:
             raise TicketDatabaseBusy(str(error)) from error
 
     def _last(self) -> int:
-        """The last tick that may be drawn now. Where this process's clock is behind, others have drawn later ones."""
+        """The last tick that may be drawn now, by the latest clock: if this process's clock is behind, other servers
+        have drawn later ticks."""
         return self._kind.tick_at(self._parameters, self._clock.latest_ms()) + self._ticks_ahead
 
     @property

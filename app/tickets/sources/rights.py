@@ -1,18 +1,18 @@
-"""What a server has to hold before it makes ids by itself: a number that no other server may use at the same time."""
+"""The right to make ids in memory: a number that no other server may use at the same time."""
 
 from typing import Protocol
 
 from app.common.errors import TicketError
 
 WAIT_SECONDS = 0.02
-"""How soon a request looks again that waits for a right."""
+"""How soon a request that waits for a right tries again."""
 
 
 class Right(Protocol):
     """The right to make ids under a number.
 
-    `number`: of the worker or instance. The times stamped under it are above `after_ms` and at most `until_ms`, in
-    milliseconds since 1970.
+    `number`: of the worker or the instance. The times in the ids have to be above `after_ms`, and at most `until_ms`,
+    in milliseconds since 1970.
     """
 
     @property
@@ -26,18 +26,18 @@ class Right(Protocol):
 
 
 class Holder(Protocol):
-    """What keeps the right of this server."""
+    """Keeps the right of this server."""
 
     def right(self) -> Right:
-        """What it holds now. Raises NotYet where that is nothing."""
+        """The right that this server holds now. Raises NotYet if it holds none."""
 
     def renews_soon(self) -> bool:
-        """Whether a right that has run out may be renewed within a moment, which is begun."""
+        """Whether a right that has run out may be renewed at once. If so, the renewal is begun."""
 
 
 class NotYet(Exception):
-    """What was asked for may be there a moment later. `seconds`: when to ask again; `otherwise`: what a request is told
-    that cannot wait."""
+    """The request may be served a moment later. `seconds`: when to try again. `otherwise`: the error for a request that
+    cannot wait."""
 
     def __init__(self, seconds: float, otherwise: TicketError) -> None:
         super().__init__(str(otherwise))

@@ -1,12 +1,12 @@
-"""The time that ids are stamped with: this process's clock, compared with those of the ticket databases.
+"""The time in ids: this process's clock, compared with the clocks of the ticket databases.
 
-A server whose clock is ahead would write times into the databases that every other server had to wait for, and ids that
-lie in the future. So it stamps nothing. One whose clock is behind harms nobody: a position never goes back.
+A server whose clock is ahead would make ids that lie in the future, and move the databases' positions to times for
+which every other server would have to wait. So it stamps nothing. A server whose clock is behind does no harm, because
+a position never goes back.
 
-The databases' clocks are read with every probe. In between, and while no database can be asked, they are reckoned
-forward by the monotonic clock. That one stops while a virtual machine is suspended: then this process's clock looks too
-far ahead, and nothing is stamped until the next probe. No promise rests on the reckoning; it only keeps a wrong clock
-from being believed.
+The server reads the databases' clocks with every probe. Between probes it reckons them forward by the monotonic clock.
+The monotonic clock stops while a virtual machine is suspended. Then this process's clock looks too far ahead, and the
+server stamps nothing until the next probe. No promise rests on the reckoning; it only exposes a wrong clock.
 """
 
 import time
@@ -16,11 +16,11 @@ from app.common.errors import ClockAhead, ClockUnknown
 from app.databases.protocol import ClockReading
 
 AHEAD_SECONDS = 1.0
-"""A server whose clock is further ahead of every ticket database's stamps nothing."""
+"""A server stamps nothing if its clock is ahead of every ticket database's clock by more than this."""
 SHARP_SECONDS = 0.5
-"""A reading that took longer says too little, and is left out."""
+"""A reading that took longer is too vague, and does not count."""
 FRESH_SECONDS = 10.0
-"""While there is a reading that is younger, older ones do not count: their database may be gone for good."""
+"""Older readings do not count while a younger one exists, because their database may be gone for good."""
 
 
 class ServerClock:
@@ -30,12 +30,12 @@ class ServerClock:
         self._wall = wall
         self._steady = steady
         self._readings: dict[str, tuple[float, float]] = {}
-        """By database: how far its clock is above the steady one, and when it was read by the latter."""
+        """By database: its clock minus the steady clock, and when it was read, by the steady clock."""
         self._databases = float("-inf")
-        """How far the latest of the databases' clocks is above the steady one."""
+        """The latest of the databases' clocks minus the steady clock."""
 
     def note(self, database: str, reading: ClockReading) -> None:
-        """Take what a probe of this database has read."""
+        """Take the reading of a database's clock that came with a probe."""
         if reading.until - reading.since > SHARP_SECONDS:
             return
         self._readings[database] = reading.seconds - (reading.since + reading.until) / 2, reading.until
@@ -52,18 +52,18 @@ class ServerClock:
         return int(wall * 1000)
 
     def wall_ms(self) -> int:
-        """What this process's clock says, right or wrong, in milliseconds since 1970."""
+        """The time by this process's clock, right or wrong, in milliseconds since 1970."""
         return int(self._wall() * 1000)
 
     def latest_ms(self) -> int:
-        """What the latest clock says, of this process and of the databases, in milliseconds since 1970."""
+        """The time by the latest clock, this process's or a database's, in milliseconds since 1970."""
         wall, ahead = self._compare()
         return int(max(wall, wall - ahead) * 1000)
 
     @property
     def ahead(self) -> float:
-        """How many seconds this process's clock is ahead of every database's; below 0 where it is behind one, and 0
-        before any was read."""
+        """How many seconds this process's clock is ahead of every database's clock. Below 0 if it is behind one of
+        them; 0 before any was read."""
         return self._compare()[1] if self._readings else 0.0
 
     def _compare(self) -> tuple[float, float]:

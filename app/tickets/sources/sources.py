@@ -1,4 +1,4 @@
-"""Gives each sequence the source that its kind calls for."""
+"""The choice of a source for each sequence whose kind is not `ticket`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -14,11 +14,11 @@ from app.tickets.sources.server_clock import AHEAD_SECONDS, ServerClock
 from app.tickets.sources.worker_lease import Lease, WorkerLease
 
 BEHIND_MS = 1_000
-"""A clock that is further behind the ids that were given is warned of."""
+"""/healthz warns of a clock that is further behind the ids that this server has made."""
 
 
 class Sources:
-    """What the sequences of a server make their ids with. `timeout`: seconds for a request that has to wait."""
+    """The sources of a server's sequences. `timeout`: seconds for a request that has to wait."""
 
     def __init__(
         self, ring: Ring, clock: ServerClock, lease: WorkerLease, instance: InstanceNumber, timeout: float
@@ -33,11 +33,10 @@ class Sources:
         self._under_worker: list[CountingSource] = []
 
     def source_for(self, definition: Definition, kind: Kind, lanes: Sequence[Lane]) -> Source:
-        """The source of a sequence of this `kind` and definition. Its `lanes`, where it has any, stamp their draws from
-        now on.
+        """The source of a sequence of this `kind` and definition. The sequence's `lanes` stamp their draws from now on.
 
-        A sequence that is looked up anew, in another ring, goes on with the source that it had: it knows what has been
-        given, and may be asked for more in the same moment.
+        A sequence that is looked up again in another ring keeps its source, because the source knows the ids that it
+        has made in the present moment.
         """
         parameters = definition.parameters
         if isinstance(kind, TimedKind) and kind.parts == "shard":
@@ -63,24 +62,24 @@ class Sources:
         return source
 
     def _most_at_once(self, stamps: LaneStamps) -> int:
-        """How many ids one request can get, whichever database it is drawn from."""
+        """How many ids one request can get from any of the databases."""
         databases = [member.database for member in self._ring.members]
         return min(stamps.most_at_once(databases[0].increment), *(each.largest_block for each in databases))
 
     @property
     def any_gives(self) -> bool:
-        """Whether any sequence can give ids that no database has to be asked for."""
+        """Whether any sequence can give ids without a database."""
         return any(source.gives for source in self._in_memory.values())
 
     @property
     def worker(self) -> Lease | None:
-        """The lease of this server's worker number; None where it has none."""
+        """The lease of this server's worker number; None if it has none."""
         return self._lease.lease
 
     @property
     def worker_seconds(self) -> float | None:
-        """How long this server may go on stamping ids under its worker number, by its own clock; 0 where it may not,
-        None where no sequence needs one."""
+        """For how many seconds this server may stamp ids under its worker number, by its own clock. 0 if it may not;
+        None if no sequence needs a worker number."""
         if not self._lease.is_needed:
             return None
         lease = self._lease.lease
@@ -92,7 +91,7 @@ class Sources:
         return self._instance.number
 
     def warnings(self) -> Iterable[str]:
-        """What keeps some of the sequences from giving ids, or soon will, in sentences."""
+        """Why some sequences give no ids, or soon will give none, in sentences."""
         if self._clock.ahead > AHEAD_SECONDS:
             yield f"this server's clock is {self._clock.ahead:,.1f} s ahead of the ticket databases': it stamps no ids"
         behind = max((source.behind_ms for source in self._counting), default=0)
@@ -104,12 +103,12 @@ class Sources:
             yield "no instance number for flake and objectid ids yet: no ticket database could give one"
 
     def unprotected(self, member: Member) -> Iterable[str]:
-        """Why what is stamped under a number of this database might come twice if it has gone back."""
+        """Why ids under a worker number of this database might come twice if the database has gone back."""
         lease = self._lease.lease
         if lease is not None and lease.member is member and lease.unverified:
             yield f"{lease.unverified} could not be asked who holds worker number {lease.number}"
 
     @property
     def last_ms(self) -> int:
-        """The last time that was stamped under a worker number, in milliseconds since 1970; 0 if none was."""
+        """The last time in an id under a worker number, in milliseconds since 1970; 0 if there is no such id."""
         return max((source.last_ms for source in self._under_worker), default=0)

@@ -101,7 +101,8 @@ class Admission:
             return
         for member, result in coming.items():
             member.incarnation = result.incarnation
-            self._close_lanes(member)
+            for lane in self._catalog.lanes_on(member):
+                lane.close()
         up = [member for member in self._ring.members if member.is_witness]
         for member in self._ring.members:
             if not member.up and member not in coming:
@@ -216,11 +217,6 @@ class Admission:
             await self._ledger.exchange.read(member)
         except TicketDatabaseError as error:
             event(log, logging.DEBUG, "could not read its marks", database=member.name, reason=error)
-
-    def _close_lanes(self, member: Member) -> None:
-        for lane in self._catalog.lanes.values():
-            if lane.member is member:
-                lane.close()
 
     # --- a database that is up and is no witness -------------------------------------------------------------------
 

@@ -122,17 +122,12 @@ class Chores:
                 del self._ring.incomplete[pair]
 
     def _suspended(self, member: Member) -> list[Lane]:
-        lanes = self._catalog.lanes.values()
-        return [lane for lane in lanes if lane.member is member and lane.state is LaneState.SUSPENDED]
+        return [lane for lane in self._catalog.lanes_on(member) if lane.is_suspended]
 
     def _of_another_epoch(self, member: Member) -> list[Lane]:
         """The closed lanes that may have gone back. The server advances them now, while their marks are there."""
-        lanes = self._catalog.lanes.values()
-        return [
-            lane
-            for lane in lanes
-            if lane.member is member and lane.state is LaneState.CLOSED and self._ledger.is_of_another_epoch(lane)
-        ]
+        lanes = self._catalog.lanes_on(member)
+        return [lane for lane in lanes if lane.state is LaneState.CLOSED and self._ledger.is_of_another_epoch(lane)]
 
     async def _recover(self, lane: Lane, at_once: asyncio.Semaphore) -> None:
         async with at_once:

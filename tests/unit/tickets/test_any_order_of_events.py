@@ -191,7 +191,7 @@ class Play:
         if what == "close":
             lane.close()
         elif what == "suspend":
-            lane.suspend("for a test", must_advance=self.chance.random() < 0.5)
+            lane.suspend((SequenceWentBack if self.chance.random() < 0.5 else SequenceUnavailable)("for a test"))
         else:
             lane.report(ColumnExhausted())
 
@@ -251,7 +251,7 @@ class Play:
         for lane in self.lanes:
             assert repr(lane).endswith(f"{lane.state}, 0 waiting>")  # neither busy nor collecting a list
             assert not lane.waiting
-        assert repr(server.issuer) == "<TicketIssuer 0 waiting, 0 lanes asked>"  # and its timer is not set
+        assert repr(server.issuer) == "<TicketIssuer 0 waiting, 0 places watched>"  # and its timer is not set
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -87,6 +87,20 @@ async def test_a_database_that_hangs_costs_at_most_one_timeout_and_then_nothing(
 
 
 @virtual_time
+async def test_requests_leave_a_database_that_goes_down_at_once() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await singles(server, 2)
+        site.servers[0].hang()
+        began = now()
+        asked = [asyncio.create_task(server.desk.take("photos", 1)) for _ in range(4)]
+        await asyncio.sleep(0.05)
+        server.ring.mark_down(server.ring.members[0], "broke the connection off")
+        await asyncio.gather(*asked)
+        assert now() - began < 0.1
+
+
+@virtual_time
 async def test_requests_that_arrive_while_one_hangs_leave_each_in_their_own_time() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()

@@ -363,7 +363,7 @@ async def test_an_id_below_the_floor_is_never_handed_out_and_suspends_the_lane()
 async def test_recovery_checks_one_draw_and_drops_it() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.lane.suspend("its table was locked")
+    bench.lane.suspend(SequenceUnavailable("its table was locked"))
     assert not bench.lane.can_be_asked
     await bench.lane.recover()
     assert bench.lane.state is LaneState.OPEN
@@ -375,7 +375,7 @@ async def test_recovery_checks_one_draw_and_drops_it() -> None:
 async def test_recovery_that_draws_a_wrong_id_leaves_it_suspended() -> None:
     bench = await Bench().begin()
     await bench.ask(50)
-    bench.lane.suspend("its table was locked")
+    bench.lane.suspend(SequenceUnavailable("its table was locked"))
     bench.server.truncate("photos")
     with pytest.raises(SequenceWentBack):
         await bench.lane.recover()
@@ -396,7 +396,7 @@ async def test_suspending_sends_everybody_on() -> None:
     waiting = [bench.ask() for _ in range(3)]
     await settled()
     waiting += [bench.ask() for _ in range(3)]
-    bench.lane.suspend("for a test")
+    bench.lane.suspend(SequenceUnavailable("for a test"))
     assert await asyncio.gather(*waiting) == [None] * 6
 
 

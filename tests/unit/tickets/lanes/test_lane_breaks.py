@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.common.errors import SequenceWentBack, TicketDatabaseUnavailable
+from app.common.errors import SequenceUnavailable, SequenceWentBack, TicketDatabaseUnavailable
 from app.databases.protocol import Drawn, Position, Table
 from app.operations.metrics import Metrics
 from app.tickets.lanes.lane import Lane
@@ -93,7 +93,7 @@ def test_an_observer_that_raises_sends_everybody_on_and_the_lane_goes_on(where: 
         if where == "violation":
             assert not bench.lane.waiting
             bench.server.table("photos").advance(1000)
-            bench.lane.suspend("for a test")
+            bench.lane.suspend(SequenceUnavailable("for a test"))
             await bench.lane.recover()
         assert await bench.ask() is not None
 
@@ -173,7 +173,7 @@ def test_a_lane_that_loses_touch_while_it_recovers_stays_suspended(what: str) ->
     async def scenario() -> None:
         bench = await Bench().begin()
         await bench.ask()
-        bench.lane.suspend("for a test")
+        bench.lane.suspend(SequenceUnavailable("for a test"))
         recovering = asyncio.create_task(bench.lane.recover())
         await asyncio.sleep(0.025)
         assert len(bench.database.counts) == 2  # its draw is under way

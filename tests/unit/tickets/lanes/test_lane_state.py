@@ -1,10 +1,11 @@
 """The states of a lane: every edge of the table, walked on a real lane."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from app.common.errors import ColumnExhausted, RingChanged
+from app.common.errors import ColumnExhausted, RingChanged, SequenceUnavailable
 from app.tickets.lanes.lane import Lane
 from app.tickets.lanes.state import TRANSITIONS, LaneEvent, LaneState, after
 from app.tickets.ring.ring import Ring
@@ -17,12 +18,18 @@ async def opened(lane: Lane) -> None:
     await lane.open()
 
 
-async def lost_touch(lane: Lane) -> None:
+async def outdated(lane: Lane) -> None:
     lane.close()
 
 
 async def failed(lane: Lane) -> None:
-    lane.suspend("its table is locked")
+    lane.suspend(SequenceUnavailable("its table is locked"))
+
+
+async def tried(lane: Lane) -> None:
+    recovering = asyncio.create_task(lane.recover())
+    recovering.add_done_callback(lambda task: task.exception())  # the test may end the lane meanwhile
+    await asyncio.sleep(0)
 
 
 async def recovered(lane: Lane) -> None:
@@ -39,18 +46,20 @@ async def left_the_ring(lane: Lane) -> None:
 
 HAPPENS: dict[LaneEvent, Callable[[Lane], Awaitable[None]]] = {
     LaneEvent.OPENED: opened,
-    LaneEvent.LOST_TOUCH: lost_touch,
+    LaneEvent.OUTDATED: outdated,
     LaneEvent.FAILED: failed,
+    LaneEvent.TRIED: tried,
     LaneEvent.RECOVERED: recovered,
     LaneEvent.ENDED: ended,
     LaneEvent.LEFT_THE_RING: left_the_ring,
 }
 """What brings each event about."""
-TO: dict[LaneState, LaneEvent] = {
-    LaneState.CLOSED: LaneEvent.LOST_TOUCH,
-    LaneState.SUSPENDED: LaneEvent.FAILED,
-    LaneState.EXHAUSTED: LaneEvent.ENDED,
-    LaneState.RETIRED: LaneEvent.LEFT_THE_RING,
+TO: dict[LaneState, tuple[LaneEvent, ...]] = {
+    LaneState.CLOSED: (LaneEvent.OUTDATED,),
+    LaneState.SUSPENDED: (LaneEvent.FAILED,),
+    LaneState.RECOVERING: (LaneEvent.FAILED, LaneEvent.TRIED),
+    LaneState.EXHAUSTED: (LaneEvent.ENDED,),
+    LaneState.RETIRED: (LaneEvent.LEFT_THE_RING,),
 }
 """What leads from an open lane to each other state."""
 
@@ -61,8 +70,8 @@ IMPOSSIBLE = [(state, event) for state in LaneState for event in LaneEvent if ev
 async def lane_that_is(state: LaneState, server: FakeTicketServer) -> Lane:
     lane = server.lane("photos", 1)
     await lane.open()
-    if state is not LaneState.OPEN:
-        await HAPPENS[TO[state]](lane)
+    for event in TO.get(state, ()):
+        await HAPPENS[event](lane)
     assert lane.state is state
     return lane
 
@@ -127,6 +136,6 @@ async def test_a_lane_that_leaves_the_ring_while_it_opens_or_recovers_stays_out(
             await lane.open()
         assert lane.state is LaneState.RETIRED
         other = server.lane("photos", 2)
-        other.suspend("its table is locked")
+        other.suspend(SequenceUnavailable("its table is locked"))
         await other.recover()
         assert other.state is LaneState.RETIRED

@@ -1,6 +1,7 @@
 """What a reserve takes the rate to be, and how many tickets it holds for it."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -123,3 +124,15 @@ async def test_what_is_asked_for_again_and_again_is_used_once() -> None:
         for database in site.servers:
             database.deadlocks = 0
         await asyncio.gather(*clients, return_exceptions=True)
+
+
+@virtual_time
+async def test_a_request_counts_once_however_often_the_lanes_are_asked_for_it() -> None:
+    async with Site(1) as site:
+        server, reserve, _ = await used_up(site)
+        for shelf in reserve.shelves:
+            shelf.asks_at = math.inf  # no refill
+        before, site.servers[0].deadlocks = reserve.demand.by_lanes, 6
+        await server.desk.take("photos")
+        assert site.servers[0].deadlocks == 0
+        assert reserve.demand.by_lanes == before + 1

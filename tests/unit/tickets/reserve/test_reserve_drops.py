@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from app.common.errors import SequenceUnavailable, SequenceWentBack
 from app.kinds.definition import Definition
 from app.tickets.reserve.shelf import Piece, above
 from tests.fakes.ticket_server import FakeTicketServer, Site
@@ -23,9 +24,9 @@ def hear_of_a_bump(server: FakeTicketServer) -> None:
 
 
 def give_by_itself(server: FakeTicketServer) -> None:
-    reserve = reserve_of(server)
-    reserve.passed(reserve.shelves[0], 1_000_000)
-    reserve.passed(reserve.shelves[0], 10)
+    shelf = reserve_of(server).shelves[0]
+    shelf.passed(1_000_000)
+    shelf.passed(10)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +150,9 @@ async def test_a_lane_whose_database_went_back_under_the_same_token_loses_its_re
         server = await site.ticket_server(reserve_seconds=SECONDS)
         await use(server, 100, 6)
         of_each = [len(shelf) for shelf in reserve_of(server).shelves]
-        server.lane("photos", 1).suspend("cannot be locked")
+        server.lane("photos", 1).suspend(SequenceUnavailable("cannot be locked"))
         assert [len(shelf) for shelf in reserve_of(server).shelves] == of_each
-        server.lane("photos", 1).suspend("stands at 1", must_advance=True)
+        server.lane("photos", 1).suspend(SequenceWentBack("stands at 1"))
         assert [len(shelf) for shelf in reserve_of(server).shelves] == [0, of_each[1]]
 
 

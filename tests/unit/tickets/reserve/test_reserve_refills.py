@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from app.common.errors import SequenceUnavailable
 from app.databases.protocol import Drawn, Table
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -160,7 +161,7 @@ async def test_a_lane_that_could_not_give_a_refill_is_asked_again_a_moment_later
 
 
 def suspend(server: FakeTicketServer) -> None:
-    server.lane("photos", 1).suspend("cannot be locked")
+    server.lane("photos", 1).suspend(SequenceUnavailable("cannot be locked"))
 
 
 def mark_down(server: FakeTicketServer) -> None:

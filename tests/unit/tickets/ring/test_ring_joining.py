@@ -190,7 +190,7 @@ async def test_empty_ones_form_no_ring_of_their_own_beside_one_that_can_only_be_
             server.configure(server.offset, increment or 3)
         ticket_server = await site.ticket_server()
         if increment is None:
-            await ticket_server.catalog.create("photos", None, None)
+            await ticket_server.make("photos", None, None)
             assert min(await take(ticket_server, 6)) > 900  # in the ring that is recorded, above the marks
         else:
             assert statuses(ticket_server) == [Status.DOWN, Status.QUARANTINED, Status.QUARANTINED]

@@ -13,7 +13,7 @@ import pytest
 
 from app.clients.denials import Denials
 from app.clients.turns import Turns
-from app.common.errors import ColumnExhausted
+from app.common.errors import ColumnExhausted, SequenceUnavailable
 from app.http.access import Access
 from app.http.api.routes import make_api
 from app.http.api.sequence_list import LARGEST_PAGE
@@ -110,7 +110,7 @@ async def test_nothing_holds_up_the_event_loop_for_as_long_as_a_look_at_every_se
         for number, lane in enumerate(seen.server.catalog.lanes.values()):
             lane.issued = number % 7
             if fault:
-                lane.suspend("its table is locked")
+                lane.suspend(SequenceUnavailable("its table is locked"))
         gc.collect()
         gc.freeze()  # as a server does once it is ready
         await seen.rates.sample()
@@ -257,7 +257,7 @@ async def test_a_fault_of_every_sequence_is_a_hundred_warnings_and_their_number(
     async with views() as seen:
         for number, lane in enumerate(seen.server.catalog.lanes.values()):
             if number % 2:
-                lane.suspend("its table is locked")
+                lane.suspend(SequenceUnavailable("its table is locked"))
         health = (await seen.get("/healthz")).json()
         assert health["status"] == "warn"
         assert len(health["warnings"]) == LISTED + 1

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.common.errors import TicketDatabaseBusy
+from app.common.errors import SequenceUnavailable, TicketDatabaseBusy
 from app.common.sequences import Width
 from app.databases.protocol import Drawn, Table
 from app.tickets.requests.request import TicketRequest
@@ -73,7 +73,7 @@ def test_no_number_comes_from_a_database_that_cannot_be_asked_any_more(what: str
                 if what == "down":
                     server.ring.mark_down(second, "refuses connections")
                 else:
-                    lane.suspend("stands still")
+                    lane.suspend(SequenceUnavailable("stands still"))
 
             refuses_first_draw(server, happens)
             assert await drawn(server) > 0

@@ -1,4 +1,4 @@
-"""The ledger: sequences that are moved up, and those that end."""
+"""Bumps: a sequence is advanced above a number on every database, also where it ends."""
 
 import asyncio
 
@@ -64,7 +64,7 @@ async def test_a_number_that_a_database_has_not_kept_was_not_bumped_above() -> N
         await probed()
         server.ring.mark_down(server.ring.members[0], "has just gone down")
         with pytest.raises(TicketDatabaseBusy, match="kept on every other database"):
-            await server.ledger.advance(server.lane("photos", 2), 100_000)
+            await server.domain.bumps.advance(server.lane("photos", 2), 100_000)
 
 
 @virtual_time
