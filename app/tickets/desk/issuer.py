@@ -33,7 +33,7 @@ LARGEST_BLOCK = 10_000
 """The most tickets in a block, however many a database can draw at once."""
 FIRST_PAUSE = 0.005
 LAST_PAUSE = 0.08
-"""Seconds before every database is asked once more, doubled each time up to the second."""
+"""Seconds before the next round; the pause doubles with each round, from the first value up to the second."""
 
 
 class TicketIssuer:
@@ -168,11 +168,13 @@ class TicketIssuer:
         return request.settled
 
     async def _wait(self, request: TicketRequest, entry: Entry) -> None:
-        """Wait until another round may find a lane. Raises TooManyAtOnce, SequenceExhausted and OutOfTime, and
-        NoTicketDatabase where none will: Unverified where the settings forbid those that could draw.
+        """Wait until another round may find a lane.
 
-        While a database may draw, what it failed with is momentary (a deadlock, a mark that another server has taken):
-        it is asked again until the request's time is over.
+        While a database may draw, its failure is momentary, for example a deadlock, or a mark that another server has
+        taken. So it is asked again until the request's time is over.
+
+        Raises TooManyAtOnce, SequenceExhausted, OutOfTime; NoTicketDatabase if no round will find a lane: Unverified if
+        only the settings forbid the draw.
         """
         self._raise_if_too_many(entry, request)
         self._raise_if_exhausted(entry, request)
@@ -186,12 +188,12 @@ class TicketIssuer:
         else:
             pause, left = request.pause or FIRST_PAUSE, request.deadline - self._loop.time()
             await asyncio.sleep(min(pause, left))
-            if left <= pause:  # and not by the clock: a timer may go off a little early, again and again
+            if left <= pause:  # the clock cannot tell, because a timer may go off a little early
                 raise OutOfTime
             request.pause = min(2 * pause, LAST_PAUSE)
 
     def _raise_if_too_many(self, entry: Entry, request: TicketRequest) -> None:
-        """Raise TooManyAtOnce where no database can ever draw so many tickets in one statement."""
+        """Raise TooManyAtOnce if no database can ever draw the request's tickets in one statement."""
         most = max(member.database.largest_block for member in self._ring.members)
         if request.count > most:
             raise TooManyAtOnce(f"{entry.name} gives {most} tickets at once at the most: count is {request.count}")
@@ -199,7 +201,7 @@ class TicketIssuer:
     def _raise_if_exhausted(self, entry: Entry, request: TicketRequest) -> None:
         lanes = entry.rotation.lanes
         if not all(lane.member.up for lane in lanes):
-            return  # one that is away might still have some
+            return  # a database that is away might still have ids
         if all(lane.state is LaneState.EXHAUSTED for lane in lanes):
             raise SequenceExhausted(f"{entry.name} is exhausted: every id up to {entry.ceiling} has been used")
         if not any(lane.may_hold(request.count, request.whole) for lane in lanes):
@@ -208,7 +210,7 @@ class TicketIssuer:
             )
 
     async def close(self) -> None:
-        """End the tasks that wait on behalf of requests, and refuse those; none is waited for any more."""
+        """End the tasks that wait for another round, and refuse their requests."""
         self._closed = True
         await self._tasks.cancel()
         waiting, self._waiting = self._waiting, {}

@@ -29,7 +29,7 @@ from app.common.errors import (
 )
 from app.common.log import event
 from app.databases.protocol import ROOM, Draw, Drawn
-from app.tickets.lanes.neighbours import Stamps
+from app.tickets.lanes.id_guard import IdGuard
 from app.tickets.lanes.queue import SINGLY, Batch, LaneQueue
 from app.tickets.lanes.state import CLOSED, EXHAUSTED, OPEN, RETIRED, StatefulLane
 from app.tickets.requests.observer import Observer
@@ -53,6 +53,22 @@ class LaneLedger(Protocol):
     def reserve_soon(self, lane: "Lane") -> None: ...
 
     def check(self, lane: "Lane") -> None: ...
+
+
+class Stamps(Protocol):
+    """The times in a lane's tickets. Each method raises TicketDatabaseBusy if this process's clock is wrong."""
+
+    def room(self, guard: IdGuard) -> int:
+        """How many ids may be drawn now from the database whose ids `guard` checks."""
+
+    def least(self, guard: IdGuard, count: int) -> int:
+        """The least tick that a draw of `count` ids may give now; 0 if the counter is at that tick or above."""
+
+    def check(self, last: int) -> None:
+        """Raise TicketDatabaseBusy if the drawn tick `last` is further ahead than may be drawn now."""
+
+    def begins_long_moment(self, highest: int) -> bool:
+        """Whether the lane has to read the position before the next draw. `highest`: the largest tick known."""
 
 
 class _Sent(NamedTuple):

@@ -11,6 +11,7 @@ retired     its ring or its sequence has ended; never takes requests again
 import asyncio
 import logging
 from enum import StrEnum
+from typing import Protocol
 
 from app.common.errors import (
     ColumnExhausted,
@@ -28,7 +29,6 @@ from app.common.log import event
 from app.databases.protocol import Table
 from app.tickets.lanes.id_guard import IdGuard, WrongResidue
 from app.tickets.lanes.marks import LaneMarks
-from app.tickets.lanes.neighbours import Shelf
 from app.tickets.requests.observer import Observer
 from app.tickets.ring.failures import Asked
 from app.tickets.ring.ring import Member, Ring
@@ -69,48 +69,19 @@ class LaneEvent(StrEnum):
 CLOSED, OPEN, SUSPENDED, RECOVERING, EXHAUSTED, RETIRED = LaneState
 """The same states as names of this module, because looking up an enum's member takes too long on the way of a draw."""
 
+_MOSTLY = {
+    LaneEvent.OUTDATED: CLOSED,
+    LaneEvent.FAILED: SUSPENDED,
+    LaneEvent.ENDED: EXHAUSTED,
+    LaneEvent.LEFT_THE_RING: RETIRED,
+}
 TRANSITIONS: dict[LaneState, dict[LaneEvent, LaneState]] = {
-    CLOSED: {
-        LaneEvent.OPENED: OPEN,
-        LaneEvent.OUTDATED: CLOSED,
-        LaneEvent.FAILED: SUSPENDED,
-        LaneEvent.ENDED: EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
-    OPEN: {
-        LaneEvent.OUTDATED: CLOSED,
-        LaneEvent.FAILED: SUSPENDED,
-        LaneEvent.ENDED: EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
-    SUSPENDED: {
-        LaneEvent.OPENED: OPEN,
-        LaneEvent.OUTDATED: SUSPENDED,
-        LaneEvent.FAILED: SUSPENDED,
-        LaneEvent.TRIED: RECOVERING,
-        LaneEvent.ENDED: EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
-    RECOVERING: {
-        LaneEvent.OUTDATED: SUSPENDED,
-        LaneEvent.FAILED: SUSPENDED,
-        LaneEvent.RECOVERED: OPEN,
-        LaneEvent.ENDED: EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
-    EXHAUSTED: {
-        LaneEvent.OPENED: OPEN,
-        LaneEvent.OUTDATED: CLOSED,
-        LaneEvent.FAILED: SUSPENDED,
-        LaneEvent.ENDED: EXHAUSTED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
-    RETIRED: {
-        LaneEvent.OUTDATED: RETIRED,
-        LaneEvent.FAILED: RETIRED,
-        LaneEvent.ENDED: RETIRED,
-        LaneEvent.LEFT_THE_RING: RETIRED,
-    },
+    CLOSED: _MOSTLY | {LaneEvent.OPENED: OPEN},
+    OPEN: _MOSTLY,
+    SUSPENDED: _MOSTLY | {LaneEvent.OPENED: OPEN, LaneEvent.OUTDATED: SUSPENDED, LaneEvent.TRIED: RECOVERING},
+    RECOVERING: _MOSTLY | {LaneEvent.OUTDATED: SUSPENDED, LaneEvent.RECOVERED: OPEN},
+    EXHAUSTED: _MOSTLY | {LaneEvent.OPENED: OPEN},
+    RETIRED: dict.fromkeys(_MOSTLY, RETIRED),
 }
 """What each event makes of each state. An event that is missing cannot happen in that state."""
 TAKES_REQUESTS = {CLOSED, OPEN}
@@ -122,6 +93,16 @@ def after(state: LaneState, event: LaneEvent) -> LaneState:
     following = TRANSITIONS[state].get(event)
     assert following is not None, f"a lane that is {state} cannot have {event}"
     return following
+
+
+class Shelf(Protocol):
+    """The lane's tickets in reserve."""
+
+    def passed(self, ticket: int) -> None:
+        """Drop smaller tickets: the lane hands out this ticket by itself, or a list that ends with it."""
+
+    def went_back(self) -> None:
+        """Drop all tickets: the database may have gone back in this sequence."""
 
 
 class StatefulLane:

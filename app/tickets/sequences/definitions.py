@@ -1,12 +1,12 @@
-"""What the sequences were made as, as the ticket databases keep it, and how servers agree on it.
+"""The definitions of sequences, as the ticket databases keep them, and how servers agree on them.
 
 A server that is asked to make a sequence claims its name with a definition, on every database that it reaches, in the
 order of their offsets. A database keeps the first claim. A server that finds another claim goes on with that one, and a
 definition that is decided takes the place of every claim. So the definition that a server ends with is the one that the
 first server brought to any database which all of them reach. The server decides it everywhere before it makes a table.
 
-Servers that reached no database in common may have decided different definitions. Then the one on the database of the
-lowest offset stands, and the other one is named in /healthz.
+Servers that reached no database in common may have decided different definitions. Then the definition on the database
+of the lowest offset stands, and /healthz names the other one.
 """
 
 import asyncio
@@ -33,42 +33,42 @@ from app.tickets.ring.ring import Member, Ring
 log = logging.getLogger(__name__)
 
 TRIES = 8
-"""How often a server asks a database that is busy, and how often it begins again where another server is faster."""
+"""How often a server asks a busy database, and how often it begins again because another server was faster."""
 PAUSE = 0.02
-"""Seconds between two of these."""
+"""Seconds between two tries."""
 ABANDONED_SECONDS = 30.0
 """A claim, or a definition of plain tickets without a table, is forgotten after this time: the server that wrote it has
 ended before it made a table, or the table was dropped."""
 
 
 class Definitions:
-    """The definitions by sequence, and what is wrong with some of them."""
+    """The definitions by sequence, and the reasons why some of them cannot be served."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
         self.known: dict[str, Definition] = {}
         """By sequence: the definition that stands."""
         self.troubles: dict[str, str] = {}
-        """By sequence: why it cannot be served, in words."""
+        """By sequence: why this release cannot serve it, in words."""
         self._on: dict[Member, dict[str, Definition]] = {}
         self._without_table: dict[Definition, float] = {}
 
     def forget(self) -> None:
-        """Another ring: everything is read anew."""
+        """Begin another ring: every definition is read again."""
         self.known.clear()
         self.troubles.clear()
         self._on.clear()
         self._without_table.clear()
 
     async def read(self, member: Member) -> set[str]:
-        """Read what this database keeps. Returns the sequences whose standing definition is another one now. Raises
-        TicketDatabaseError."""
+        """Read the definitions that this database keeps. Returns the sequences for which another definition stands now.
+        Raises TicketDatabaseError."""
         found = await member.database.definitions()
         before, self._on[member] = self._on.get(member, {}), dict(found)
         return self._work_out({key for key in before.keys() | found.keys() if before.get(key) != found.get(key)})
 
     def _work_out(self, keys: Iterable[str]) -> set[str]:
-        """Work out which definitions stand. Returns the sequences of which another one stands now."""
+        """Work out which definitions stand. Returns the sequences for which another definition stands now."""
         changed = set()
         for key in keys:
             standing = self._standing(key)
@@ -83,7 +83,7 @@ class Definitions:
         return next((definition for definition in kept if definition is not None and definition.decided), None)
 
     def lowest_offset(self, name: str) -> int | None:
-        """The lowest offset of a database that keeps a decided definition of the sequence; None where none does."""
+        """The lowest offset of a database that keeps a decided definition of the sequence; None if none does."""
         for member in self._ring.members:
             definition = self._on.get(member, {}).get(name.lower())
             if definition is not None and definition.decided:
@@ -91,7 +91,7 @@ class Definitions:
         return None
 
     def overruled(self) -> Iterator[tuple[str, Member, str]]:
-        """The decided definitions that do not stand: the sequence, the database, and what to do, in words."""
+        """The decided definitions that do not stand: the sequence, the database, and what the operator can do."""
         for member, kept in self._on.items():
             for key, definition in kept.items():
                 standing = self._standing(key)
@@ -107,7 +107,7 @@ class Definitions:
                 )
 
     def kind_of(self, definition: Definition) -> Kind | None:
-        """The kind of a definition; None, and a trouble, where this release cannot serve it."""
+        """The kind of a definition. None if this release cannot serve it; `troubles` has the reason then."""
         try:
             kind = kind_named(definition.kind)
         except InvalidRequest:
@@ -118,8 +118,8 @@ class Definitions:
         return None
 
     async def complete(self, member: Member, tables: Container[str]) -> None:
-        """Write to this database the definitions that it lacks and others have, unless it has a table of that name for
-        plain tickets. `tables`: the names of its tables. Raises TicketDatabaseError."""
+        """Write to this database the definitions that it lacks and another one has. Leave a name out if the database
+        has a table of plain tickets under it. `tables`: the names of its tables. Raises TicketDatabaseError."""
         on = self._on.get(member)
         if on is None:
             return
@@ -133,7 +133,7 @@ class Definitions:
         """Forget the claims, and the definitions of plain tickets, whose sequence has had no table for
         ABANDONED_SECONDS. Every database is up and has been listed. Raises TicketDatabaseError.
 
-        `has_table`: the names of the sequences that have one. `now`: in seconds, by the event loop.
+        `has_table`: the names of the sequences that have a table. `now`: seconds, by the event loop.
         """
         tables = {name.lower() for name in has_table}
         found = {
@@ -156,11 +156,11 @@ class Definitions:
     # --- agreeing ----------------------------------------------------------------------------------------------------
 
     async def agree(self, wanted: Definition, up: Iterable[Member]) -> tuple[Definition, bool]:
-        """Have the servers agree on what the sequence is made as: the definition that stands, and whether it is the one
-        that this call claimed.
+        """Agree with the other servers on the definition of a sequence. Returns the definition that stands, and whether
+        it is the one that this call claimed.
 
-        `up`: the databases that are up, in the order of their offsets. Raises OlderServer where a server serves that
-        does not know the kind, NoTicketDatabase where no database could keep it or the servers do not come to an end.
+        `up`: the databases that are up, in the order of their offsets. Raises OlderServer if a server does not know the
+        kind; NoTicketDatabase if no database could keep the definition, or the servers find no agreement in time.
         """
         up = list(up)
         if wanted.kind != "ticket":
@@ -216,7 +216,7 @@ class Definitions:
         return found
 
     async def _define(self, member: Member, definition: Definition, old: Definition | None) -> Definition:
-        """The same as TicketDatabase.define, again and again while the database is busy. Raises NoTicketDatabase,
+        """Call TicketDatabase.define, up to TRIES times while the database is busy. Raises NoTicketDatabase,
         TicketDatabaseUnavailable."""
         for _ in range(TRIES):
             try:
@@ -230,7 +230,8 @@ class Definitions:
         raise NoTicketDatabase(f"{member.name} is busy; try again")
 
     async def _refuse_while_older_servers_serve(self, kind: str, up: Iterable[Member]) -> None:
-        """A server that does not know the kind would give the name to a sequence of plain tickets."""
+        """Raise OlderServer if a server does not know the kind. It would give the name to a sequence of plain
+        tickets."""
         for member in up:
             try:
                 servers = await member.database.servers(OLDER_SECONDS)
@@ -248,10 +249,10 @@ def in_words(definition: Definition) -> str:
 
 
 def same(given: Mapping[str, int], recorded: Mapping[str, int]) -> bool:
-    """Whether every parameter that is given is the recorded one."""
+    """Whether every given parameter has the recorded value."""
     return all(recorded.get(name) == value for name, value in given.items())
 
 
 def of_release(server: ServerEntry) -> str:
-    """Of which release the server is, for a sentence."""
+    """The release of the server, for a sentence."""
     return "of an older release" if server.release == "older" else f"of release {server.release}"

@@ -46,17 +46,17 @@ class Entry:
 
     @property
     def reserve(self) -> Reserve | None:
-        """Its tickets drawn ahead; None if it is served without."""
+        """Its reserve; None if it has none."""
         return self.supply if isinstance(self.supply, Reserve) else None
 
     @property
     def width(self) -> Width:
-        """The width of its column; the narrowest, where databases differ."""
+        """The width of its column; the narrowest if databases differ."""
         return min((table.width for table in self.tables.values()), default=Width.BIGINT)
 
     @property
     def ceiling(self) -> int:
-        """The largest ticket there can be; the lowest ceiling, where databases differ."""
+        """The largest possible ticket; the lowest ceiling if databases differ."""
         return min((table.ceiling for table in self.tables.values()), default=ceiling_of(Width.BIGINT, unsigned=True))
 
     @property

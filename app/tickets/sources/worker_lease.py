@@ -1,16 +1,17 @@
-"""The worker number that this server stamps ids under, leased from the ticket databases.
+"""The lease of the worker number that this server stamps ids under.
 
-What is leased is the right to stamp times up to T under a number. T is a high-water mark, as the ledger keeps them: it
-is committed before it is used, on the database that the number belongs to (its offset is the number's remainder) and on
-every other one that is up. The next holder stamps only above every T that any database knows, so two servers never have
-the right to the same time. That alone is what it rests on, never on how much time has passed: a server that was frozen
-for a day may go on up to its T, and nobody else ever stamps there.
+The lease is the right to stamp times up to T under the number. T is a high-water mark, as the ledger keeps them. The
+server commits it before it uses it: on the database that the number belongs to (the database's offset is the number's
+remainder), and on every other database that is up. The next holder stamps only above every T that any database knows,
+so two servers never have the right to the same time. Safety rests on that alone, and not on the time that has passed: a
+server that was frozen for a day may go on up to its T, and no other server ever stamps there.
 
-A database that has gone back may have forgotten who holds a number. As with marks, every other one is asked then; where
-one of them cannot be, TICKETS_UNVERIFIED decides whether the number is used, and /healthz warns.
+A database that has gone back may have forgotten the holder of a number. Then the server asks every other database, as
+it does with marks. If one of them cannot be asked, TICKETS_UNVERIFIED decides whether the number is used, and /healthz
+warns.
 
-Whoever renews does so under its own token. Where another server has taken the number over, the token differs; the
-lease is lost, and what was granted before holds up to its T.
+A server renews under its own token. If another server has taken the number over, the token differs. Then the lease is
+lost, and the earlier right holds up to its T.
 """
 
 import asyncio
@@ -41,15 +42,15 @@ log = logging.getLogger(__name__)
 
 WORKERS = 1_024
 LEASE_MS = 120_000
-"""How far ahead of now a lease lasts."""
+"""How far a lease reaches ahead of now."""
 RENEW_SECONDS = 20.0
 PATIENCE_MS = LEASE_MS // 2
-"""With more than this left of a lease whose database is away, no other number is leased: it may be back soon, and a
-number that is left is nobody's until its lease has ended."""
+"""While more than this is left of a lease, the server leases no other number, even if the database of its number is
+away. The database may be back soon, and no server can use an abandoned number before its lease has ended."""
 RETRY_SECONDS = 0.5
-"""How soon it is tried again where it could not be had or renewed."""
+"""How soon the server tries again after it could not lease or renew a number."""
 MARGIN_MS = 1_000
-"""A number is free so long after its last T: the servers' clocks differ."""
+"""How long after its last T a number is free, because the servers' clocks differ."""
 FOR_EVER = 2**63 - 1
 
 
@@ -81,7 +82,7 @@ class Lease:
 
 
 class WorkerLease:
-    """Holds one lease at a time, for all sequences of this server, from the moment on that any needs it."""
+    """Holds one lease at a time for all sequences of this server, as soon as a sequence needs it."""
 
     def __init__(self, ring: Ring, clock: ServerClock, ledger: Ledger) -> None:
         self._ring = ring
@@ -91,7 +92,7 @@ class WorkerLease:
         self._lease: Lease | None = None
         self._confirmed = False
         self._refusal: NoTicketDatabase | None = NoTicketDatabase("this server has no worker number yet")
-        """Why there is no lease, or why it was not renewed; None while it is."""
+        """Why the server has no lease, or could not renew it; None after a lease or a renewal."""
         self._came_up = 0
         """How often a database has come up, or keeps marks again."""
         self._tried_at = -RETRY_SECONDS
@@ -106,12 +107,11 @@ class WorkerLease:
     # --- what the sources ask --------------------------------------------------------------------------------------
 
     def need(self) -> None:
-        """A sequence stamps ids under a worker number: lease one, and keep it."""
+        """Lease a number and keep it, because a sequence stamps ids under it."""
         self._needed.set()
 
     def right(self) -> Lease:
-        """The lease that may be used now. Raises NotYet while it is being confirmed, NoTicketDatabase where there is
-        none."""
+        """The lease that may be used now. Raises NotYet if there is none, or if it has to be confirmed first."""
         lease = self._lease
         if lease is None:
             raise NotYet(WAIT_SECONDS, self._refusal or NoTicketDatabase())
@@ -120,7 +120,7 @@ class WorkerLease:
         return lease
 
     def renews_soon(self) -> bool:
-        """See rights.Holder. A clock that is put right, or a process that was frozen, finds its lease over."""
+        """See Holder.renews_soon. After the clock was put right, or the process was frozen, the lease may be over."""
         if not any(member.up for member in self._ring.members):
             return False
         if asyncio.get_running_loop().time() - self._tried_at >= RETRY_SECONDS:
@@ -139,18 +139,18 @@ class WorkerLease:
 
     @property
     def reason(self) -> str | None:
-        """Why there is none although one is needed; None where all is well."""
+        """Why there is no lease although a sequence needs one; None otherwise."""
         return str(self._refusal) if self._needed.is_set() and self._lease is None else None
 
     # --- keeping it --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to keep a lease, as soon as one is needed."""
+        """Begin to keep a lease, as soon as a sequence needs one."""
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     async def stop(self, last_ms: int) -> None:
-        """End, and give the number back: the next holder may stamp above `last_ms`, the last time stamped by this
-        one. Nothing is stamped from now on."""
+        """Stamp nothing from now on, and give the number back. The next holder may stamp above `last_ms`, the last time
+        that this server has stamped."""
         lease, self._lease, self._refusal = self._lease, None, NoTicketDatabase("this server is stopping")
         if self._task is not None:
             self._task.cancel()
@@ -159,7 +159,7 @@ class WorkerLease:
             await self._give_back(lease, max(last_ms, lease.after_ms))
 
     def _database_changed(self, member: Member) -> None:
-        """A database that comes up may not know of the lease: it is used again when that one has it, too."""
+        """Confirm the lease before it is used again, because a database that comes up may not know of it."""
         if member.up:
             self._came_up += 1
             self._confirmed = False
@@ -188,7 +188,7 @@ class WorkerLease:
                 pass
 
     async def _renew_or_lease(self) -> None:
-        """Raises TicketError where there is neither."""
+        """Renew the lease, or lease another number. Raises TicketError if both fail."""
         lease = self._lease
         if lease is not None and lease.ring == self._ring.number:
             if lease.member in self._up():
@@ -251,7 +251,7 @@ class WorkerLease:
         return f"{self._owner}:{secrets.token_hex(4)}"
 
     async def _known(self, up: Iterable[Member]) -> Mapping[int, int]:
-        """The largest T of every number that these databases know, of this ring and of those before."""
+        """The largest T of every number that these databases know, from this ring and earlier ones."""
         found: dict[int, int] = {}
         for member in up:
             try:
@@ -301,7 +301,8 @@ class WorkerLease:
                 event(log, logging.DEBUG, "could not give the worker number back", database=member.name, reason=error)
 
     def _hold(self, lease: Lease, came_up: int) -> None:
-        """Raises TicketDatabaseUnavailable, RingChanged, NoTicketDatabase where it may not be used."""
+        """Use this lease from now on. Raises TicketDatabaseUnavailable, RingChanged or NoTicketDatabase if it may not
+        be used."""
         authority = lease.member
         if authority not in self._up():
             raise TicketDatabaseUnavailable(f"{authority.name} went down while the lease was written")
