@@ -28,7 +28,8 @@ answer. A task takes part only where a step has to wait, for example while a lan
 The rooms of app/tickets
 ========================
 
-    ring/        which databases make the ring, in which order they take turns, and what each of them records of it
+    ring/        the ticket databases in turn order, their states, and what an error of a database does to these
+    agreement/   which ring the databases record, which of them join it, and how it changes
     requests/    a request for tickets, and the observer that counts and traces draws
     lanes/       how one sequence is drawn on one database
     marks/       the high-water marks that `never twice` rests on
@@ -44,8 +45,8 @@ Each room imports only rooms below it; `pyproject.toml` has the order, and `make
 The states of a database
 ========================
 
-Before any database is up, the server and the databases that answer agree on the ring: its number, its increment and its
-offsets, as each database records them (`ring/record`). A server whose settings contradict the record draws nothing.
+Before any database is up, the server and the databases that answer agree on the ring (`agreement`): its number, its
+increment and its offsets, as each database records them. A server whose settings contradict the record draws nothing.
 Every write of a mark names the ring's number, so a database refuses a server that draws in another ring.
 
     down          the state at the start, and after an error that concerns the whole database. The server draws nothing

@@ -1,8 +1,8 @@
 """`ticketd grow`: changes the increment of the ring while no ticket server runs.
 
 It connects to every database of the new ring, refuses while a ticket server is running on any of them, and changes the
-ring as `ring_changes` describes. If it is interrupted, no server draws in the ring until it has been run again to its
-end.
+ring as `agreement/changes` describes. If it is interrupted, no server draws in the ring until it has been run again to
+its end.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketError
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
-from app.tickets.ring.changes import DatabaseFailed, change_ring, holds_anything
-from app.tickets.ring.record import begun
+from app.tickets.agreement.changes import DatabaseFailed, change_ring, holds_anything
+from app.tickets.agreement.record import begun
 
 
 class GrowthRefused(TicketError):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from app.databases.protocol import RingState
 from app.doctor import kind_findings as of_kinds
 from app.doctor.case import Case, Finding
-from app.tickets.ring.record import UNFINISHED, contradiction
+from app.tickets.agreement.record import UNFINISHED, contradiction
 
 NEARLY_USED_UP = 0.9
 CLOCK_SECONDS = 0.5

@@ -14,7 +14,7 @@ from app.databases.inspection import Inspection, Inspector, NotLookedAt
 from app.doctor.case import Case
 from app.doctor.findings import findings
 from app.settings import Settings
-from app.tickets.ring.record import former_setting
+from app.tickets.agreement.record import former_setting
 from app.tickets.sequences.definitions import in_words, of_release
 
 _FOLDS = (

@@ -11,6 +11,7 @@ from app.common.boot_clock import boot_seconds
 from app.common.version import VERSION
 from app.databases.protocol import USE_INTERVALS, ServerEntry, TicketDatabase
 from app.kinds.table import KINDS
+from app.tickets.agreement.ring_records import RingRecords
 from app.tickets.desk.front_desk import FrontDesk, RequestObserver
 from app.tickets.desk.issuer import TicketIssuer
 from app.tickets.lanes.attempts import Attempts
@@ -19,7 +20,6 @@ from app.tickets.marks.ledger import Ledger
 from app.tickets.requests.observer import Observer
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.reserve.window import window_seconds
-from app.tickets.ring.agreement import RingRecords
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sequences.bumps import Bumps
 from app.tickets.sequences.catalog import Catalog

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.tickets.ring import agreement
+from app.tickets.agreement import ring_records
 from tests.fakes.ticket_database import FakeServer
 from tests.model.bodies import Bodies
 
@@ -23,7 +23,7 @@ def test_no_ticket_comes_twice_whichever_body_a_server_is_led_to(first: int) -> 
 
 def without_announcements(patch: pytest.MonkeyPatch) -> None:
     """A body is taken in whoever uses another one at its offset."""
-    patch.setattr(agreement, "holders", lambda *_: {})
+    patch.setattr(ring_records, "holders", lambda *_: {})
 
 
 def without_the_announcement_in_the_record(patch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,11 @@ from typing import NamedTuple, cast
 import pytest
 
 from app.databases.protocol import Draw, Mark
+from app.tickets.agreement import changes as ring_changes
 from app.tickets.lanes.id_guard import IdGuard, WrongResidue
 from app.tickets.lanes.lane import Lane
 from app.tickets.marks.lane_opening import LaneOpening
 from app.tickets.marks.ledger import Ledger
-from app.tickets.ring import changes as ring_changes
 from app.tickets.ring.ring import Ring
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.model.operator import WATCHED, Operator

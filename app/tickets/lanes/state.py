@@ -30,6 +30,7 @@ from app.databases.protocol import Residue, Table
 from app.tickets.lanes.id_guard import IdGuard, WrongResidue
 from app.tickets.lanes.marks import LaneMarks
 from app.tickets.requests.observer import Observer
+from app.tickets.ring.failures import Asked
 from app.tickets.ring.ring import Member, Ring
 
 log = logging.getLogger(__name__)
@@ -217,7 +218,7 @@ class StatefulLane:
         self._move(LaneEvent.OUTDATED)
 
     def report(self, error: TicketDatabaseError) -> None:
-        """Take the state that follows from an error on this lane, and tell the ring if the database itself failed."""
+        """Take the state that follows from an error on this lane, and tell the ring."""
         member = self.member
         if isinstance(error, ColumnExhausted):
             self._exhaust()
@@ -227,7 +228,6 @@ class StatefulLane:
         elif isinstance(error, RingChanged):
             self._observer.violation(member, "ring")
             self.close()
-            member.wake.set()
         elif isinstance(error, SequenceUnavailable):
             if isinstance(error, SequenceWentBack):
                 self._observer.violation(member, "order")
@@ -236,13 +236,10 @@ class StatefulLane:
             self._observer.retry(member, str(error))
         elif isinstance(error, WrongResidue):
             self._observer.violation(member, "residue")
-            self._ring.quarantine(member, f"{error} (sequence {self.sequence})", residue_of=self.sequence)
-        elif isinstance(error, TicketDatabaseMisconfigured):
-            self._ring.quarantine(member, str(error))
-        else:
-            if isinstance(error, TicketDatabaseHung):  # the fault may be this table's alone, which a probe cannot tell
-                self.suspend(error)
-            self._ring.mark_down(member, str(error))
+        elif isinstance(error, TicketDatabaseHung):  # the fault may be this table's alone, which a probe cannot tell
+            self.suspend(error)
+        drawn_in = self.sequence if isinstance(error, WrongResidue) else None
+        self._ring.failed(member, error, Asked.DRAW, self.residue.ring, drawn_in=drawn_in)
         if not isinstance(error, MarkRefused | RingChanged | ColumnExhausted):
             member.failovers += 1
 

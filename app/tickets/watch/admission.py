@@ -9,12 +9,12 @@ from dataclasses import replace
 from app.common.errors import RingChanged, TicketDatabaseError
 from app.common.log import event
 from app.databases.protocol import ProbeResult, RingRecord
+from app.tickets.agreement.changes import DatabaseFailed
+from app.tickets.agreement.record import same_ring
+from app.tickets.agreement.ring_records import RingRecords
 from app.tickets.marks.ledger import Ledger
 from app.tickets.reserve.reserves import Reserves
-from app.tickets.ring.agreement import RingRecords
-from app.tickets.ring.changes import DatabaseFailed
 from app.tickets.ring.failures import Asked, Effect
-from app.tickets.ring.record import same_ring
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sequences.catalog import Catalog
 from app.tickets.watch.chores import Chores

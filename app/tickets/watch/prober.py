@@ -21,13 +21,13 @@ from app.common.errors import (
 from app.common.log import event
 from app.common.tasks import Tasks
 from app.databases.protocol import USE_INTERVALS, ProbeResult, check_settings
+from app.tickets.agreement.record import overtakes, same_ring
+from app.tickets.agreement.ring_records import RingRecords
 from app.tickets.lanes.id_guard import WrongResidue
 from app.tickets.marks.ledger import Ledger
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.reserve.window import HURRY_SECONDS
-from app.tickets.ring.agreement import RingRecords
 from app.tickets.ring.failures import Asked, Effect
-from app.tickets.ring.record import overtakes, same_ring
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sequences.catalog import Catalog
 from app.tickets.sources.server_clock import ServerClock

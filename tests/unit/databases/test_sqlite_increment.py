@@ -8,8 +8,8 @@ import pytest
 from app.common.errors import ColumnExhausted
 from app.databases.protocol import RingRecord, RingState
 from app.databases.sqlite.database import SQLiteDatabase
-from app.tickets.ring.changes import change_ring
-from app.tickets.ring.record import begun
+from app.tickets.agreement.changes import change_ring
+from app.tickets.agreement.record import begun
 from tests.contract.engines.storages import take
 
 RING = RingRecord(1, 2, 1, (1, 2), own=1)

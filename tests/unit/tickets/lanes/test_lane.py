@@ -9,6 +9,7 @@ import pytest
 from app.common.errors import (
     ColumnExhausted,
     MarkRefused,
+    RingChanged,
     SequenceMissing,
     SequenceUnavailable,
     SequenceWentBack,
@@ -17,7 +18,7 @@ from app.common.errors import (
     TicketDatabaseHung,
     TicketDatabaseUnavailable,
 )
-from app.databases.protocol import Drawn, ProbeResult, Residue, Table
+from app.databases.protocol import Drawn, ProbeResult, Residue, RingRecord, Table
 from app.operations.metrics import Metrics
 from app.tickets.lanes.id_guard import WrongResidue
 from app.tickets.lanes.lane import Lane
@@ -305,6 +306,23 @@ async def test_a_refused_mark_drops_what_was_drawn_and_closes_the_lane() -> None
     assert bench.lane.state is LaneState.CLOSED
     assert bench.member.up
     assert bench.metrics.violations[bench.member.name, "mark"] == 1
+
+
+@pytest.mark.parametrize("opened_in", [5, 4])
+@virtual_time
+async def test_a_draw_of_the_present_ring_that_a_database_refuses_takes_all_of_them_down(opened_in: int) -> None:
+    """One of an earlier ring is only dropped: this server has changed the ring since, and the databases are well."""
+    bench = await Bench().begin()
+    bench.ring.record = RingRecord(5, 2, 5, (1, 2), own=1)
+    bench.ring.mark_up(bench.ring.members[1], await bench.ring.members[1].database.probe())
+    bench.witness.step = 1
+    await bench.ask()
+    bench.lane.residue = bench.lane.residue._replace(ring=opened_in)
+    bench.witness.fails_with = RingChanged()
+    assert await bench.ask() is None
+    assert bench.lane.state is LaneState.CLOSED
+    assert [member.up for member in bench.ring.members] == [opened_in == 4] * 2
+    assert bench.metrics.violations[bench.member.name, "ring"] == 1
 
 
 @virtual_time

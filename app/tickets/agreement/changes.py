@@ -24,8 +24,8 @@ from typing import TypeVar
 
 from app.common.errors import RingChanged, TicketDatabaseError
 from app.databases.protocol import Mark, RingRecord, RingState, Table, TicketDatabase
+from app.tickets.agreement.record import finished
 from app.tickets.ring.marks import Wanted, keep_marks
-from app.tickets.ring.record import finished
 
 T = TypeVar("T")
 

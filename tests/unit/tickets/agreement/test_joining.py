@@ -3,8 +3,8 @@
 import pytest
 
 from app.databases.protocol import RingRecord, RingState
-from app.tickets.ring.joining import JOINS, Comer, Found, Joins, found_by_marks, found_by_record, refusals
-from app.tickets.ring.record import UNKNOWN
+from app.tickets.agreement.joining import JOINS, Comer, Found, Joins, found_by_marks, found_by_record, refusals
+from app.tickets.agreement.record import UNKNOWN
 
 RING = RingRecord(5, 3, 1, (1, 2, 3), own=1)
 GROWN = RingRecord(5, 3, 4, (1, 2, 3), own=1)

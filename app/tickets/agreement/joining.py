@@ -1,7 +1,7 @@
 """How a database that answers joins the ring that is recorded: the table that decides it. No I/O.
 
-The ring is that of `record`, which some database records, or this server remembers. `agreement` asks each database for
-what the table needs, and does what the table says.
+The ring is that of `record`, which some database records, or this server remembers. `ring_records` asks each database
+for what the table needs, and does what the table says.
 """
 
 from collections.abc import Mapping, Set
@@ -9,7 +9,7 @@ from enum import StrEnum, auto
 from typing import NamedTuple, TypeVar
 
 from app.databases.protocol import RingRecord, RingState
-from app.tickets.ring.record import UNKNOWN, contradiction_of_marks
+from app.tickets.agreement.record import UNKNOWN, contradiction_of_marks
 
 K = TypeVar("K")
 

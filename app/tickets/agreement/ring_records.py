@@ -12,10 +12,10 @@ from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.common.log import event
 from app.common.sequences import is_bump_name, number_leased
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
-from app.tickets.ring import changes as ring_changes
-from app.tickets.ring.bodies import holders, new_bodies
-from app.tickets.ring.joining import JOINS, Comer, Found, Joins, found_by_marks, found_by_record, refusals
-from app.tickets.ring.record import (
+from app.tickets.agreement import changes as ring_changes
+from app.tickets.agreement.bodies import holders, new_bodies
+from app.tickets.agreement.joining import JOINS, Comer, Found, Joins, found_by_marks, found_by_record, refusals
+from app.tickets.agreement.record import (
     UNFINISHED,
     UNKNOWN,
     RingContradiction,

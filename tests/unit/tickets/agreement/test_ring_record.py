@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.databases.protocol import RingRecord, RingState
-from app.tickets.ring.record import (
+from app.tickets.agreement.record import (
     RingContradiction,
     begun,
     contradiction,

@@ -6,7 +6,7 @@ import pytest
 
 from app.common.errors import NoTicketDatabase
 from app.databases.protocol import RingRecord
-from app.tickets.ring.record import RingContradiction, newest
+from app.tickets.agreement.record import RingContradiction, newest
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.ledgers import of, probed, take
