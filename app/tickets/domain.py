@@ -13,6 +13,7 @@ from app.databases.protocol import USE_INTERVALS, ServerEntry, TicketDatabase
 from app.kinds.table import KINDS
 from app.tickets.agreement.ring_records import RingRecords
 from app.tickets.desk.front_desk import FrontDesk, RequestObserver
+from app.tickets.desk.inner import draw_one
 from app.tickets.desk.issuer import TicketIssuer
 from app.tickets.lanes.attempts import Attempts
 from app.tickets.lanes.lane import Lane
@@ -23,7 +24,6 @@ from app.tickets.reserve.window import window_seconds
 from app.tickets.ring.ring import Member, Ring
 from app.tickets.sequences.bumps import Bumps
 from app.tickets.sequences.catalog import Catalog
-from app.tickets.sequences.inner import draw_one
 from app.tickets.sources.instance_number import InstanceNumber
 from app.tickets.sources.server_clock import ServerClock
 from app.tickets.sources.sources import Sources

@@ -25,11 +25,9 @@ from app.http.api.models import (
     Ticket,
     Tickets,
 )
+from app.http.gate import OPEN_PATHS
 from app.http.problems import MEDIA_TYPE, STATUSES, Code, Problem
 from app.kinds.table import DECODE_PARAMETERS, KINDS
-
-OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
-"""Paths that need no token."""
 
 JSON = "application/json"
 Example = dict[str, Any]

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 from app.clients.denials import FREE_GUESSES, PAUSE_SECONDS, Denials
 from app.clients.turns import Turns
 from app.http.access import Access
-from app.http.api.routes import Gate
+from app.http.gate import Gate
 from app.operations.metrics import Metrics
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.http.asgi import ask

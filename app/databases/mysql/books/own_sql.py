@@ -1,7 +1,7 @@
 """Every SQL statement on the ticket server's own tables in MySQL or MariaDB: marks, ring record, kinds, servers.
 
 A word in them is a constant, or it has been checked (`app.common.sequences`, `rows`, `ServerEntry`): it holds nothing
-that ends a literal. All else is a number.
+that ends a literal. All else is a number. All of it stands in one file: one reading shows what the server writes.
 """
 
 from collections.abc import Sequence
