@@ -88,7 +88,8 @@ The rooms of app/, each above the rooms that it imports
     clients/        what both fronts share: the limit on connections, tokens, denied attempts
     operations/     what operators see and do: reports, metrics, rates, traces
     tickets/        the domain, as above; it knows neither HTTP nor metrics
-    databases/      the protocol of a ticket database; `engines` lists the engines, each an `Engine` with a folder
+    databases/      the protocol of a ticket database; `notebook` makes it from ten methods for an engine that keeps
+                    rows; `engines` lists the engines, each an `Engine` with a folder
         mysql/      MySQL and MariaDB; the only room that imports their driver
         sqlite/     the embedded pair
     kinds/          the kinds of sequence: what an id is made of and how it is read; no I/O, no clock

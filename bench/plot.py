@@ -86,7 +86,7 @@ def svg(facts: Facts, rows: Mapping[str, Row], claims: Sequence[Claim]) -> str:
     body = "\n".join(sheet.elements)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" '
-        f'height="{height:.0f}" role="img" aria-label="Durable tickets a second, and what was asked">\n'
+        f'height="{height:.0f}" role="img" aria-label="Durable tickets a second, and what the benchmark requires">\n'
         f'<style>{_STYLE}</style>\n<rect class="paper" width="100%" height="100%"/>\n{body}\n</svg>\n'
     )
 
@@ -133,7 +133,7 @@ def _throughput(sheet: _Sheet, rows: Sequence[Row]) -> None:
 def _asked(sheet: _Sheet, claims: Sequence[Claim]) -> None:
     """How far beyond what is asked each measure lies: to the right of the line it is met."""
     sheet.y += 50
-    sheet.text(_MARGIN, "What was asked", "title")
+    sheet.text(_MARGIN, "What the benchmark requires", "title")
     sheet.y += 8
     top = sheet.y
     left, right = _MARGIN + 520, _WIDTH - _MARGIN - 190

@@ -151,7 +151,12 @@ class SequenceMissing(SequenceUnavailable):
 
 
 class ColumnExhausted(TicketDatabaseError):
-    """The id column cannot hold as many further ids as were asked for."""
+    """The id column cannot hold as many further ids as were asked for. `given`: an id up to which the engine has seen
+    all of them used, 0 where it has not looked."""
+
+    def __init__(self, message: str | None = None, given: int = 0) -> None:
+        super().__init__(message)
+        self.given = given
 
 
 class SequenceWentBack(SequenceUnavailable):

@@ -164,12 +164,12 @@ class Inspector(ABC):
         """Where each table stands: after the marks of every database have been read, so that a draw in between only
         takes it further away from them."""
         found = self.inspection
-        for name, table in found.tables.items() if found.seen else ():
+        for name in found.tables if found.seen else ():
             if name in found.hidden:
                 continue
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
-                    found.positions[name] = await self.database.position(table)
+                    found.positions[name] = await self.database.position(name)
             except TimeoutError:
                 found.unread[name] = "did not answer in time"
             except TicketDatabaseError as error:

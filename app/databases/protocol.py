@@ -1,26 +1,57 @@
 """What the ticket server asks of a ticket database, whatever its engine.
 
-`engines` lists those that stand behind it. Every method raises a `TicketDatabaseError` and nothing else, and ends
-within the database's timeout. What is said here holds for every engine; `tests/contract/engines` asks each of them
-for it.
+A ticket database is a counter for each sequence, and a notebook that survives with the counters.
+
+The counter is drawn from, raised and read. A draw names its residue: the offset and increment of the lane that asks,
+and the number of the ring that the lane was opened under. It takes all the tickets that it asks for or none, at any
+distance from the end of the sequence; how the engine's own columns or integers end is no concern of the caller.
+
+The notebook keeps marks about other databases, the ring record, how sequences were made, and which ticket servers use
+the database. A mark or a record is written on a condition: the ring still has this number, and the row that is kept is
+still the one that the server has read.
+
+What names a database is its incarnation, not its address. An engine gives another one whenever the data may have gone
+back: with a restart, with another server in its place, with a file that was put back.
+
+`TicketDatabase` is what the domain calls. An engine whose sequences and notes are rows subclasses `NotebookDatabase`
+(in `notebook`), which makes all of this from ten methods. An engine may also implement the protocol itself, if servers
+of earlier releases write the same tables, a probe has to be one packet, or the database's clock dates the marks.
+
+`engines` lists the engines. Every method raises a `TicketDatabaseError` and nothing else, and ends within the
+database's timeout. `tests/contract/engines` holds each engine to what is said here. The file is long because a method
+and the values that it takes and gives are read together.
 """
 
 import asyncio
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, NamedTuple, Protocol
 
-from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
+from app.common.errors import (
+    SequenceMissing,
+    SequenceUnavailable,
+    TicketDatabaseBusy,
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+)
 from app.common.sequences import Width
 from app.kinds.definition import Definition
 
 LARGEST_INCREMENT = 65_535
 """The largest increment of a ring, and of one draw: the largest that every engine takes."""
-ROOM = 3
-"""Several tickets are drawn at once where so many times their number are left before the end of the column."""
+
+
+class Residue(NamedTuple):
+    """Which ids a lane draws, and in which ring: those that leave `offset` when divided by `increment`. `ring`: the
+    number of the ring record that the lane was opened under; 0 before that."""
+
+    offset: int
+    increment: int
+    ring: int = 0
 
 
 class Draw(NamedTuple):
@@ -41,30 +72,23 @@ Drawn = Draw | TicketDatabaseError
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A sequence's table as it stands in one ticket database.
+    """A sequence's table as it stands in one ticket database. An engine may know more about its own.
 
-    `width`: of its id column, in bits. `ceiling`: the largest ticket that it can give. `created` changes when the table
-    is made anew, on a server only if that is in another second. `rows_per_statement` is how many tickets one plain
-    statement draws. `repeats_ceiling`: the column may give its largest id again and again. `counts_rows`: its counter
-    stands right behind its largest row, whatever the increment was. `warnings`: what is served but should be repaired,
-    in words.
+    `width`: of its ids, in bits. `ceiling`: the largest ticket that it can hold. `created` changes when the table is
+    made anew, on a server only if that is in another second. `warnings`: what is served but should be repaired, in
+    words.
     """
 
     sequence: str
     width: Width
     ceiling: int
-    rows_per_statement: int
     created: str
-    repeats_ceiling: bool
-    counts_rows: bool = False
     warnings: tuple[str, ...] = ()
 
-    def holds(self, count: int, least: int, offset: int, increment: int) -> bool:
-        """Whether there is room for `count` tickets of this offset and increment from `least` on, if nobody has drawn
-        any of them."""
-        first = least + (offset - least) % increment
-        further = (count - 1 if count <= self.rows_per_statement else ROOM * count + 1) * increment
-        return first + further <= self.ceiling
+    @property
+    def last(self) -> int:
+        """The largest ticket that it gives: the ceiling, unless the engine cannot tell whether it gave that before."""
+        return self.ceiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +266,6 @@ def place_named(name: str) -> str:
     return _NOT_IN_A_PLACE.sub("_", name)[:LONGEST_PLACE] or "_"
 
 
-OLDER_SECONDS = 15.0
-"""A server of an earlier release that has not probed for this long is taken to have ended."""
 OLDER = "older"
 """The release of servers that do not announce themselves: 0.1.0 and 0.2.0. They record no bumps either."""
 OLDER_SECONDS = 15.0
@@ -336,6 +358,8 @@ class TicketDatabase(Protocol):
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
         """Record `new` if the record is still `old` (None: there is none); commit. Returns the record as it stands.
 
+        What the server announces is written in the same transaction, if it has announced itself.
+
         Raises TicketDatabaseUnavailable where there is none any more.
         """
 
@@ -348,29 +372,45 @@ class TicketDatabase(Protocol):
     async def in_use(self, seconds: float) -> list[str]:
         """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
-        """Begin to draw and commit `count` tickets (1 to `largest_block`); `after` is the last id seen of this table, 0
-        if none.
+    def start_draw(
+        self,
+        residue: Residue,
+        table: Table,
+        count: int,
+        after: int,
+        done: Callable[[Drawn], None],
+        *,
+        least: int = 0,
+    ) -> None:
+        """Begin to draw and commit `count` tickets of a residue (1 to `largest_block`); `after` is the last id seen of
+        this table, 0 if none.
 
-        No ticket is below `least`: where the counter stands lower it is advanced to that first, in the draw's own
-        transaction. ColumnExhausted, and nothing is used up, where that leaves no room below the table's ceiling.
+        RingChanged where the database draws with another increment by now. An engine whose draw can see the ring record
+        in its own transaction also raises that, and draws nothing, where another number is recorded. Elsewhere such a
+        draw is refused with its mark.
 
         `done` is called exactly once, later, from the event loop (never before this method has returned), with a Draw
         or a TicketDatabaseError. It must not raise.
 
-        All of them or none. SequenceMissing, or ColumnExhausted where so many do not fit any more. More than
-        `rows_per_statement` are not drawn within ROOM times their number of the end, nor, with SequenceWentBack, where
-        the counter stands below `after`; they use up nothing there but a few ids. Fewer may use up what is left where
-        they run past the end, so the caller has to know that they fit.
+        All of them or none, at any distance from the end, and none above the table's `last` or its ceiling as they are
+        handed in. No ticket is below `least`: where the counter stands lower it is advanced to that first, in the
+        draw's own transaction. ColumnExhausted where one ticket does not fit any more; of several also where they may
+        not fit, which is for the engine to say: fewer at a time may still be there. What does not fit uses up a few ids
+        at the most; with a `least` that leaves no room, none.
 
-        The caller checks every draw against `after` and the ceiling: a column that is larger than a ticket can be goes
-        on above its ceiling. One whose own end is of another residue may end before the last id below it.
+        SequenceMissing; and where more than one is drawn SequenceWentBack may be raised, where the counter stands below
+        `after`. The caller checks every draw against `after`.
         """
 
-    async def draw(self, table: Table, count: int, after: int, least: int = 0) -> Draw:
+    async def draw(self, residue: Residue, table: Table, count: int, after: int, least: int = 0) -> Draw:
         """The same for a caller that waits. Where the caller is cancelled, what is drawn becomes a gap."""
         drawn: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-        self.start_draw(table, count, after, lambda result: None if drawn.done() else drawn.set_result(result), least)
+
+        def done(result: Drawn) -> None:
+            if not drawn.done():
+                drawn.set_result(result)
+
+        self.start_draw(residue, table, count, after, done, least=least)
         result = await drawn
         if isinstance(result, TicketDatabaseError):
             raise result
@@ -380,33 +420,38 @@ class TicketDatabase(Protocol):
         """The tables that could be sequences by their names, inner ones included, and when each was made; cheap however
         many there are."""
 
-    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """The live counters of these sequences' tables, and when each was made; one that is missing is left out.
-        A counter is at most TICKET_LIMIT + 1. Expensive where there are many."""
-
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """The tables of these sequences as they stand; one that is missing or no sequence's is left out."""
 
-    async def position(self, table: Table) -> Position:
-        """Where the table's counter stands now. Raises SequenceMissing."""
+    async def positions(self, names: Iterable[str]) -> dict[str, Position]:
+        """Where these sequences' tables stand now; one that is missing is left out. Expensive where there are many."""
 
-    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
-        """The positions of many tables, by sequence; one that is missing is left out."""
+    async def position(self, sequence: str) -> Position:
+        """The same of one. Raises SequenceMissing."""
+        try:
+            return (await self.positions([sequence]))[sequence]
+        except KeyError:
+            raise SequenceMissing("has no table for it") from None
+
+    async def readable_positions(self, names: Iterable[str]) -> dict[str, Position]:
+        """The same of many, without those that cannot be read now: damaged, or locked."""
+        requested = list(names)
+        with suppress(SequenceUnavailable, TicketDatabaseBusy):
+            return await self.positions(requested)
+        found: dict[str, Position] = {}
+        for name in requested:
+            with suppress(SequenceUnavailable, TicketDatabaseBusy):
+                found |= await self.positions([name])
+        return found
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """Make the sequence's table where it is missing, so that its first ticket is at least `start`, which lies
         between 1 and the ceiling; committed. One that is there stays as it is."""
 
-    async def advance(self, table: Table, above: int) -> None:
-        """Make every later ticket of the table larger than `above`, whatever increment it is drawn with; a number that
-        has been passed changes none. Committed. Raises SequenceMissing.
-
-        `above` is at most the ceiling. A table that repeats its ceiling goes on doing so.
-        """
-
-    async def advance_all(self, floors: Mapping[str, int]) -> None:
-        """The same for many tables: make every later ticket of each sequence larger than its floor. Committed. Where it
-        raises SequenceMissing, some of the others may have been raised."""
+    async def advance(self, floors: Mapping[str, int]) -> None:
+        """Make every later ticket of each sequence larger than its floor, whatever increment it is drawn with; a number
+        that has been passed changes none. Committed. A floor is at most the ceiling. Where it raises SequenceMissing,
+        some of the others may have been raised."""
 
     async def definitions(self) -> dict[str, Definition]:
         """What each sequence was made as, by its name in lower case, claims included; none of those that no server has
@@ -430,7 +475,7 @@ class TicketDatabase(Protocol):
     async def marks_of_all_rings(self) -> list[Mark]:
         """Every mark that this database keeps, whatever its increment."""
 
-    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
+    async def keep(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
         """Keep these marks: a row with the same token (or none yet) takes the larger `mark` and `issued`; a row with
         another token stays as it is. Returns the rows as they stand after the commit, by sequence and offset.
 
@@ -442,7 +487,7 @@ class TicketDatabase(Protocol):
         """Replace `old` by `new` if the row still has old's token and its mark is not above old's; commit. `issued`
         only rises. Returns the row as it stands after.
 
-        Raises RingChanged as `reserve` does, and TicketDatabaseUnavailable where the row is gone.
+        Raises RingChanged as `keep` does, and TicketDatabaseUnavailable where the row is gone.
         """
 
     async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:

@@ -163,7 +163,7 @@ class Admin:
         (0 if unknown)."""
         for entry in list(self._catalog.entries.values()):  # a copy: the reader yields to the event loop meanwhile
             lanes = entry.rotation.lanes
-            used = tuple(self._catalog.counters.last(entry, lane) // lane.member.database.increment for lane in lanes)
+            used = tuple(self._catalog.counters.last(entry, lane) // lane.residue.increment for lane in lanes)
             yield entry.name, entry.issued, used
 
     @property
@@ -204,7 +204,7 @@ class Admin:
         for member, table in list(entry.tables.items()):
             if member.up:
                 try:
-                    position = await member.database.position(table)
+                    position = await member.database.position(table.sequence)
                 except TicketDatabaseError as error:
                     event(log, logging.DEBUG, "could not read a position", database=member.name, reason=error)
                 else:
@@ -217,10 +217,10 @@ class Admin:
             guard = lane.guard
             table = entry.tables.get(lane.member)
             if table is not None:
-                guard.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
+                guard.set_ceiling(table.ceiling, table.last)
             last = self._catalog.counters.last(entry, lane)
-            step = lane.member.database.increment
-            last -= (last - lane.member.database.offset) % step
+            step = lane.residue.increment
+            last -= (last - lane.residue.offset) % step
             known = last if last > 0 and table is not None and entry.supply.gives_plain_tickets else None
             first_free = guard.next_after(max(last, 0))
             headroom = None if table is None else max(0, (guard.last_allowed - first_free) // step + 1)
@@ -229,7 +229,7 @@ class Admin:
             databases.append(
                 {
                     "name": lane.member.name,
-                    "offset": lane.member.database.offset,
+                    "offset": lane.residue.offset,
                     "status": str(lane.member.status),
                     "last": known,
                     "last_str": None if known is None else str(known),

@@ -48,4 +48,4 @@ class Decoding:
         """All that reading an id of it takes."""
         if entry.kind is not TICKET:
             return entry.parameters
-        return {"bits": int(entry.width), "increment": self._ring.members[0].database.increment}
+        return {"bits": int(entry.width), "increment": self._ring.increment}

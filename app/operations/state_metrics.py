@@ -90,7 +90,7 @@ class StateMetrics:
                 drift[label,] = max(drift.get((label,), 0), max(lasts, default=0) - min(lasts, default=0))
                 for lane, last in zip(on, lasts, strict=True):
                     key, left = (label, lane.member.name), max(0, entry.ceiling - last)
-                    headroom[key] = min(headroom.get(key, math.inf), left // lane.member.database.increment)
+                    headroom[key] = min(headroom.get(key, math.inf), left // lane.residue.increment)
                     ratio[key] = min(ratio.get(key, 1.0), left / entry.ceiling)
         counts = {(name,): issued[name] for name in own}
         if other is not None:

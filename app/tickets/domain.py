@@ -9,7 +9,7 @@ from functools import partial
 
 from app.common.boot_clock import boot_seconds
 from app.common.version import VERSION
-from app.databases.protocol import ServerEntry, TicketDatabase
+from app.databases.protocol import USE_INTERVALS, ServerEntry, TicketDatabase
 from app.kinds.table import KINDS
 from app.tickets.agreement.ring_records import RingRecords
 from app.tickets.desk.front_desk import FrontDesk, RequestObserver
@@ -92,12 +92,14 @@ class Domain:
             clock=clocks.boot,
         )
         self._announce(settings, instance or secrets.token_hex(8))
+        forgets_after = USE_INTERVALS * settings.probe_interval + 2 * settings.database_timeout
         self.ledger = Ledger(
             self.ring,
             refuse_unverified=settings.refuse_unverified,
             patience=0.7 * settings.database_timeout,
-            forgets_after=5 * settings.probe_interval + 2 * settings.database_timeout,
+            forgets_after=forgets_after,
             clock=clocks.monotonic,
+            boot_clock=clocks.boot,
             on_bump=self.reserves.bumped,
         )
         self.clock = ServerClock(clocks.wall, clocks.monotonic)
@@ -127,6 +129,7 @@ class Domain:
             self.clock,
             reserves=self.reserves,
             interval=settings.probe_interval,
+            forgets_after=forgets_after,
             clock=clocks.monotonic,
         )
         self.desk = FrontDesk(self.issuer, request_observer)

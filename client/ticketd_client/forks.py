@@ -11,12 +11,13 @@ A fork may also come in the middle of a call, from a signal handler or while a g
 child both go on with the call, and hold the same tickets in it. So a call hands out a ticket with these two lines, in
 the public function itself, after everything else:
 
-    if life[0]:
+    if ALIVE in life:
         return ticket
 
-`life` was read before the ticket was taken. From Python 3.10 on, signal handlers run where a function begins, a call
-returns or a loop goes back, and nowhere in these two lines. So the process that handed the ticket out is the one that
-took it, and the child, where `life[0]` is 0, takes another ticket.
+`life` was read before the ticket was taken. Signal handlers run where a function begins, a call returns or a loop goes
+back; in Python 3.9 also after other operations, `life[0]` and the end of a `try` among them, but not after `in`. So
+none runs in these two lines, which stand in no `try`: the process that handed the ticket out is the one that took it,
+and the child, where `life[0]` is 0, takes another ticket.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, Union
 
 Life = Union[mmap.mmap, bytearray]
+ALIVE = b"\1"
+"""What the first byte of a life is in the process that made it."""
 
 
 class Lock(Protocol):

@@ -15,7 +15,7 @@ from ticketd_client.answers import Ticket
 from ticketd_client.clock import passed
 from ticketd_client.engine import Engine
 from ticketd_client.errors import InvalidRequest, SequenceConflict, TicketError
-from ticketd_client.forks import Life, look
+from ticketd_client.forks import ALIVE, Life, look
 from ticketd_client.supply import Limits, Pending
 
 T = TypeVar("T")
@@ -107,14 +107,15 @@ class Tickets(_Client):
             try:
                 pop, expires, life = self._fronts[sequence]
                 ticket = pop()
-                if expires > passed() and life[0]:
-                    return ticket
             except (LookupError, TypeError):
                 pass
+            else:
+                if expires > passed() and ALIVE in life:
+                    return ticket
         while True:
             life = look()
             (ticket,) = self.take_many(sequence, 1, key)
-            if life[0]:  # see forks: nothing may stand between this and the return
+            if ALIVE in life:  # see forks: nothing may stand between this and the return
                 return ticket
 
     def take_many(self, sequence: str, n: int, key: int | None = None) -> list[Any]:
@@ -131,7 +132,7 @@ class Tickets(_Client):
                     if life[0]:
                         raise
                     continue  # what failed here was the parent's
-            if life[0]:  # see forks: nothing may stand between this and the return
+            if ALIVE in life:  # see forks: nothing may stand between this and the return
                 return got
 
     def ensure(self, sequence: str, **parameters: Any) -> dict[str, Any]:
@@ -217,14 +218,15 @@ class AsyncTickets(_Client):
             try:
                 pop, expires, life = self._fronts[sequence]
                 ticket = pop()
-                if expires > passed() and life[0]:
-                    return ticket
             except (LookupError, TypeError):
                 pass
+            else:
+                if expires > passed() and ALIVE in life:
+                    return ticket
         while True:
             life = look()
             (ticket,) = await self.take_many(sequence, 1, key)
-            if life[0]:  # see forks: nothing may stand between this and the return
+            if ALIVE in life:  # see forks: nothing may stand between this and the return
                 return ticket
 
     async def take_many(self, sequence: str, n: int, key: int | None = None) -> list[Any]:
@@ -240,7 +242,7 @@ class AsyncTickets(_Client):
                     if life[0]:
                         raise
                     continue  # what failed here was the parent's
-            if life[0]:  # see forks: nothing may stand between this and the return
+            if ALIVE in life:  # see forks: nothing may stand between this and the return
                 return got
 
     async def ensure(self, sequence: str, **parameters: Any) -> dict[str, Any]:

@@ -4,7 +4,19 @@ import argparse
 import sys
 
 from tests.long import page
-from tests.long.plan import carry_out, clocks, costly, installing, many_sequences, model, soak, torture, variants
+from tests.long.plan import (
+    carry_out,
+    clocks,
+    costly,
+    installing,
+    many_sequences,
+    model,
+    older_releases,
+    soak,
+    torture,
+    two_bodies,
+    variants,
+)
 
 SCHEDULES, SECONDS, SEQUENCES = 10_000, 600.0, 10_000
 """The size of a whole run. A smaller one is not published."""
@@ -18,6 +30,8 @@ def main() -> int:
         *(variants(program) for program in options.mysqld),
         *(torture(options.seconds, program) for program in options.mysqld),
         torture(options.seconds / 2, options.mysqld[0], databases=3),
+        *(two_bodies(20, program) for program in options.mysqld),
+        older_releases(options.mysqld[0]),
         clocks(30, options.mysqld[0]),
         many_sequences(options.sequences),
         costly(options.seconds),

@@ -108,6 +108,19 @@ def costly(seconds: float) -> Part:
     return Part(f"the most expensive byte, for {seconds:g} s", command)
 
 
+def two_bodies(rounds: int, program: str | None) -> Part:
+    """Two bodies of data for one offset, on this database server or the one that the tests find."""
+    chosen = {"TICKETS_TEST_MYSQLD": program} if program else {}
+    command = [sys.executable, "-m", "tests.long.two_bodies", "--rounds", f"{rounds}"]
+    return Part(f"two bodies for one offset, {rounds} rounds", command, chosen)
+
+
+def older_releases(program: str | None) -> Part:
+    """Servers of earlier releases beside this one, where the repository's history is there."""
+    chosen = {"TICKETS_TEST_MYSQLD": program} if program else {}
+    return Part("servers of earlier releases", [sys.executable, "-m", "tests.long.older_releases"], chosen)
+
+
 def installing() -> Part:
     """Every documented way of installing, each from a clean environment."""
     return Part("every way of installing", [sys.executable, "-m", "tests.packaging"])

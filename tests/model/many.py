@@ -15,8 +15,8 @@ EVERYTHING = 1_000
 KINDS = {*FAULTS, *LOSSES, "restore", "relapse", "replace by an empty one", "freeze", "restart", "bumps"}
 
 
-def replay(seed: int, steps: int, databases: int | None) -> int:
-    schedule = Schedule(seed, Counter(), databases)
+def replay(seed: int, steps: int, databases: int | None, engines: str | None) -> int:
+    schedule = Schedule(seed, Counter(), databases, engines=engines)
     said = ""
     try:
         schedule.run(steps)
@@ -27,12 +27,12 @@ def replay(seed: int, steps: int, databases: int | None) -> int:
     return int(bool(said))
 
 
-def run(seeds: Sequence[int], steps: int, databases: int | None, processes: int) -> int:
+def run(seeds: Sequence[int], steps: int, databases: int | None, engines: str | None, processes: int) -> int:
     """Progress and what fails go to stderr as they come, the sum to stdout; returns 0 if every schedule went well."""
     began = reported = time.monotonic()
     done: Counter[str] = Counter()
     failed = []
-    jobs = ((seed, steps, databases) for seed in seeds)
+    jobs = ((seed, steps, databases, engines) for seed in seeds)
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for number, (seed, said, did) in enumerate(pool.imap_unordered(one, jobs, chunksize=8), 1):
             done.update(did)
@@ -51,12 +51,12 @@ def run(seeds: Sequence[int], steps: int, databases: int | None, processes: int)
     return int(bool(failed or missing))
 
 
-def one(job: tuple[int, int, int | None]) -> tuple[int, str, Counter[str]]:
+def one(job: tuple[int, int, int | None, str | None]) -> tuple[int, str, Counter[str]]:
     """One schedule: its seed, what went wrong, what was done."""
-    seed, steps, databases = job
+    seed, steps, databases, engines = job
     done: Counter[str] = Counter()
     try:
-        Schedule(seed, done, databases).run(steps)
+        Schedule(seed, done, databases, engines=engines).run(steps)
     except Exception as error:
         return seed, what_went_wrong(error), done
     return seed, "", done

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
+from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase, client_of
 from tests.fakes.virtual_time import VirtualClock, VirtualLoop
 
 LARGEST_BLOCK = 10_000
@@ -65,7 +65,7 @@ class Process:
 
     def _client(self, server: FakeServer, offset: int, increment: int, **more: Any) -> FakeTicketDatabase:
         surroundings = self._surroundings
-        return FakeTicketDatabase(
+        return client_of(
             server,
             offset=offset,
             increment=increment,

@@ -10,7 +10,7 @@ from tests.fakes.ticket_database import FakeServer
 from tests.model.clock_steps import ClockSteps
 from tests.model.host import Host
 from tests.model.ring_steps import RingSteps
-from tests.model.world import SEQUENCES, World
+from tests.model.world import MIXED, ROWS, SEQUENCES, TABLES, World
 
 MOMENTS = (0.0, 0.0, 0.001, 0.002, 0.003, 0.005, 0.01, 0.05)
 FAULTS: dict[str, Callable[[FakeServer], object]] = {
@@ -47,7 +47,8 @@ class Schedule:
     """Steps in a world, chosen at random. `more`: other weights for some of them. `log` is what was done.
 
     `kinds`: the names of its sequences of other kinds than `ticket`; `right_clocks`: whether all clocks are right;
-    `reserve_seconds`: TICKETS_RESERVE_SECONDS. The seed has each as it will where it is not given.
+    `reserve_seconds`: TICKETS_RESERVE_SECONDS; `engines`: of the databases. The seed has each as it
+    will where it is not given.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Schedule:
         kinds: Sequence[str] | None = None,
         right_clocks: bool | None = None,
         reserve_seconds: float | None = None,
+        engines: str | None = None,
     ) -> None:
         self._chance = random.Random(seed)
         self._done = done
@@ -78,6 +80,7 @@ class Schedule:
             increment=size + self._chance.choice([0, 0, 1]) if changes else size,
             spare=changes,
             reserve_seconds=reserve if reserve_seconds is None else reserve_seconds,
+            engines=engines or random.Random(f"{seed} engines").choice((TABLES, ROWS, MIXED)),
         )
         self._ring_steps = RingSteps(self.world, self._chance, self._did, self._take)
         self._clock_steps = ClockSteps(

@@ -22,6 +22,7 @@ from app.tickets.sources.instance_number import Instance, InstanceNumber
 from app.tickets.sources.lane_stamps import LaneStamps
 from app.tickets.sources.server_clock import ServerClock
 from tests.model.schedule import STEPS, Schedule
+from tests.model.world import TABLES
 
 SCHEDULES = 120
 """Tried at the most; the seeds that are named find it at once, as long as nothing else changes."""
@@ -83,6 +84,7 @@ def run_until_wrong(where: Where) -> str:
                 right_clocks=where.right_clocks,
                 more=where.more,
                 reserve_seconds=0.0,
+                engines=TABLES,
             )
             schedule.run(STEPS)
         except AssertionError as error:

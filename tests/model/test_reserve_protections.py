@@ -18,6 +18,7 @@ from app.tickets.reserve.window import Window
 from app.tickets.ring.ring import Member
 from tests.model.schedule import STEPS, Schedule
 from tests.model.test_protections import SCHEDULES, WRONG
+from tests.model.world import TABLES
 
 
 def without_window(patch: pytest.MonkeyPatch) -> None:
@@ -59,7 +60,14 @@ def run_until_wrong(where: Where, seeds: Iterable[int]) -> str:
     """What the model says of the first ticket that must not have been handed out; nothing if there is none."""
     for seed in seeds:
         schedule = Schedule(
-            seed, Counter(), changes_ring=False, more=where.more, kinds=(), right_clocks=True, reserve_seconds=10.0
+            seed,
+            Counter(),
+            changes_ring=False,
+            more=where.more,
+            kinds=(),
+            right_clocks=True,
+            reserve_seconds=10.0,
+            engines=TABLES,
         )
         try:
             schedule.run(STEPS)

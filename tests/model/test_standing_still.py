@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.contract.engines.storages import residue_of, take
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.virtual_time import VirtualClock, VirtualLoop
 from tests.model.runs import Run, smallest_in_both
@@ -62,10 +63,10 @@ def test_an_answer_that_has_come_is_seen_in_one_iteration_with_the_timer_that_is
         await client.probe()
         table = (await client.tables(["photos"]))["photos"]
         asyncio.get_running_loop().call_later(patience, seen.append, "timer")
-        client.start_draw(table, 1, 0, lambda drawn: seen.append(type(drawn).__name__))
+        client.start_draw(residue_of(client), table, 1, 0, lambda drawn: seen.append(type(drawn).__name__))
         try:
             async with asyncio.timeout(patience):
-                await client.draw(table, 1, 0)
+                await take(client, table, 1, 0)
             seen.append("task: drawn")
         except TimeoutError:
             seen.append("task: late")

@@ -16,7 +16,7 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -74,6 +74,8 @@ FAR_AHEAD = 200 * 86_400.0
 """Seconds: a clock that is so far ahead is near the end of the 388 days that ids of 25 bits of seconds last."""
 STAMPED_AHEAD_MS = 500
 """As far ahead of the clocks may one server stamp ids that are counted in a database, or by a unit of their time."""
+TABLES, ROWS, MIXED = "tables", "rows", "mixed"
+"""Which engines the databases have: tables with counters, as MySQL's, rows with a store of notes, or both."""
 REFUSING = 0.15
 """The share of ticket servers that refuse what no other database can protect."""
 
@@ -102,6 +104,7 @@ class World:
         increment: int | None = None,
         spare: bool = False,
         reserve_seconds: float = 0.0,
+        engines: str = TABLES,
     ) -> None:
         self.clock = VirtualClock()
         self.reserve_seconds = reserve_seconds
@@ -110,13 +113,13 @@ class World:
         self._error_log = _ErrorsInTheLog(self.errors)
         logging.getLogger("app").addHandler(self._error_log)
         self.increment = increment or databases
-        self.servers = [FakeServer(offset, self.increment, SEQUENCES, self.clock) for offset in range(1, databases + 1)]
+        self.servers = [self._server(offset, SEQUENCES, engines) for offset in range(1, databases + 1)]
         left = self.chance.choice([100, 3_000, 40_000])
         for server in self.servers:
             server.use_up("small", left)
         if spare:
             tables = SEQUENCES if self.toss_a_coin() else ()
-            self.servers.append(FakeServer(databases + 1, self.increment, tables, self.clock))
+            self.servers.append(self._server(databases + 1, tables, engines))
         self.size = databases
         self.well_since = dict.fromkeys(self.servers, self.clock.now)
         self.snapshots: dict[FakeServer, list[FakeState]] = {s: [s.snapshot()] for s in self.servers}
@@ -138,6 +141,14 @@ class World:
             for number in range(1, ticket_servers + 1)
         ]
         self.operator: Process | None = None
+
+    def _server(self, offset: int, sequences: Mapping[str, Width] | Sequence[str], engines: str) -> FakeServer:
+        """A database; in a mixed ring those of even offset keep rows. What is drawn at a column's end is a ticket to
+        it: the check on ids has to see it."""
+        is_rows = engines == ROWS or (engines == MIXED and offset % 2 == 0)
+        server = FakeServer(offset, self.increment, sequences, self.clock, is_rows=is_rows)
+        server.goes_past_the_end = True
+        return server
 
     @property
     def ring(self) -> list[FakeServer]:

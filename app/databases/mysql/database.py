@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from app.common.errors import (
     NoFurtherConnection,
+    RingChanged,
     SequenceMissing,
     TicketDatabaseBusy,
     TicketDatabaseError,
@@ -31,6 +32,7 @@ from app.databases.protocol import (
     ClockReading,
     Drawn,
     ProbeResult,
+    Residue,
     ServerEntry,
     Table,
     TicketDatabase,
@@ -69,7 +71,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         self._timeout = timeout
         self._on_retry = on_retry
         self._pool = pool or MySQLPool(url, offset, increment, timeout)
-        self._draws = DrawQueue(self._pool, offset, increment, on_retry)
+        self._draws = DrawQueue(self._pool, offset, increment, self.position, on_retry)
         self._leaving: set[asyncio.Task[None]] = set()
         self._probe: MySQLConnection | None = None
         self._renew_at = 0.0
@@ -92,9 +94,21 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         """How many connections are open."""
         return self._pool.open
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
-        """See TicketDatabase.start_draw."""
-        self._draws.start_draw(table, count, after, done, least)
+    def start_draw(
+        self,
+        residue: Residue,
+        table: Table,
+        count: int,
+        after: int,
+        done: Callable[[Drawn], None],
+        *,
+        least: int = 0,
+    ) -> None:
+        """See TicketDatabase.start_draw. That the ring record has another number is seen by the mark."""
+        if residue.increment == self.increment:
+            self._draws.start_draw(table, count, after, done, least)
+        else:
+            asyncio.get_running_loop().call_soon(done, RingChanged("draws with another increment by now"))
 
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""
@@ -129,7 +143,10 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         incarnation = self._pool.incarnation
         self._pool = MySQLPool(self._url, self.offset, increment, self._timeout)
         self._pool.incarnation = incarnation
-        before, self._draws = self._draws.forms, DrawQueue(self._pool, self.offset, increment, self._on_retry)
+        before, self._draws = (
+            self._draws.forms,
+            DrawQueue(self._pool, self.offset, increment, self.position, self._on_retry),
+        )
         self._draws.forms.ends_only, self._draws.forms.takes_steps = before.ends_only, before.takes_steps
 
     async def _probe_connection(self) -> tuple[MySQLConnection, ServerFacts]:

@@ -138,15 +138,6 @@ def moments(names: Sequence[str]) -> str:
     )
 
 
-def counters(names: Sequence[str]) -> str:
-    """The live counters of these tables; half a millisecond each on MySQL, which opens every one."""
-    requested = _quoted(names)
-    return (
-        "SELECT TABLE_NAME, AUTO_INCREMENT, UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.TABLES "  # noqa: S608
-        f"WHERE TABLE_SCHEMA = DATABASE() AND AUTO_INCREMENT IS NOT NULL AND TABLE_NAME IN ({requested})"
-    )
-
-
 def tables(names: Sequence[str]) -> str:
     """Everything that `Table` is made from, for these names.
 
@@ -174,21 +165,12 @@ def _of(column: str, fact: str) -> str:
     return f"MAX(CASE COLUMN_NAME WHEN '{column}' THEN {fact} END)"
 
 
-def position(table: str) -> tuple[str, str]:
-    """The largest id in a row; then the live counter and when the table was made.
+def positions(tables: Sequence[str]) -> tuple[str, str]:
+    """The largest id in a row of each of these tables; then the live counters and when the tables were made.
 
     In this order, and two statements: the other way round a draw in between looks like a counter that has gone back,
     and on MySQL the counter reads one too low until something has opened the table.
     """
-    return (
-        f"SELECT COALESCE(MAX(id), 0) FROM `{table}`",  # noqa: S608 - a validated name
-        "SELECT COALESCE(AUTO_INCREMENT, 1), UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.TABLES "  # noqa: S608
-        f"WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}'",
-    )
-
-
-def positions(tables: Sequence[str]) -> tuple[str, str]:
-    """The same for many tables, with each one's name."""
     names = _quoted(tables)
     largest = (f"SELECT '{table}', COALESCE(MAX(id), 0) FROM `{table}`" for table in tables)  # noqa: S608 - names
     return (

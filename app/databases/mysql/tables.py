@@ -14,6 +14,7 @@ from app.databases.mysql.books.rows import largest_id, moment, next_id, table_na
 from app.databases.mysql.line.bounds import MOST_TABLES, listing
 from app.databases.mysql.line.driver import Rows
 from app.databases.mysql.line.pool import MySQLPool
+from app.databases.mysql.table import MySQLTable
 from app.databases.protocol import Position, Table
 
 CRASH_SAFE_ENGINES = frozenset({"InnoDB"})
@@ -24,7 +25,7 @@ _WIDTHS = {"int": Width.INT, "bigint": Width.BIGINT}
 
 
 class MySQLTables:
-    """The third of a MySQL ticket database that knows tables."""
+    """The part of a MySQL ticket database that knows tables."""
 
     _pool: MySQLPool
     _folds_names = False
@@ -44,14 +45,6 @@ class MySQLTables:
                 found.update(await connection.ask(sequence_sql.moments(part), moments_of, listing(len(part))))
         return dict(self._by_name(found))
 
-    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """See TicketDatabase.counters."""
-        found: dict[str, tuple[int, str]] = {}
-        for part in _parts(names, 50):
-            async with self._pool.question() as connection:
-                found.update(await connection.ask(sequence_sql.counters(part), counters_of, listing(len(part))))
-        return dict(self._by_name(found))
-
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
         found: dict[str, Table] = {}
@@ -60,21 +53,14 @@ class MySQLTables:
                 found.update(await connection.ask(sequence_sql.tables(part), tables_of, listing(len(part))))
         return {name: replace(table, sequence=name) for name, table in self._by_name(found).items()}
 
-    async def position(self, table: Table) -> Position:
-        """See TicketDatabase.position."""
-        largest_first, counter_then = sequence_sql.position(table.sequence)
-        async with self._pool.question() as connection:
-            largest = await connection.execute(largest_first)
-            return await connection.ask(counter_then, lambda counter: position_of(largest, counter))
-
-    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
+    async def positions(self, names: Iterable[str]) -> dict[str, Position]:
         """See TicketDatabase.positions."""
         found: dict[str, Position] = {}
-        for part in _parts((table.sequence for table in tables), 50):
+        for part in _parts(names, 50):
             try:
                 found |= await self._positions(part)
             except SequenceMissing:  # one of them has been dropped
-                for name in part:
+                for name in part if len(part) > 1 else ():
                     with contextlib.suppress(SequenceMissing):
                         found |= await self._positions([name])
         return found
@@ -91,14 +77,8 @@ class MySQLTables:
         async with self._pool.question(times=MAKING) as connection:
             await connection.execute(sequence_sql.make(sequence, width, start))
 
-    async def advance(self, table: Table, above: int) -> None:
-        """See TicketDatabase.advance."""
-        if above > 0:  # an explicit 0 would draw an id
-            async with self._pool.question() as connection:
-                await connection.execute(sequence_sql.advance(table.sequence, above))
-
-    async def advance_all(self, floors: Mapping[str, int]) -> None:
-        """See TicketDatabase.advance_all."""
+    async def advance(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.advance. An explicit 0 would draw an id."""
         for part in _parts((name for name, floor in floors.items() if floor > 0), 50):
             statements = ["BEGIN", *(sequence_sql.advance(name, floors[name]) for name in part), "COMMIT"]
             async with self._pool.question(times=MAKING) as connection:
@@ -121,22 +101,9 @@ def moments_of(rows: Rows) -> dict[str, str]:
     return {table_name(name): moment(created) for name, created in rows}
 
 
-def counters_of(rows: Rows) -> dict[str, tuple[int, str]]:
-    """See TicketDatabase.counters; from the rows of `sequence_sql.counters`."""
-    return {table_name(name): (next_id(counter), moment(created)) for name, counter, created in rows}
-
-
 def tables_of(rows: Rows) -> dict[str, Table]:
     """The sequences' tables by name, from the rows of `sequence_sql.tables`."""
     return {table.sequence: table for row in rows if (table := table_of(row)) is not None}
-
-
-def position_of(largest: Rows, counter: Rows) -> Position:
-    """A `Position` from the rows of the two statements of `sequence_sql.position`."""
-    if not counter:
-        raise SequenceMissing("has no table for it")
-    following, created = counter[0]
-    return Position(next_id=next_id(following), largest=largest_id(largest[0][0]), created=moment(created))
 
 
 def largest_of(rows: Rows) -> dict[str, Any]:
@@ -151,7 +118,10 @@ def counters_by_name(rows: Rows) -> dict[str, tuple[Any, Any]]:
 
 def positions_of(largest: Mapping[str, Any], counters: Mapping[str, tuple[Any, Any]]) -> dict[str, Position]:
     """Positions by sequence, from what the two statements of `sequence_sql.positions` give."""
-    return {name: position_of(((largest[name],),), (counter,)) for name, counter in counters.items()}
+    return {
+        name: Position(next_id(following), largest_id(largest[name]), moment(created))
+        for name, (following, created) in counters.items()
+    }
 
 
 def not_crash_safe(rows: Rows) -> list[Flaw]:
@@ -167,8 +137,8 @@ def not_crash_safe(rows: Rows) -> list[Flaw]:
     ]
 
 
-def table_of(row: tuple[Any, ...]) -> Table | None:
-    """A `Table` from a row of `sequence_sql.tables`; None where the table is no sequence's."""
+def table_of(row: tuple[Any, ...]) -> MySQLTable | None:
+    """A `MySQLTable` from a row of `sequence_sql.tables`; None where the table is no sequence's."""
     name, engine, created, data_type, column_type, stub_length, stub_key, comment = row
     width = _WIDTHS.get(str(data_type).lower())
     if width is Width.BIGINT and comment == sequence_sql.JAVASCRIPT_COMMENT:
@@ -176,22 +146,21 @@ def table_of(row: tuple[Any, ...]) -> Table | None:
     if width is None or not is_table_name(str(name)):
         return None
     unsigned = "unsigned" in str(column_type).lower()
-    ceiling = ceiling_of(width, unsigned=unsigned)
+    bits = 32 if width is Width.INT else 64
     warnings = []
     if str(engine) not in CRASH_SAFE_ENGINES:
         warnings.append(f"its engine {engine} is not crash-safe: a lost row is a ticket issued twice")
     if stub_key != "PRI":
         warnings.append("its keys deadlock under load: stub should be the primary key")
-    return Table(
+    return MySQLTable(
         sequence=str(name),
         width=width,
-        ceiling=ceiling,
-        rows_per_statement=len(sequence_sql.STUBS) if stub_length else 1,
+        ceiling=ceiling_of(width, unsigned=unsigned),
         created=moment(created),
-        # a column that goes on above the largest ticket there can be never repeats that one
-        repeats_ceiling=width is Width.INT or (width is Width.BIGINT and not unsigned),
-        counts_rows=str(engine) != "InnoDB",
         warnings=tuple(warnings),
+        column_end=2 ** (bits - (not unsigned)) - 1,
+        rows_per_statement=len(sequence_sql.STUBS) if stub_length else 1,
+        counts_rows=str(engine) != "InnoDB",
     )
 
 

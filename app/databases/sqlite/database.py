@@ -2,7 +2,7 @@
 
 All sequences stand in one table, because SQLite holds `Photos` and `photos` to be one. The draw itself is an UPDATE of
 the sequence's row; every draw, move and read of this file comes from that row. One thread owns the connection; what
-waits while it works is drawn in one transaction.
+waits while it works is drawn in one transaction. The notes lie in the tables that releases before laid out.
 """
 
 import asyncio
@@ -13,48 +13,22 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from app.common.errors import (
     ColumnExhausted,
+    RingChanged,
     SequenceMissing,
     TicketDatabaseError,
     TicketDatabaseUnavailable,
 )
 from app.common.sequences import Width, ceiling_of
-from app.databases.protocol import (
-    LARGEST_INCREMENT,
-    ClockReading,
-    Draw,
-    Drawn,
-    Position,
-    ProbeResult,
-    RingRecord,
-    ServerEntry,
-    Table,
-    TicketDatabase,
-    Use,
-)
+from app.databases.notebook import Book, Look, NotebookDatabase, Write, after
+from app.databases.protocol import ClockReading, Draw, Drawn, Position, Residue, ServerEntry, Table
 from app.databases.sqlite.connection import FileConnection
-from app.databases.sqlite.marks import SQLiteLedger, refuse_another_ring
-from app.databases.sqlite.ring_record import (
-    announce,
-    forget,
-    older_in,
-    record_in,
-    servers_in,
-    standing_uses_in,
-    write_record,
-)
-from app.kinds.definition import Definition
-
-T = TypeVar("T")
+from app.databases.sqlite.notes import announce, forget, put, read, ring_number
 
 _SEQUENCES = "SELECT name, bits, last, created FROM _sequences UNION ALL SELECT * FROM _inner_sequences"
-_KINDS = "SELECT sequence, kind, parameters, 1, '' FROM _kinds"
-_DEFINITIONS = "SELECT sequence, kind, parameters, decided, claimed_by FROM _definitions"
-_PROBED = "SELECT instance, at FROM _servers WHERE instance <> ? UNION ALL SELECT '', probed FROM _database"
-"""When each ticket server but one has probed; those of releases that do not announce themselves in the last row."""
 
 _ABOVE = "MAX(last, :least - 1)"
 _NEXT = f"{_ABOVE} + 1 + ((:offset - {_ABOVE} - 1) % :increment + :increment) % :increment"
@@ -66,12 +40,13 @@ still."""
 class _Wanted:
     """What is to be drawn, see TicketDatabase.start_draw."""
 
+    residue: Residue
     table: Table
     count: int
     least: int
 
 
-class SQLiteDatabase(SQLiteLedger, TicketDatabase):
+class SQLiteDatabase(NotebookDatabase):
     """One file of the embedded pair. Several server processes may use it at once."""
 
     system = "sqlite"
@@ -79,23 +54,14 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
     def __init__(
         self, path: Path, offset: int, increment: int, timeout: float, file: FileConnection | None = None
     ) -> None:
-        self.name = path.name
-        self.offset = offset
-        self.increment = increment
+        super().__init__(path.name, offset, increment)
         self._path = path
         self._file = file or FileConnection(path, offset, increment, timeout)
-        self._incarnation = ""
-        self._describe: Callable[[], ServerEntry] | None = None
         self._waiting: list[tuple[_Wanted, str, Callable[[Drawn], None]]] = []
         self._working: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<SQLiteDatabase {self.name} offset {self.offset}>"
-
-    @property
-    def largest_block(self) -> int:
-        """See TicketDatabase.largest_block."""
-        return LARGEST_INCREMENT // self.increment
 
     @property
     def connections(self) -> int:
@@ -104,40 +70,35 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
 
     # --- probes and draws ------------------------------------------------------------------------------------------
 
-    async def probe(self) -> ProbeResult:
-        """See TicketDatabase.probe. See `FileConnection.incarnation_of`."""
-        began = time.monotonic()
-        entry = None if self._describe is None else self._describe()
-        incarnation, record, clock, uses, older = await self._file.run(lambda c: self._probe(c, entry))
-        self._incarnation = incarnation  # nobody draws from another one before the caller knows
-        return ProbeResult(
-            incarnation=incarnation,
-            increment=None,
-            offset=None,
-            record=record,
-            clock=clock,
-            identity=f"{self._path.resolve()}",
-            latency=time.monotonic() - began,
-            uses=uses,
-            older=older,
-        )
+    async def look(self, entry: ServerEntry | None) -> Look:
+        """See NotebookDatabase.look. See `FileConnection.incarnation_of`."""
 
-    def _probe(
-        self, connection: sqlite3.Connection, entry: ServerEntry | None
-    ) -> tuple[str, RingRecord | None, ClockReading, tuple[Use, ...], tuple[str, ...]]:
-        since = time.monotonic()
-        clock = ClockReading(time.time(), since, time.monotonic())  # the file has none but this machine's
-        if entry is None:
-            connection.execute("INSERT OR REPLACE INTO _probe VALUES (1, ?)", (clock.seconds,))
-        else:
+        def write(connection: sqlite3.Connection) -> tuple[str, ClockReading]:
+            since = time.monotonic()
+            clock = ClockReading(time.time(), since, time.monotonic())  # the file has none but this machine's
             announce(connection, entry, clock.seconds)
-        uses = standing_uses_in(connection, "" if entry is None else entry.instance, clock.seconds)
-        older = older_in(connection, clock.seconds)
-        return self._file.incarnation_of(connection), record_in(connection), clock, uses, older
+            return self._file.incarnation_of(connection), clock
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
+        began = time.monotonic()
+        incarnation, clock = await self._file.run(write)
+        return Look(incarnation, f"{self._path.resolve()}", time.monotonic() - began, clock)
+
+    async def clock(self) -> float:
+        """See NotebookDatabase.clock."""
+        return time.time()
+
+    def start_draw(
+        self,
+        residue: Residue,
+        table: Table,
+        count: int,
+        after: int,
+        done: Callable[[Drawn], None],
+        *,
+        least: int = 0,
+    ) -> None:
         """See TicketDatabase.start_draw."""
-        self._waiting.append((_Wanted(table, count, least), self._incarnation, done))
+        self._waiting.append((_Wanted(residue, table, count, least), self._incarnation, done))
         if self._working is None:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
@@ -161,20 +122,23 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         current = self._file.incarnation_of(connection)
         if any(incarnation != current for _, incarnation in requested):  # it was opened again since the last probe
             raise TicketDatabaseUnavailable("is another file than before")
-        return [self._draw_one(connection, wanted) for wanted, _ in requested]
+        ring = ring_number(connection)
+        return [self._draw_one(connection, wanted, ring) for wanted, _ in requested]
 
-    def _draw_one(self, connection: sqlite3.Connection, wanted: _Wanted) -> Drawn:
+    def _draw_one(self, connection: sqlite3.Connection, wanted: _Wanted, ring: int | None) -> Drawn:
         """From the first id of its own residue above the position, whoever put that where it is: the increment may have
         changed since, or another process may not know yet that it has."""
-        table, count, increment = wanted.table, wanted.count, self.increment
-        if wanted.least > 1 and not table.holds(count, wanted.least, self.offset, increment):
+        (offset, increment, number), table, count = wanted.residue, wanted.table, wanted.count
+        if increment != self.increment or ring not in (None, number):
+            return RingChanged()
+        if wanted.least > table.last:  # which may be more than SQLite can count
             return ColumnExhausted("holds no further id for it")
         row = connection.execute(
             f"UPDATE {_sequences_with(table.sequence)} SET last = {_NEXT} + :more "  # noqa: S608
             f"WHERE name = :name AND {_NEXT} + :more <= :ceiling RETURNING last",
             {
                 "increment": increment,
-                "offset": self.offset,
+                "offset": offset,
                 "least": wanted.least,
                 "more": increment * (count - 1),
                 "name": table.sequence,
@@ -183,110 +147,79 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         ).fetchone()
         if row is not None:
             return Draw(row[0] - increment * (count - 1), increment, count)
-        if _row_of(connection, table.sequence):
-            return ColumnExhausted("holds no further id for it")
+        if (kept := _row_of(connection, table.sequence)) is not None:
+            return ColumnExhausted("holds no further id for it", kept[0])
         return SequenceMissing("has no such sequence")
-
-    # --- the ring record ---------------------------------------------------------------------------------------------
 
     def use_increment(self, increment: int) -> None:
         """See TicketDatabase.use_increment."""
         self.increment = self._file.increment = increment
 
-    async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
-        """See TicketDatabase.record_ring."""
+    # --- notes -----------------------------------------------------------------------------------------------------
 
-        def write(connection: sqlite3.Connection) -> RingRecord:
-            found = record_in(connection)
-            if found != old:
-                if found is None:
-                    raise TicketDatabaseUnavailable("lost its ring record")
-                return found
-            write_record(connection, new)
-            return new
+    async def read(self, book: Book, since: int | None = None, *, anybody: bool = False) -> tuple[list[Any], int]:
+        """See NotebookDatabase.read. Reading all of them costs no more than choosing."""
 
-        return await self._file.run(write)
+        def work(connection: sqlite3.Connection) -> tuple[list[Any], int]:
+            self._refuse_another(connection, anybody=anybody)
+            return read(connection, book), 0
 
-    async def recorded_ring(self) -> RingRecord | None:
-        """See TicketDatabase.recorded_ring."""
-        return await self._file.run(record_in)
+        return await self._file.run(work)
 
-    async def check_ring(self, number: int) -> None:
-        """See TicketDatabase.check_ring."""
-        await self._file.run(lambda c: refuse_another_ring(c, number))
+    async def write(
+        self,
+        book: Book,
+        writes: Sequence[Write[Any]],
+        ring: int | None,
+        *,
+        entry: ServerEntry | None = None,
+        anybody: bool = False,
+    ) -> list[Any]:
+        """See NotebookDatabase.write."""
+
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            self._refuse_another(connection, anybody=anybody)
+            if ring is not None and ring_number(connection) != ring:
+                raise RingChanged
+            results = []
+            for each in writes:
+                kept = next(iter(read(connection, book, each.key)), None)
+                results.append(after(kept, each))
+                if results[-1] != kept:
+                    put(connection, kept, results[-1])
+                    if entry is not None:
+                        announce(connection, entry, time.time())
+            return results
+
+        return await self._file.run(work)
+
+    def _refuse_another(self, connection: sqlite3.Connection, *, anybody: bool) -> None:
+        if not anybody and self._file.incarnation_of(connection) != self._incarnation:
+            raise TicketDatabaseUnavailable("is another file than before")
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use: another process that has the file open, or a probe of it."""
-
-        def probed(connection: sqlite3.Connection) -> dict[str, float]:
-            rows = connection.execute(_PROBED, (self._describe().instance if self._describe is not None else "",))
-            return dict(rows.fetchall())
-
-        first = await self._file.run(probed)
-        if await self._file.is_shared():
+        await self.read(Book.RING, anybody=True)  # opens it
+        shared = await self._file.is_shared()
+        probed = [] if shared else await super().in_use(seconds)
+        if shared or await self._file.is_shared():
             return ["another process that has the file open"]
-        await asyncio.sleep(seconds)
-        later = await self._file.run(probed)
-        probes = any(first.get(instance) != at for instance, at in later.items())
-        return ["a ticket server that probes it"] if probes else []
+        return probed
 
-    def announce(self, describe: Callable[[], ServerEntry]) -> None:
-        """See TicketDatabase.announce."""
-        self._describe = describe
+    # --- sequences -------------------------------------------------------------------------------------------------
 
-    async def servers(self, within: float) -> list[ServerEntry]:
-        """See TicketDatabase.servers."""
-        since = time.time() - within
-        return await self._file.run(lambda connection: servers_in(connection, since))
-
-    # --- tables ----------------------------------------------------------------------------------------------------
-
-    async def names(self) -> dict[str, str]:
-        """See TicketDatabase.names."""
-        return await self._file.run(lambda c: {name: created for name, *_, created in c.execute(_SEQUENCES)})
-
-    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """See TicketDatabase.counters."""
-        requested = set(names)
+    async def sequences(self, names: Iterable[str] | None) -> Sequence[tuple[Table, Position]]:
+        """See NotebookDatabase.sequences."""
+        requested = None if names is None else set(names)
         rows = await self._file.run(lambda c: c.execute(_SEQUENCES).fetchall())
-        return {name: (max(1, last + 1), created) for name, _, last, created in rows if name in requested}
-
-    async def tables(self, names: Iterable[str]) -> dict[str, Table]:
-        """See TicketDatabase.tables."""
-        requested = set(names)
-        rows = await self._file.run(lambda c: c.execute(_SEQUENCES).fetchall())
-        return {name: self._table(name, Width(bits), created) for name, bits, _, created in rows if name in requested}
-
-    def _table(self, name: str, width: Width, created: str) -> Table:
-        return Table(
-            sequence=name,
-            width=width,
-            ceiling=ceiling_of(width, unsigned=True),
-            rows_per_statement=self.largest_block,
-            created=created,
-            repeats_ceiling=False,
-        )
-
-    async def position(self, table: Table) -> Position:
-        """See TicketDatabase.position."""
-
-        def read(connection: sqlite3.Connection) -> Position:
-            row = _row_of(connection, table.sequence)
-            if row is None:
-                raise SequenceMissing("has no such sequence")
-            return Position(next_id=max(1, row[0] + 1), largest=max(0, row[0]), created=row[1])
-
-        return await self._file.run(read)
-
-    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
-        """See TicketDatabase.positions."""
-        requested = {table.sequence for table in tables}
-        rows = await self._file.run(lambda c: c.execute(_SEQUENCES).fetchall())
-        return {
-            name: Position(next_id=max(1, last + 1), largest=max(0, last), created=created)
-            for name, _, last, created in rows
-            if name in requested
-        }
+        return [
+            (
+                Table(name, Width(bits), ceiling_of(Width(bits), unsigned=True), created),
+                Position(next_id=max(1, last + 1), largest=max(0, last), created=created),
+            )
+            for name, bits, last, created in rows
+            if requested is None or name in requested
+        ]
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
@@ -294,12 +227,8 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         insert = f"INSERT OR IGNORE INTO {_sequences_with(sequence)} VALUES (?, ?, ?, ?)"  # noqa: S608
         await self._file.run(lambda c: c.execute(insert, row))
 
-    async def advance(self, table: Table, above: int) -> None:
+    async def advance(self, floors: Mapping[str, int]) -> None:
         """See TicketDatabase.advance."""
-        await self.advance_all({table.sequence: above})
-
-    async def advance_all(self, floors: Mapping[str, int]) -> None:
-        """See TicketDatabase.advance_all."""
         requested = dict(floors)
 
         def write(connection: sqlite3.Connection) -> None:
@@ -311,38 +240,6 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         if requested:
             await self._file.run(write)
 
-    # --- definitions -----------------------------------------------------------------------------------------------
-
-    async def definitions(self) -> dict[str, Definition]:
-        """See TicketDatabase.definitions."""
-        return await self._file.run(_all_defined)
-
-    async def define(self, definition: Definition, old: Definition | None = None) -> Definition:
-        """See TicketDatabase.define. What is decided of other kinds than `ticket` stands in `_kinds` too, where servers
-        of release 0.2.0 look."""
-
-        def write(connection: sqlite3.Connection) -> Definition:
-            kept = _all_defined(connection).get(definition.key)
-            if kept is not None and (kept != old or kept.decided):
-                return kept
-            text = definition.text()
-            row = definition.key, definition.sequence, definition.kind, text, int(definition.decided), definition.by
-            connection.execute("INSERT OR REPLACE INTO _definitions VALUES (?, ?, ?, ?, ?, ?)", row)
-            if definition.decided and definition.kind != "ticket":
-                connection.execute("INSERT OR IGNORE INTO _kinds VALUES (?, ?, ?)", (row[1], row[2], text))
-            return definition
-
-        return await self._file.run(write)
-
-    async def forget_definition(self, definition: Definition) -> None:
-        """See TicketDatabase.forget_definition."""
-
-        def forget(connection: sqlite3.Connection) -> None:
-            if _all_defined(connection).get(definition.key) == definition:
-                connection.execute("DELETE FROM _definitions WHERE folded = ?", (definition.key,))
-
-        await self._file.run(forget)
-
     def forget_connections(self) -> None:
         """See TicketDatabase.forget_connections. The file is checked against its path before every use anyway."""
 
@@ -350,23 +247,10 @@ class SQLiteDatabase(SQLiteLedger, TicketDatabase):
         """See TicketDatabase.close."""
         if self._working is not None:
             await asyncio.gather(self._working, return_exceptions=True)
-        if self._describe is not None and self._file.is_open:
-            instance = self._describe().instance
+        if self.instance and self._file.is_open:
             with contextlib.suppress(TicketDatabaseError):
-                await self._file.run(lambda c: forget(c, instance))
+                await self._file.run(lambda c: forget(c, self.instance))
         await self._file.close()
-
-
-def _all_defined(connection: sqlite3.Connection) -> dict[str, Definition]:
-    """Every definition by name in lower case; what a server of release 0.2.0 has decided in place of a claim."""
-    found: dict[str, Definition] = {}
-    for query in (_DEFINITIONS, _KINDS):
-        for sequence, kind, text, decided, by in connection.execute(query).fetchall():
-            definition = Definition.from_text(sequence, kind, text, decided=bool(decided), by=by)
-            kept = found.get(definition.key)
-            if kept is None or not kept.decided:
-                found[definition.key] = definition
-    return found
 
 
 def _sequences_with(name: str) -> str:

@@ -109,7 +109,9 @@ async def floors_of(tables: Tables) -> dict[str, int]:
     for database in tables:
         for mark in await or_fail(database, database.marks_of_all_rings()):
             floors[mark.sequence] = max(floors[mark.sequence], mark.mark, mark.issued)
-    questions = [or_fail(database, database.positions(held)) for database, held in tables.items()]
+    questions = [
+        or_fail(database, database.positions(table.sequence for table in held)) for database, held in tables.items()
+    ]
     for positions in await asyncio.gather(*questions):
         for name, position in positions.items():
             floors[name] = max(floors[name], position.next_id - 1, position.largest)
@@ -121,7 +123,7 @@ async def raise_tables(tables: Tables, floors: Mapping[str, int]) -> None:
 
     async def advance(database: TicketDatabase, held: Sequence[Table]) -> None:
         lower = {table.sequence: min(floors.get(table.sequence, 0), table.ceiling) for table in held}
-        await or_fail(database, database.advance_all({name: floor for name, floor in lower.items() if floor > 0}))
+        await or_fail(database, database.advance({name: floor for name, floor in lower.items() if floor > 0}))
 
     await asyncio.gather(*(advance(database, held) for database, held in tables.items()))
 
@@ -174,11 +176,8 @@ async def _tables_of(database: TicketDatabase) -> list[Table]:
 
 async def holds_tickets(database: TicketDatabase) -> bool:
     """Whether any sequence of the database has a ticket, or begins above 1."""
-    counters = await or_fail(database, database.counters(await or_fail(database, database.names())))
-    if any(next_id > 1 for next_id, _ in counters.values()):
-        return True
-    # a counter may read one too low until a statement has opened the table
-    positions = await or_fail(database, database.positions(await _tables_of(database)))
+    tables = await _tables_of(database)
+    positions = await or_fail(database, database.positions(table.sequence for table in tables))
     return any(position.largest or position.next_id > 1 for position in positions.values())
 
 

@@ -161,6 +161,14 @@ def same_ring(one: RingRecord | None, other: RingRecord | None) -> bool:
     return _shared(one) == _shared(other)
 
 
+def overtakes(found: RingRecord | None, ours: RingRecord | None) -> bool:
+    """Whether a database records a later ring than ours, or a body of data that stays where ours has to go."""
+    if found is None or ours is None:
+        return False
+    bodies = dict(ours.bodies)
+    return found.number > ours.number or any(body > bodies.get(offset, body) for offset, body in found.bodies)
+
+
 def _shared(record: RingRecord) -> RingRecord:
     """The record without what a database says there about itself."""
     return replace(record, own=0, body="", life="")

@@ -52,7 +52,8 @@ class RingRecords:
         except RingContradiction as contradicted:
             return None, dict.fromkeys(results, str(contradicted))
         if record is not None:
-            record = await _take_bodies_in(record, {m: result for m, result in results.items() if m not in refused})
+            joining = {member: result for member, result in results.items() if member not in refused}
+            record = await self._take_bodies_in(record, joining)
         return record, refused
 
     async def _agree(self, results: Mapping[Member, ProbeResult]) -> tuple[RingRecord | None, dict[Member, str]]:
@@ -227,6 +228,29 @@ class RingRecords:
         change = begun(records, increment, [database.offset for database in databases], RingState.FORMING)
         return await ring_changes.change_ring(databases, change), refused
 
+    async def _take_bodies_in(self, record: RingRecord, results: Mapping[Member, ProbeResult]) -> RingRecord:
+        """Record the bodies of data that have not been in use so far: on the other databases first, and on those that
+        hold one last, so that a server which is slower than another one takes none in. Raises DatabaseFailed.
+
+        Each database records that this server uses them in the same transaction: a server that uses another body finds
+        both, and waits.
+        """
+        taken = new_bodies(record, results)
+        self._ring.taking_in = {
+            member: taken[member.database.offset].word for member in results if member.database.offset in taken
+        }
+        if not taken:
+            return record
+        new = with_bodies(record, taken)
+        for member in sorted(results, key=lambda member: member.database.offset in taken):
+            result, database = results[member], member.database
+            found = ring_changes.as_kept(record, database, result.record)
+            kept = ring_changes.as_kept(new, database, result.record)
+            if (body := taken.get(database.offset)) is not None:
+                kept = replace(kept, body=body.word, life=result.incarnation)
+            await ring_changes.write_own_record(kept, database, found)
+        return new
+
     def _all_answer(self, results: Mapping[Member, ProbeResult]) -> bool:
         return set(results) == set(self._ring.members)
 
@@ -238,25 +262,6 @@ class RingRecords:
             if await ring_changes.holds_anything(member.database):
                 return False
         return True
-
-
-async def _take_bodies_in(record: RingRecord, results: Mapping[Member, ProbeResult]) -> RingRecord:
-    """Record the bodies of data that have not been in use so far. Raises DatabaseFailed.
-
-    The databases that hold such a body are written last, so that a server that is slower than another takes none in.
-    """
-    taken = new_bodies(record, results)
-    if not taken:
-        return record
-    new = with_bodies(record, taken)
-    for member in sorted(results, key=lambda member: member.database.offset in taken):
-        result, database = results[member], member.database
-        found = ring_changes.as_kept(record, database, result.record)
-        kept = ring_changes.as_kept(new, database, result.record)
-        if (body := taken.get(database.offset)) is not None:
-            kept = replace(kept, body=body.word, life=result.incarnation)
-        await ring_changes.write_own_record(kept, database, found)
-    return new
 
 
 async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:

@@ -74,7 +74,7 @@ class TicketIssuer:
     @property
     def increment(self) -> int:
         """The step between the ids of one block."""
-        return self._ring.members[0].database.increment
+        return self._ring.increment
 
     @property
     def largest_block(self) -> int:

@@ -26,11 +26,9 @@ class IdGuard:
         self.ceiling = 0
         self.last_allowed = 0
 
-    def set_ceiling(self, ceiling: int, *, repeats_ceiling: bool) -> None:
-        """Where the sequence ends. A column may give its largest id again and again, without an error, to
-        whoever asks, so it is never certain to be the first time, and is never handed out."""
-        self.ceiling = ceiling
-        self.last_allowed = ceiling - 1 if repeats_ceiling else ceiling
+    def set_ceiling(self, ceiling: int, last: int) -> None:
+        """Where the sequence ends, and the last id that its table gives there."""
+        self.ceiling, self.last_allowed = ceiling, last
 
     def advance(self, floor: int) -> None:
         """Let no id at or below `floor` pass from now on."""
@@ -52,8 +50,8 @@ class IdGuard:
         """Return if every id of the draw may be handed out. `highest_when_sent`: the floor when the statement was sent.
 
         Raises TicketDatabaseUnavailable if nothing was drawn (zero), WrongResidue if the ids are not of this database's
-        offset, SequenceWentBack if they are not above the floor, and ColumnExhausted if they are beyond the ceiling, or
-        at a ceiling that the column repeats. The message has both ids.
+        offset, SequenceWentBack if they are not above the floor, and ColumnExhausted if they are beyond the last
+        id that its table gives. The message has both ids.
         """
         first, last = draw.first, draw.last
         if first <= 0:

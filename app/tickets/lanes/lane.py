@@ -28,7 +28,7 @@ from app.common.errors import (
     TicketDatabaseError,
 )
 from app.common.log import event
-from app.databases.protocol import ROOM, Draw, Drawn
+from app.databases.protocol import Draw, Drawn
 from app.tickets.lanes.id_guard import IdGuard
 from app.tickets.lanes.queue import SINGLY, Batch, LaneQueue
 from app.tickets.lanes.state import CLOSED, EXHAUSTED, OPEN, RETIRED, StatefulLane
@@ -37,10 +37,6 @@ from app.tickets.requests.request import TicketRequest
 from app.tickets.ring.ring import Member, Ring
 
 log = logging.getLogger(__name__)
-
-LAST_TICKETS = 1_000_000
-"""With fewer tickets left, the lane reads the position before one statement draws several. A statement that runs
-past the end of the column uses up the rest, and since the last probe other servers may have drawn."""
 
 
 class LaneLedger(Protocol):
@@ -147,10 +143,10 @@ class Lane(StatefulLane):
                 self._busy = False
                 return
             self._in_company = len(batch) > 1
-            if self._is_ready_for(total):
+            if self._is_ready():
                 self._send(batch, total)
             else:
-                self._wait_for(batch, self._prepare(total), partial(self._send, batch, total))
+                self._wait_for(batch, self._prepare(), partial(self._send, batch, total))
         except Exception as error:
             self._broke(error)
 
@@ -165,7 +161,7 @@ class Lane(StatefulLane):
             return 1  # `_send` refuses the statement for the same reason
         return max(1, min(database.largest_block, room))
 
-    def _is_ready_for(self, total: int) -> bool:
+    def _is_ready(self) -> bool:
         """Whether the statement can be sent without `_prepare`."""
         try:
             self._ledger.check(self)
@@ -173,9 +169,9 @@ class Lane(StatefulLane):
                 return False
         except TicketDatabaseError:
             return False
-        return self._state is OPEN and (total == 1 or self.guard.headroom() >= LAST_TICKETS)
+        return self._state is OPEN
 
-    async def _prepare(self, total: int) -> None:
+    async def _prepare(self) -> None:
         """Open the lane and read its position, as far as the statement needs it. Raises TicketDatabaseError."""
         self._ledger.check(self)
         if self.is_suspended or self._state is RETIRED:
@@ -186,27 +182,15 @@ class Lane(StatefulLane):
             await self.open()
         if self.stamps is not None and self.stamps.begins_long_moment(self.guard.highest):
             await self._see_that_it_has_not_gone_back()
-        if total > 1 and self.guard.headroom() < LAST_TICKETS:
-            await self._make_sure_of(total)
         if self._state is not OPEN:
             raise TicketDatabaseBusy("the lane was closed while reading its position; retry")
 
     async def _see_that_it_has_not_gone_back(self) -> None:
         """Raise SequenceWentBack if the table's position is at or below an id that is known issued."""
-        assert self.table is not None
-        highest, next_id = self.guard.highest, (await self.member.database.position(self.table)).next_id
+        highest, next_id = self.guard.highest, (await self.member.database.position(self.sequence)).next_id
         if next_id <= highest:
             raise SequenceWentBack(f"stands at {next_id} after {highest} had been issued")
         self.guard.advance(next_id - 1)
-
-    async def _make_sure_of(self, count: int) -> None:
-        """Raise ColumnExhausted unless the column has room for `count` tickets in one statement, however many tickets
-        other servers draw between this reading and the statement."""
-        assert self.table is not None
-        if self.guard.headroom() >= count:
-            self.guard.advance((await self.member.database.position(self.table)).next_id - 1)
-        if self.guard.headroom() < ROOM * count:
-            raise ColumnExhausted("may hold fewer further ids than were asked for")
 
     def _send(self, batch: Batch, total: int) -> None:
         table = self.table
@@ -221,7 +205,8 @@ class Lane(StatefulLane):
                 return
         protected = self._ring.has_witness(self.member)
         sent = _Sent(highest, self.marks.token, time.perf_counter(), protected)
-        self.member.database.start_draw(table, total, highest, partial(self._came, batch, sent), least)
+        came = partial(self._came, batch, sent)
+        self.member.database.start_draw(self.residue, table, total, highest, came, least=least)
 
     def _came(self, batch: Batch, sent: _Sent, drawn: Drawn) -> None:
         """Take the answer to a statement. If the batch has been sent on meanwhile, another one is under way.
@@ -307,7 +292,7 @@ class Lane(StatefulLane):
 
     def _failed(self, batch: Batch, error: TicketDatabaseError) -> None:
         """Take the state that follows from the error, and send the batch on. Then draw for the other requests."""
-        if not (isinstance(error, ColumnExhausted) and self._may_fit_in_parts(batch)):
+        if not (isinstance(error, ColumnExhausted) and self._may_fit_in_parts(batch, error.given)):
             self._queue.stop_collecting()
             self.report(error)
             self._queue.fail_over(batch)
@@ -323,12 +308,13 @@ class Lane(StatefulLane):
         if self._busy:
             self._loop.call_soon(self._next)
 
-    def _may_fit_in_parts(self, batch: Batch) -> bool:
+    def _may_fit_in_parts(self, batch: Batch, given: int) -> bool:
         """Whether a batch that did not fit into one statement may fit in parts. If so, see to it. False for one ticket.
 
         Several requests are drawn for one by one. A short list is collected ticket by ticket. A block or a long list is
-        sent on to the next lane, so that it does not use up the last tickets.
+        sent on to the next lane, so that it does not use up the last tickets. `given`: see ColumnExhausted.
         """
+        self.guard.advance(given)
         request = batch[0]
         if len(batch) > 1:
             self._queue.draw_one_by_one(batch)

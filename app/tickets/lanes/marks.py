@@ -12,7 +12,7 @@ class LaneMarks:
 
     `token`: what the lane draws under, empty before it has opened. `mark`: no ticket above it may be handed out;
     `reserve_at`: above this one the next mark is reserved in the background. `read_at`: when the marks that it rests on
-    were read, by the ledger's clock. `ring`: the number of the ring record that the lane was opened under.
+    were read, by the ledger's clock.
     `unverified`: the names of the databases that could not be asked for its marks when it opened. `always_ahead`: how
     many ids ahead a mark is reserved, whatever the rate; 0: as the rate has it.
     """
@@ -26,7 +26,6 @@ class LaneMarks:
         "mark",
         "read_at",
         "reserve_at",
-        "ring",
         "token",
         "unverified",
     )
@@ -36,7 +35,6 @@ class LaneMarks:
         self.mark = 0
         self.reserve_at = 0
         self.read_at = 0.0
-        self.ring = 0
         self.unverified = ""
         self.always_ahead = 0
         self._step = 0

@@ -26,7 +26,7 @@ from app.common.errors import (
     TicketDatabaseMisconfigured,
 )
 from app.common.log import event
-from app.databases.protocol import Table
+from app.databases.protocol import Residue, Table
 from app.tickets.lanes.id_guard import IdGuard, WrongResidue
 from app.tickets.lanes.marks import LaneMarks
 from app.tickets.requests.observer import Observer
@@ -109,6 +109,7 @@ class StatefulLane:
     """A lane without its requests: its state, and everything that changes it. `Lane` adds the draws.
 
     Attributes:
+        residue: the ids that it draws, in the ring that it was opened under.
         marks: what the ledger holds for the lane.
         guard: the check on its ids.
         listed: the table as the catalog saw it last.
@@ -124,7 +125,8 @@ class StatefulLane:
         self.sequence = sequence
         self.member = member
         self.marks = LaneMarks()
-        self.guard = IdGuard(member.database.offset, member.database.increment)
+        self.residue = Residue(member.database.offset, member.database.increment)
+        self.guard = IdGuard(self.residue.offset, self.residue.increment)
         self.listed: Table | None = None
         self.table: Table | None = None
         self.shelf: Shelf | None = None
@@ -237,7 +239,7 @@ class StatefulLane:
         elif isinstance(error, TicketDatabaseHung):  # the fault may be this table's alone, which a probe cannot tell
             self.suspend(error)
         drawn_in = self.sequence if isinstance(error, WrongResidue) else None
-        self._ring.failed(member, error, Asked.DRAW, self.marks.ring, drawn_in=drawn_in)
+        self._ring.failed(member, error, Asked.DRAW, self.residue.ring, drawn_in=drawn_in)
         if not isinstance(error, MarkRefused | RingChanged | ColumnExhausted):
             member.failovers += 1
 
@@ -300,7 +302,7 @@ class StatefulLane:
     async def _check_one_draw(self) -> None:
         assert self.table is not None
         highest = self.guard.highest
-        drawn = await self.member.database.draw(self.table, 1, highest)
+        drawn = await self.member.database.draw(self.residue, self.table, 1, highest)
         self.guard.check(drawn, highest)
         self.guard.advance(drawn.last)
         self._observer.gap(self.member, "checked", 1)

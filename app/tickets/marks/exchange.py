@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from app.common.errors import MarkRefused, TicketDatabaseError
 from app.common.sequences import is_bump_name
-from app.databases.protocol import Mark
+from app.databases.protocol import Mark, Position
 from app.tickets.lanes.lane import Lane
 from app.tickets.lanes.state import LaneState
 from app.tickets.marks.token import epoch_of, is_verified, new_token
@@ -87,35 +87,35 @@ class MarkExchange:
         raised = [m for key, m in changed.items() if key not in found or found[key].token == m.token]
         raised = raised or [*found.values()][:1]  # unchanged, as a test that marks can be written
         if raised:
-            await member.database.reserve(raised, ring)
+            await member.database.keep(raised, ring)
         replacements = [(found[key], m) for key, m in changed.items() if key in found and found[key].token != m.token]
         if replacements:
             await member.database.supersede_all(replacements, ring)
 
     async def complete(
-        self, witness: Member, member: Member, counters: Mapping[str, tuple[int, str]], lanes: Mapping[Key, Lane]
+        self, witness: Member, member: Member, positions: Mapping[str, Position], lanes: Mapping[Key, Lane]
     ) -> None:
-        """Have `witness` keep marks up to the live counters of `member`, for sequences that no server draws from.
+        """Have `witness` keep marks up to where `member` stands, for sequences that no server draws from.
 
-        `counters`: by sequence, its next id, and when its table was made. A row of another epoch keeps its token, so
-        that the lane still finds out whether `member` has gone back. Raises TicketDatabaseError; MarkRefused if another
-        server changed a row meanwhile, so that the caller has to try again.
+        `positions`: by sequence. A row of another epoch keeps its token, so that the lane still finds out whether
+        `member` has gone back. Raises TicketDatabaseError; MarkRefused if another server changed a row meanwhile, so
+        that the caller has to try again.
         """
         if witness not in self._kept:
             await self.refresh(witness, lanes)
         kept = self._kept.get(witness, {})
         database = member.database
         raised = []
-        for sequence, (next_id, created) in counters.items():
+        for sequence, position in positions.items():
             row = kept.get((sequence, database.offset))
-            last = next_id - 1
+            last = position.next_id - 1
             if row is None:
-                token = new_token(f"{member.incarnation}.{created}", verified=False)
-                raised.append(Mark(sequence, database.offset, database.increment, last, last, token))
+                token = new_token(f"{member.incarnation}.{position.created}", verified=False)
+                raised.append(Mark(sequence, database.offset, self._ring.increment, last, last, token))
             elif row.mark < last:
                 raised.append(replace(row, mark=last))
         if raised:
-            rows = await witness.database.reserve(raised, self._ring.number)
+            rows = await witness.database.keep(raised, self._ring.number)
             kept.update(rows)
             if any(rows[mark.sequence, mark.offset].mark < mark.mark for mark in raised):
                 raise MarkRefused("had a mark changed by another server meanwhile")
@@ -146,7 +146,7 @@ class MarkExchange:
             if (lane.marks.mark or lane.issued) and (row is None or lane.guard.highest > row.issued):
                 unknown.append(_issued_by(lane, row))
         if unknown:
-            kept.update(await witness.database.reserve(unknown, ring))
+            kept.update(await witness.database.keep(unknown, ring))
 
     async def _read_changes(self, witness: Member, read_at: float) -> dict[Key, Mark] | None:
         """The rows that may have changed since the last reading, or all rows; None if the ring changed meanwhile."""
@@ -203,5 +203,4 @@ def _issued_by(lane: Lane, row: Mark | None) -> Mark:
     highest = lane.guard.highest
     token = lane.marks.token if row is None else row.token
     mark = max(lane.marks.mark, highest) if token == lane.marks.token else highest
-    database = lane.member.database
-    return Mark(lane.sequence, database.offset, database.increment, mark, highest, token)
+    return Mark(lane.sequence, lane.residue.offset, lane.residue.increment, mark, highest, token)

@@ -47,7 +47,7 @@ class LaneOpening:
 
     def __init__(self, lane: Lane, ring: Ring, witnesses: Witnesses) -> None:
         self.lane = lane
-        self.ring = ring.number
+        self.residue = lane.residue._replace(ring=ring.number)
         self.rows: dict[Member, Mark] = {}
         self.known: list[Mark] = []
         self.unverified = ""
@@ -71,14 +71,13 @@ class LaneOpening:
         """
         lane, member = self.lane, self._member
         self._table = table = lane.listed or await self._find_table()
-        lane.guard.set_ceiling(table.ceiling, repeats_ceiling=table.repeats_ceiling)
+        lane.guard.set_ceiling(table.ceiling, table.last)
         missing = self._ring.not_asked(member, self._ring.witnesses(member))
         token = new_token(self.epoch, verified=not missing)
-        database = member.database
-        proposal = Mark(lane.sequence, database.offset, database.increment, 0, 0, token)
-        self.rows = await self._witnesses.on_others(member, proposal, self.ring)
+        proposal = Mark(lane.sequence, self.residue.offset, self.residue.increment, 0, 0, token)
+        self.rows = await self._witnesses.on_others(member, proposal, self.residue.ring)
         self.known = [row for row in self.rows.values() if row.token != token]
-        seen = self._witnesses.seen.get((lane.sequence, database.offset))
+        seen = self._witnesses.seen.get((lane.sequence, self.residue.offset))
         if seen is not None:
             self.known.append(seen)
         # with a verified token of this epoch no further database has to be asked
@@ -89,7 +88,7 @@ class LaneOpening:
     async def read_position(self) -> None:
         """Read the position of the table. Raises TicketDatabaseError."""
         lane = self.lane
-        self._position = await self._member.database.position(self._table)
+        self._position = await self._member.database.position(self._table.sequence)
         if self._position.created != self._table.created:
             lane.listed = await self._find_table()
             raise SequenceUnavailable("had its table made again while the lane opened")
@@ -123,7 +122,7 @@ class LaneOpening:
         for witness, row in self.rows.items():
             if row.token != best.token:
                 superseding = replace(best, mark=max(best.mark, row.mark), issued=self.issued)
-                await self._witnesses.supersede(witness, row, superseding, self.ring)
+                await self._witnesses.supersede(witness, row, superseding, self.residue.ring)
         lane.marks.adopt(best.token)
         lane.guard.advance(max(self.issued, position.next_id - 1))
 
@@ -140,19 +139,19 @@ class LaneOpening:
         for _ in range(ATTEMPTS_TO_ADVANCE):
             above = min(max([known, *(row.mark for row in rows.values())]), lane.guard.ceiling)
             if above:
-                await database.advance(self._table, above)
+                await database.advance({lane.sequence: above})
             if lane.guard.next_after(above) > lane.guard.last_allowed:
                 raise ColumnExhausted("may have issued its last id")
-            drawn = await database.draw(self._table, 1, 0)
+            drawn = await database.draw(self.residue, self._table, 1, 0)
             lane.guard.check(drawn, above)
             mark = min(drawn.last + ids_ahead(drawn.last), lane.guard.ceiling)
             token = f"{self._proposal.token}{secrets.token_hex(2)}"
             superseding = replace(self._proposal, mark=mark, issued=drawn.last, token=token)
             try:
                 for witness, row in rows.items():
-                    await self._witnesses.supersede(witness, row, superseding, self.ring)
+                    await self._witnesses.supersede(witness, row, superseding, self.residue.ring)
             except MarkRefused:
-                rows = await self._witnesses.on_others(self._member, self._proposal, self.ring)
+                rows = await self._witnesses.on_others(self._member, self._proposal, self.residue.ring)
                 continue
             lane.guard.advance(drawn.last)
             lane.marks.adopt(token)
@@ -164,7 +163,7 @@ class LaneOpening:
         """Raise TicketDatabaseError unless everything that was read still counts."""
         if self._member.incarnation != self._incarnation:
             raise TicketDatabaseUnavailable("was restarted or replaced")
-        if self._ring.number != self.ring:
+        if self._ring.number != self.residue.ring:
             raise RingChanged
         if any(other not in self.rows for other in self._ring.witnesses(self._member)):
             # a database that comes up closes the lanes that have to ask it, and this lane was not open yet

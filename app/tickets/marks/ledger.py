@@ -62,6 +62,9 @@ What follows for each case
   ticket out only after the database's own ring record has been read again, and never if there was a witness when the
   draw was sent. When another database comes up, the next draw of each lane sets a mark there. If the row there has
   another token, the lane closes and opens again.
+- A database cannot be asked for a mark, since it is down. While this process stood still, that database may have heard
+  of another body of data in place of the lane's. So the server hands a ticket out only if it looked at each database
+  that lacks the mark lately: its announcement stands there, or it could not reach that database.
 - A witness is replaced by an empty database. Before that comes up, it gets the marks that the other databases keep, the
   larger of two, and the others get the marks about it that they lack. After that every lane sets a new mark, on this
   database as well. The live counters of sequences that nobody draws from follow as soon as they have been read, within
@@ -87,7 +90,7 @@ All databases restored together to an earlier state are outside the guarantee: n
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from app.common.errors import MarkRefused, TicketDatabaseBusy, TicketDatabaseError
 from app.common.tasks import Tasks
@@ -111,6 +114,7 @@ class Ledger:
         patience: how long one database may take to keep a mark, in seconds.
         forgets_after: seconds after its marks were read in which a lane has to open again.
         clock: in seconds, monotonic.
+        boot_clock: the same, but goes on while the machine is suspended.
         on_bump: see MarkExchange.
     """
 
@@ -122,6 +126,7 @@ class Ledger:
         patience: float,
         forgets_after: float,
         clock: Callable[[], float],
+        boot_clock: Callable[[], float],
         on_bump: Callable[[str, int], None],
     ) -> None:
         self._ring = ring
@@ -130,6 +135,7 @@ class Ledger:
         self.exchange = MarkExchange(ring, self.witnesses, clock, on_bump)
         self._forgets_after = forgets_after
         self._clock = clock
+        self._boot_clock = boot_clock
         self._tasks = Tasks()
         self._reserving: set[Lane] = set()
         self._unverified: set[Lane] = set()
@@ -166,12 +172,14 @@ class Ledger:
         """Raise TicketDatabaseBusy if the lane may not draw now. Close it if its marks were read too long ago."""
         if not self.may_draw(lane.member):
             raise TicketDatabaseBusy("may not draw while no other database can be asked for its marks")
-        if self._ring.has_witness(lane.member) and self._clock() > lane.marks.read_at + self._forgets_after:
+        if not self._ring.has_witness(lane.member):
+            self._see_that_all_were_looked_at(lane.member, ())
+        elif self._clock() > lane.marks.read_at + self._forgets_after:
             lane.close()
 
     def is_of_another_epoch(self, lane: Lane) -> bool:
         """Whether the largest known mark of the lane is of another incarnation of its database."""
-        seen = self.witnesses.seen.get((lane.sequence, lane.member.database.offset))
+        seen = self.witnesses.seen.get((lane.sequence, lane.residue.offset))
         return seen is not None and not seen.token.startswith(f"{lane.member.incarnation}.")
 
     def known_mark(self, sequence: str, member: Member) -> int:
@@ -202,7 +210,7 @@ class Ledger:
         opening.check_nothing_changed()
         lane.marks.unverified = opening.unverified
         (self._unverified.add if lane.marks.unverified else self._unverified.discard)(lane)
-        lane.marks.ring = opening.ring
+        lane.residue = opening.residue
         lane.marks.read_at = read_at
         lane.must_advance = False
 
@@ -217,17 +225,26 @@ class Ledger:
         token = lane.marks.token
         mark = min(last + self._ids_ahead(lane, last), max(lane.guard.ceiling, last))
         database = lane.member.database
-        proposed = Mark(lane.sequence, database.offset, database.increment, mark, last, token)
-        rows = await self.witnesses.on_others(lane.member, proposed, lane.marks.ring)
+        proposed = Mark(lane.sequence, lane.residue.offset, lane.residue.increment, mark, last, token)
+        rows = await self.witnesses.on_others(lane.member, proposed, lane.residue.ring)
         for row in rows.values():
             if row.token != token or row.mark < last:
                 raise MarkRefused("the ledger holds another incarnation of it")
         if not rows:
             if protected or self._refuse:
                 raise TicketDatabaseBusy("lost the database that kept its marks while it drew")
-            await database.check_ring(lane.marks.ring)
-        elif lane.marks.token == token:
+            await database.check_ring(lane.residue.ring)
+        self._see_that_all_were_looked_at(lane.member, rows)
+        if rows and lane.marks.token == token:
             lane.marks.reserved(mark, last)
+
+    def _see_that_all_were_looked_at(self, member: Member, asked: Collection[Member]) -> None:
+        """Raise TicketDatabaseBusy while a database that is not among those asked has to be looked at first, and where
+        one said meanwhile that the ring is another one."""
+        if len(asked) < len(self._ring.members) - 1 and not member.up:
+            raise TicketDatabaseBusy("was taken out of the ring while it drew")
+        if unsure := self._ring.unsure(member, asked, self._boot_clock()):
+            raise TicketDatabaseBusy(f"waits until {unsure} has been looked at")
 
     def reserve_soon(self, lane: Lane) -> None:
         """Set the next mark in the background, so that no request waits for it."""
@@ -247,7 +264,7 @@ class Ledger:
     def _ids_ahead(self, lane: Lane, last: int) -> int:
         """How far above `last` the next mark has to lie, in ids."""
         left = max(lane.guard.ceiling - last, 0)
-        return lane.marks.ids_ahead(self._clock(), lane.member.database.increment, left)
+        return lane.marks.ids_ahead(self._clock(), lane.residue.increment, left)
 
     def _smallest_step(self, lane: Lane, last: int) -> int:
         """The same for a sequence that is being advanced: the smallest step, since another advance would skip it."""

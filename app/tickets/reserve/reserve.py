@@ -311,7 +311,7 @@ class Reserve(Supply):
             and self._may_draw(lane.member)
             and (
                 lane.table is None
-                or lane.guard.headroom() * lane.member.database.increment >= CEILING_DISTANCE * self.demand.size
+                or lane.guard.headroom() * lane.residue.increment >= CEILING_DISTANCE * self.demand.size
             )
         )
 

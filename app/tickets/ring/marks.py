@@ -28,7 +28,7 @@ async def keep_marks(database: TicketDatabase, wanted: Sequence[Wanted], ring: i
 
     Returns the rows as they stand then, by sequence and offset. Raises RingChanged and other TicketDatabaseErrors.
     """
-    rows = dict(await database.reserve([mark for mark, _ in wanted], ring))
+    rows = dict(await database.keep([mark for mark, _ in wanted], ring))
     for mark, supersedes in wanted:
         row = rows[mark.sequence, mark.offset]
         if row.token != mark.token and supersedes(row):

@@ -6,6 +6,7 @@ Every ticket takes a turn. So `take_turn` works out the lanes that can be asked 
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -46,6 +47,8 @@ class Member:
             wait for that.
         residue_of: the sequence in which it gave an id of a wrong residue.
         marks_error: why it cannot keep marks for the others, None where it can. It draws all the same.
+        sure_until: how long what the last look said of it counts, in seconds on a clock that goes on while this process
+            stands still; see `Ring.unsure`.
         folds_names: whether it folds table names to lower case, None before the first probe.
         failovers: how many draws failed over to the next database.
         quarantines: how often it was quarantined.
@@ -61,6 +64,7 @@ class Member:
     settled: bool = False
     residue_of: str | None = None
     marks_error: str | None = None
+    sure_until: float = -math.inf
     folds_names: bool | None = None
     failovers: int = 0
     quarantines: int = 0
@@ -115,11 +119,18 @@ class Ring:
         self.incomplete: dict[tuple[Member, Member], int] = {}
         """Pairs of a witness and a database whose live counters the witness has not been told yet, so that the
         witness's marks about that database are incomplete. The value is the generation in which that began."""
+        self.taking_in: dict[Member, str] = {}
+        """Databases whose bodies of data this server is about to use, and the words of these bodies."""
         self.is_changing = False
         """Whether this server is agreeing on a ring at the moment, and may be writing ring records."""
         self.generation = 0
         self._changed = asyncio.Event()
         self._followers: list[Callable[[Member], None]] = []
+
+    @property
+    def increment(self) -> int:
+        """The increment that the databases are drawn with: of the ring record, once that is known."""
+        return self.members[0].database.increment
 
     def __repr__(self) -> str:
         return "<Ring " + ", ".join(f"{m.name} {m.status}" for m in self.members) + ">"
@@ -158,6 +169,16 @@ class Ring:
         held = {other.database.offset for other in self.members if other in asked} | {member.database.offset}
         return ", ".join(names.get(offset, f"offset {offset}") for offset in sorted(offsets - held))
 
+    def unsure(self, member: Member, asked: Container[Member], now: float) -> str:
+        """The other databases that are not among those asked, and may have heard by now that another body of data
+        replaced that of `member`: their names. Empty where there is none.
+
+        A database that has been looked at keeps an announcement of this server, beside which no other body is taken
+        in, or could not be reached. When this process has stood still, neither is true any more.
+        """
+        others = (other for other in self.members if other is not member and other not in asked)
+        return ", ".join(other.name for other in others if now > other.sure_until)
+
     def keeps_no_marks(self, member: Member, reason: str) -> None:
         """From now on the database is no witness; it goes on drawing."""
         kept, member.marks_error = member.marks_error is None, reason
@@ -177,11 +198,16 @@ class Ring:
         return 0 if self.record is None else self.record.number
 
     def uses(self, server: str) -> tuple[Use, ...]:
-        """The bodies of data that this server uses. `server`: its host name and port."""
-        return tuple(
-            Use(member.database.offset, member.probe_result.record.body, place_named(member.name), place_named(server))
+        """The bodies of data that this server uses or is about to use. `server`: its host name and port."""
+        words = {
+            member: member.probe_result.record.body
             for member in self.members
             if member.up and member.probe_result is not None and member.probe_result.record is not None
+        } | self.taking_in
+        return tuple(
+            Use(member.database.offset, words[member], place_named(member.name), place_named(server))
+            for member in self.members
+            if member in words
         )
 
     @property

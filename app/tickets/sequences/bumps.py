@@ -139,9 +139,9 @@ class Bumps:
                 at_end = True
         database, table = lane.member.database, lane.table
         assert table is not None
-        ring = self._ring.number if at_end else lane.marks.ring
+        ring = self._ring.number if at_end else lane.residue.ring
         token = lane.marks.token or new_token(f"{lane.member.incarnation}.{table.created}", verified=False)
-        proposed = Mark(lane.sequence, database.offset, database.increment, above, above, token)
+        proposed = Mark(lane.sequence, lane.residue.offset, lane.residue.increment, above, above, token)
         rows = await self._ledger.witnesses.on_others(lane.member, proposed, ring)
         if any(other not in rows for other in self._ring.members if other is not lane.member and not other.marks_error):
             # The database that has just gone down would not know the number if this one goes back. A database that is
@@ -155,7 +155,7 @@ class Bumps:
         if any(row.issued < above for row in rows.values()):
             raise MarkRefused("the ledger did not take the number")
         if not at_end:
-            await database.advance(table, above)
+            await database.advance({lane.sequence: above})
         lane.guard.advance(above)
 
     # --- tickets in reserve ------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Bumps:
         that read the changed marks would not see it.
         """
         ring, keep = self._ring.number, self._ledger.witnesses.keep
-        record = Mark(name, OFFSET, self._ring.members[0].database.increment, above, 0, TOKEN)
+        record = Mark(name, OFFSET, self._ring.increment, above, 0, TOKEN)
         rows = await keep(Wanted(record), ring, self._keepers)
         issued = max((row.issued for row in rows.values()), default=0)
         rows = await keep(Wanted(replace(record, issued=issued + 1)), ring, self._keepers)

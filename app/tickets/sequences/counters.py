@@ -32,9 +32,9 @@ class Counters:
         part = mine[start : start + AT_ONCE]
         lanes = {name: by_table[name].lane_on(member) for name in part}
         highest = {name: lane.guard.highest for name, lane in lanes.items() if lane.state is LaneState.OPEN}
-        found = await member.database.counters(part)
+        found = await member.database.readable_positions(part)
         known = self._next_ids.setdefault(member, {})
-        known.update({name: next_id for name, (next_id, _) in found.items()})
+        known.update({name: position.next_id for name, position in found.items()})
         for name, before in highest.items():
             if name in found and known[name] <= before:
                 lanes[name].suspend(SequenceWentBack(f"stands at {known[name]} after {before} had been issued"))

@@ -100,7 +100,7 @@ class KnownSequences:
         if table:
             self.by_table[table] = entry
         for lane in lanes:
-            self.lanes[table, lane.member.database.offset] = lane
+            self.lanes[table, lane.residue.offset] = lane
         return entry
 
     def enter(self, member: Member, table: Table) -> Entry | None:
@@ -177,7 +177,7 @@ class KnownSequences:
         del self.entries[entry.name]
         self.by_table.pop(entry.table, None)
         for lane in entry.rotation.lanes:
-            del self.lanes[entry.table, lane.member.database.offset]
+            del self.lanes[entry.table, lane.residue.offset]
             lane.retire(reason)
 
     def forget_dropped(self) -> None:

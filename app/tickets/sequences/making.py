@@ -160,7 +160,7 @@ class Maker:
                 continue
             if other.up:
                 try:
-                    position = await other.database.position(table)
+                    position = await other.database.position(table.sequence)
                 except TicketDatabaseError as error:
                     event(log, logging.DEBUG, "could not read a position", database=other.name, reason=error)
                     return None

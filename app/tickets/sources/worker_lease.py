@@ -229,7 +229,7 @@ class WorkerLease:
             if not self._ledger.may_lease(member, unverified):
                 refused = True
                 continue
-            increment = member.database.increment
+            increment = self._ring.increment
             for number in range(member.database.offset % increment, WORKERS, increment):
                 after = max(known.get(number, 0), self._ledger.known_mark(lease_name(number), member))
                 if after + MARGIN_MS >= now:

@@ -92,13 +92,21 @@ class Admission:
         4. The databases that come get all marks. From the moment they are up they are witnesses.
         5. The databases that are up get the marks about the databases that come, before the first draw on those.
         """
-        self._ring.is_changing = True
         try:
-            await self._agree_on_ring(coming)
+            self._ring.is_changing = True
+            try:
+                await self._agree_on_ring(coming)
+            finally:
+                self._ring.is_changing = False
+            if coming:
+                await self._bring_all_up_to_date(coming)
+                self._take_up(coming)
+                self._reserves.came_up(coming)
         finally:
-            self._ring.is_changing = False
-        if not coming:
-            return
+            self._ring.taking_in = {}
+
+    async def _bring_all_up_to_date(self, coming: dict[Member, ProbeResult]) -> None:
+        """Have each database keep what the others know. Takes those out of `coming` that do not answer."""
         for member, result in coming.items():
             member.incarnation = result.incarnation
             for lane in self._catalog.lanes_on(member):
@@ -112,8 +120,6 @@ class Admission:
                 del coming[member]
         for member in up:
             await self._bring_up_to_date(member, list(coming))
-        self._take_up(coming)
-        self._reserves.came_up(coming)
 
     def _take_up(self, coming: dict[Member, ProbeResult]) -> None:
         for member, result in coming.items():

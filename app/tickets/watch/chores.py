@@ -106,7 +106,7 @@ class Chores:
             return
         names = sorted(await member.database.names())
         for part in sliced(names, COUNTERS_AT_ONCE):
-            found = await member.database.counters(part)
+            found = await member.database.readable_positions(await member.database.tables(part))
             for pair in list(due):
                 witness, _ = pair
                 if not witness.is_witness:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from app.common.errors import (
     ColumnExhausted,
+    RingChanged,
     SequenceUnavailable,
     TicketDatabaseError,
     TicketDatabaseMisconfigured,
@@ -19,8 +20,8 @@ from app.common.errors import (
 )
 from app.common.log import event
 from app.common.tasks import Tasks
-from app.databases.protocol import ProbeResult, check_settings
-from app.tickets.agreement.record import same_ring
+from app.databases.protocol import USE_INTERVALS, ProbeResult, check_settings
+from app.tickets.agreement.record import overtakes, same_ring
 from app.tickets.agreement.ring_records import RingRecords
 from app.tickets.lanes.id_guard import WrongResidue
 from app.tickets.marks.ledger import Ledger
@@ -52,8 +53,10 @@ class Prober:
         *,
         reserves: Reserves,
         interval: float,
+        forgets_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`forgets_after`: seconds for which it counts that a database could not be reached."""
         self._chores = Chores(ring, ledger, catalog, clock)
         self._ring = ring
         self._ledger = ledger
@@ -61,6 +64,7 @@ class Prober:
         self._server_clock = server_clock
         self._reserves = reserves
         self._interval = interval
+        self._forgets_after = forgets_after
         self._loops = Tasks()
         self._stopping = False
         self._admission = Admission(
@@ -134,6 +138,16 @@ class Prober:
     async def _look(self, member: Member) -> ProbeResult | None:
         """Probe the database. Returns None if the probe failed, after it has told the ring."""
         began = self._reserves.clock()
+        result = await self._ask(member, began)
+        if result is None:
+            member.sure_until = self._reserves.clock() + self._forgets_after
+        else:
+            member.sure_until = began + USE_INTERVALS * self._interval
+            if overtakes(result.record, self._ring.record):  # also where it is not up: all that are draw on, else
+                self._ring.records_another_ring(self._ring.number, "had its ring record changed")
+        return result
+
+    async def _ask(self, member: Member, began: float) -> ProbeResult | None:
         answered = False
         try:
             result = await member.database.probe()
@@ -186,10 +200,11 @@ class Prober:
         if table is None or lane is None:
             return result
         try:
-            lane.guard.check(await member.database.draw(table, 1, 0), 0)
+            residue = lane.residue._replace(ring=self._ring.number)
+            lane.guard.check(await member.database.draw(residue, table, 1, 0), 0)
         except WrongResidue as error:
             raise WrongResidue(f"{error} (sequence {sequence})") from error
-        except (ColumnExhausted, SequenceUnavailable) as error:
+        except (ColumnExhausted, RingChanged, SequenceUnavailable) as error:
             event(log, logging.DEBUG, "the residue is not wrong", database=member.name, reason=error)
         return result
 

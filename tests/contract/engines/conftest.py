@@ -5,19 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.engines.storages import INCREMENT, FakeStorage, MySQLStorage, SQLiteStorage, Storage
+from tests.contract.engines.storages import INCREMENT, FakeStorage, MySQLStorage, RowStorage, SQLiteStorage, Storage
 from tests.harness.engine import Engine
 from tests.harness.pair import MySQLPair
 
 ONCE = pytest.mark.any_engine
-ENGINES = ["mysql", pytest.param("sqlite", marks=ONCE), pytest.param("fake", marks=ONCE)]
+ENGINES = [
+    "mysql",
+    pytest.param("sqlite", marks=ONCE),
+    pytest.param("fake", marks=ONCE),
+    pytest.param("rows", marks=ONCE),
+]
 
 
 def _storage(request: pytest.FixtureRequest, folder: Path, pair: str, *, alone: bool) -> Storage:
     """Asks for servers only where this engine has some."""
     if request.param == "mysql":
         return MySQLStorage(request.getfixturevalue(pair), alone=alone)
-    return SQLiteStorage(folder) if request.param == "sqlite" else FakeStorage()
+    if request.param == "sqlite":
+        return SQLiteStorage(folder)
+    return RowStorage() if request.param == "rows" else FakeStorage()
 
 
 @pytest.fixture(params=ENGINES)

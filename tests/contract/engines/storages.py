@@ -20,16 +20,18 @@ from typing import Any
 from app.common.sequences import TICKET_LIMIT, Width, is_name
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.line.url import DatabaseURL
-from app.databases.protocol import ServerEntry, Table, TicketDatabase
+from app.databases.protocol import Draw, Residue, ServerEntry, Table, TicketDatabase
 from app.databases.sqlite.database import SQLiteDatabase
 from app.kinds.definition import Definition
-from tests.fakes.ticket_database import TRUE_TIME, FakeServer, FakeTicketDatabase
+from tests.fakes.ticket_database import TRUE_TIME, FakeServer, client_of
 from tests.fakes.virtual_time import VirtualLoop
 from tests.fakes.virtual_time import run as run_in_virtual_time
 from tests.harness.pair import MySQLPair
 from tests.harness.schema import USER
 
 INCREMENT = 2
+ROOM = 3
+"""With so many times their number left, every engine draws several tickets."""
 TIMEOUT = 20.0
 """Of every statement: long enough for a machine that is busy with something else."""
 
@@ -54,20 +56,20 @@ class Storage(abc.ABC):
     """The ticket databases of offset 1 and 2, new and without a sequence of the tests'.
 
     `columns`: the kinds of columns there can be, those that `make` makes first. `has_settings`: whether the server is
-    configured with an increment and an offset of its own. `uses_up_the_rest`: whether a draw that runs past the end of
-    the column leaves nothing of it. `repeats_the_end`: whether a column gives the largest number that it holds again
-    and again. `leaves_the_last`: whether a column whose end is of another residue may end before the last id below it.
-    `renames_itself`: whether its identity is another one after a restart. `sees_open_files`: whether who else has it
-    open is seen at once, so that nobody watches for probes.
+    configured with an increment and an offset of its own. `leaves_the_last`: whether
+    a column whose end is of another residue may end before the last id below it. `renames_itself`: whether its identity
+    is another one after a restart. `sees_open_files`: whether who else has it open is seen at once, so that nobody
+    watches for probes. `needs_room`: whether many tickets close to the end are not drawn, though they would fit.
+    `fences_draws`: whether a draw itself sees that the ring record has another number.
     """
 
     columns: tuple[Column, ...] = (UNSIGNED_INT, UNSIGNED_BIGINT, SIGNED_INT, SIGNED_BIGINT)
     has_settings = True
-    uses_up_the_rest = True
-    repeats_the_end = True
     leaves_the_last = False
     renames_itself = False
     sees_open_files = False
+    needs_room = True
+    fences_draws = False
 
     def __init__(self) -> None:
         self._clients: list[TicketDatabase] = []
@@ -206,6 +208,21 @@ def on_each_engine(test: Callable[[Storage], Coroutine[Any, Any, None]]) -> Call
     return on_its_loop
 
 
+def rows_of(table: Table) -> int:
+    """How many tickets are few to the engine: one more may be drawn in another way."""
+    return int(getattr(table, "rows_per_statement", 64))
+
+
+def residue_of(client: TicketDatabase, ring: int = 0) -> Residue:
+    """What a client draws."""
+    return Residue(client.offset, client.increment, ring)
+
+
+async def take(client: TicketDatabase, table: Table, count: int, after: int, least: int = 0, *, ring: int = 0) -> Draw:
+    """Draw as a lane of this client would that was opened under the ring of this number."""
+    return await client.draw(residue_of(client, ring), table, count, after, least)
+
+
 async def made(client: TicketDatabase, sequence: str = "photos", width: Width = Width.BIGINT, start: int = 1) -> Table:
     """The table of a sequence that is made where it is missing."""
     await client.make(sequence, width, start)
@@ -241,7 +258,7 @@ class MySQLStorage(Storage):
 
     def __init__(self, pair: MySQLPair, *, alone: bool = False) -> None:
         super().__init__()
-        self.repeats_the_end = self.leaves_the_last = not pair.odd.engine.is_mariadb
+        self.leaves_the_last = not pair.odd.engine.is_mariadb
         self._pair = pair
         self._alone = alone
         self._schema = f"engines_{next(self._numbers)}"
@@ -337,9 +354,9 @@ class SQLiteStorage(Storage):
 
     columns = (UNSIGNED_INT, Column(Width.BIGINT, TICKET_LIMIT))
     has_settings = False
-    uses_up_the_rest = False
-    repeats_the_end = False
     sees_open_files = True
+    needs_room = False
+    fences_draws = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -408,10 +425,11 @@ class FakeStorage(Storage):
     """Two servers in memory; every client's statements take other times on their way."""
 
     has_no_earlier_release = True
+    is_rows = False
 
     def __init__(self) -> None:
         super().__init__()
-        self._servers = [FakeServer(offset, INCREMENT, (), _loop_time) for offset in (1, 2)]
+        self._servers = [FakeServer(offset, INCREMENT, (), _loop_time, is_rows=self.is_rows) for offset in (1, 2)]
         self._latencies = random.Random(1)
 
     def true_time(self) -> float:
@@ -425,7 +443,7 @@ class FakeStorage(Storage):
 
     def _open(self, offset: int, increment: int, timeout: float) -> TicketDatabase:
         server = self._servers[offset - 1]
-        return FakeTicketDatabase(server, increment=increment, latency=self._latency, timeout=timeout)
+        return client_of(server, increment=increment, latency=self._latency, timeout=timeout)
 
     def stand_still(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -476,6 +494,16 @@ class FakeStorage(Storage):
 
     def configure(self, increment: int) -> None:
         self._servers[0].set_global(1, increment)
+
+
+class RowStorage(FakeStorage):
+    """The same with sequences and notes that are rows."""
+
+    columns = (UNSIGNED_INT, Column(Width.BIGINT, TICKET_LIMIT))
+    has_settings = False
+    needs_room = False
+    fences_draws = True
+    is_rows = True
 
 
 def _loop_time() -> float:

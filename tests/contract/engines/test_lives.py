@@ -7,7 +7,7 @@ import pytest
 from app.common.errors import TicketDatabaseError, TicketDatabaseUnavailable
 from app.common.sequences import Width
 from app.databases.protocol import Mark, RingRecord, TicketDatabase
-from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, until
+from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, rows_of, take, until
 
 RING = RingRecord(1, 2, 1, (1, 2), own=1)
 ROW = Mark("photos", 2, INCREMENT, 10, 7, "life.t1:a")
@@ -73,7 +73,7 @@ async def test_looks_at_the_same_time_do_not_disturb_each_other(storage: Storage
     results = await asyncio.gather(*(client.probe() for client in clients * 3))
     assert len({result.incarnation for result in results}) == 1
     table = await made(clients[0])
-    assert (await clients[3].draw(table, 1, 0)).first == 1
+    assert (await take(clients[3], table, 1, 0)).first == 1
 
 
 # --- another life ----------------------------------------------------------------------------------------------------
@@ -85,9 +85,9 @@ async def test_another_life_has_another_incarnation_and_all_that_was_committed(s
     before = await database.probe()
     tables = [await made(database, name) for name in ("songs", "albums")]
     await database.record_ring(None, RING)
-    await database.reserve([ROW], 1)
-    last = [(await database.draw(tables[0], count, 0)).last for count in (1, 3, 1000)][-1]
-    await database.advance_all({"albums": 5000})
+    await database.keep([ROW], 1)
+    last = [(await take(database, tables[0], count, 0, ring=1)).last for count in (1, 3, 1000)][-1]
+    await database.advance({"albums": 5000})
     await storage.begin_another_life()
     await storage.close(database)
     database = await storage.client()
@@ -97,9 +97,9 @@ async def test_another_life_has_another_incarnation_and_all_that_was_committed(s
     assert result.record == RING
     assert await database.marks() == [ROW]
     assert await database.tables(["songs", "albums"]) == {table.sequence: table for table in tables}
-    assert (await database.position(tables[0])).next_id > last
-    assert last < (await database.draw(tables[0], 1, 0)).first <= last + 3 * INCREMENT
-    assert (await database.draw(tables[1], 1, 0)).first == 5001
+    assert (await database.position(tables[0].sequence)).next_id > last
+    assert last < (await take(database, tables[0], 1, 0, ring=1)).first <= last + 3 * INCREMENT
+    assert (await take(database, tables[1], 1, 0, ring=1)).first == 5001
 
 
 @on_each_engine
@@ -107,14 +107,14 @@ async def test_nothing_is_drawn_in_another_life_before_a_look_at_it(storage: Sto
     database = await storage.client()
     before = await database.probe()
     table = await made(database, "songs")
-    last = (await database.draw(table, 1, 0)).last
+    last = (await take(database, table, 1, 0)).last
     await storage.begin_another_life()
     for count in (1, 1, 1000, 1):
         with pytest.raises(TicketDatabaseUnavailable):
-            await database.draw(table, count, last)
+            await take(database, table, count, last)
     result = await looked_again(database)
     assert result != before.incarnation
-    assert last < (await database.draw(table, 1, 0)).first <= last + INCREMENT
+    assert last < (await take(database, table, 1, 0)).first <= last + INCREMENT
     assert await looked_again(database) == result
 
 
@@ -123,7 +123,7 @@ async def test_marks_are_read_of_the_life_that_was_looked_at_unless_anybody_will
     database = await storage.client()
     await database.probe()
     await database.record_ring(None, RING)
-    await database.reserve([ROW], 1)
+    await database.keep([ROW], 1)
     assert await database.marks(anybody=False) == await database.marks(3600, anybody=False) == [ROW]
     await storage.begin_another_life()
     for within in (None, 3600, None, 3600):
@@ -148,19 +148,19 @@ async def looked_again(database: TicketDatabase) -> str:
 async def test_tickets_are_drawn_with_the_increment_that_is_used(storage: Storage) -> None:
     database = await storage.client()
     table = await made(database)
-    await database.draw(table, 3, 0)  # 1, 3, 5
+    await take(database, table, 3, 0)  # 1, 3, 5
     storage.configure(3)
     database.use_increment(3)
     assert database.increment == 3
     await database.probe()
     assert 1000 < database.largest_block <= 65_535 // 3
     for count in (1, 5, 1000, database.largest_block):
-        before = (await database.position(table)).next_id
-        drawn = await database.draw(table, count, before - 1)
+        before = (await database.position(table.sequence)).next_id
+        drawn = await take(database, table, count, before - 1)
         assert (drawn.size, drawn.step, drawn.first % 3) == (count, 3, 1)
         assert before <= drawn.first
     database.use_increment(3)
-    assert (await database.draw(table, 1, 0)).first > drawn.last
+    assert (await take(database, table, 1, 0)).first > drawn.last
 
 
 @on_each_engine
@@ -168,13 +168,13 @@ async def test_what_was_raised_or_made_before_another_increment_stays_so(storage
     database = await storage.client()
     tables = [await made(database, f"s{number}") for number in range(6)]
     for number, table in enumerate(tables):
-        await database.advance(table, 1000 + number)
+        await database.advance({table.sequence: 1000 + number})
     tables += [await made(database, f"m{number}", Width.BIGINT, 1001 + number) for number in range(6)]
     storage.configure(3)
     database.use_increment(3)
     await database.probe()
     for number, table in enumerate(tables):
-        first = (await database.draw(table, 1, 0)).first
+        first = (await take(database, table, 1, 0)).first
         assert 1000 + number % 6 < first <= 1003 + number % 6
 
 
@@ -185,12 +185,12 @@ async def test_what_was_raised_or_made_before_another_increment_stays_so(storage
 async def test_forgotten_connections_are_not_used_after_the_next_look(storage: Storage) -> None:
     database = await storage.client()
     table = await made(database)
-    await asyncio.gather(*(database.draw(table, 1, 0) for _ in range(10)))
+    await asyncio.gather(*(take(database, table, 1, 0) for _ in range(10)))
     before = storage.sessions()
     database.forget_connections()
-    assert (await database.draw(table, 1, 0)).first == 21
+    assert (await take(database, table, 1, 0)).first == 21
     await database.probe()
-    assert (await database.draw(table, 1, 0)).first == 23
+    assert (await take(database, table, 1, 0)).first == 23
     assert len(await database.names())
     await until(lambda: before.isdisjoint(storage.sessions()))
 
@@ -202,7 +202,7 @@ async def test_a_client_counts_its_connections(storage: Storage) -> None:
     await database.probe()
     assert database.connections >= 1
     table = await made(database)
-    await asyncio.gather(*(database.draw(table, 1, 0) for _ in range(10)))
+    await asyncio.gather(*(take(database, table, 1, 0) for _ in range(10)))
     assert 1 <= database.connections < 10
     await storage.close(database)
     assert database.connections == 0
@@ -213,10 +213,10 @@ async def test_a_client_counts_its_connections(storage: Storage) -> None:
 async def test_a_client_that_is_closed_leaves_the_others_alone(storage: Storage) -> None:
     one, other = await storage.client(), await storage.client()
     table = await made(one)
-    await asyncio.gather(one.draw(table, 1, 0), other.draw(table, 1, 0))
+    await asyncio.gather(take(one, table, 1, 0), take(other, table, 1, 0))
     before = await other.probe()
     await storage.close(one)
-    assert (await other.draw(table, 1, 0)).first == 5
+    assert (await take(other, table, 1, 0)).first == 5
     assert (await other.probe()).incarnation == before.incarnation
 
 
@@ -224,13 +224,13 @@ async def test_a_client_that_is_closed_leaves_the_others_alone(storage: Storage)
 async def test_what_waits_when_a_client_is_closed_ends(storage: Storage) -> None:
     database, other = await storage.client(), await storage.client()
     table = await made(other)
-    draws = [asyncio.ensure_future(database.draw(table, 1, 0)) for _ in range(10)]
+    draws = [asyncio.ensure_future(take(database, table, 1, 0)) for _ in range(10)]
     await asyncio.sleep(0)
     await storage.close(database)
     came = await asyncio.gather(*draws, return_exceptions=True)
     ids = [each.first for each in came if not isinstance(each, BaseException)]
     assert all(isinstance(each, TicketDatabaseError) for each in came if isinstance(each, BaseException))
-    assert (await other.draw(table, 1, 0)).first > max(ids, default=0)
+    assert (await take(other, table, 1, 0)).first > max(ids, default=0)
 
 
 @on_each_engine
@@ -249,15 +249,15 @@ async def test_a_database_is_known_by_a_name_without_secrets(storage: Storage) -
 async def test_what_was_drawn_above_a_least_just_before_a_crash_stays_used_up(storage: Storage) -> None:
     database = await storage.client()
     table = await made(database)
-    await database.draw(table, 1, 0)
+    await take(database, table, 1, 0)
     least = 0
-    for count in (1, table.rows_per_statement, min(10_000, database.largest_block)):
+    for count in (1, rows_of(table), min(10_000, database.largest_block)):
         least += 10**6
         before = await database.probe()
-        drawn = await database.draw(table, count, 0, least)
+        drawn = await take(database, table, count, 0, least)
         await storage.crash()
         await storage.close(database)
         database = await storage.client()
         assert (await database.probe()).incarnation != before.incarnation
-        assert (await database.position(table)).next_id > drawn.last
-        assert (await database.draw(table, 1, 0, least)).first > drawn.last
+        assert (await database.position(table.sequence)).next_id > drawn.last
+        assert (await take(database, table, 1, 0, least)).first > drawn.last

@@ -19,6 +19,7 @@ from tests.contract.engines.storages import (
     Column,
     MySQLStorage,
     made,
+    take,
 )
 from tests.harness.pair import MySQLPair
 from tests.harness.schema import SCHEMA
@@ -48,15 +49,15 @@ def test_they_follow_one_another_and_move_the_counter_by_what_was_drawn(mysql_pa
     async def scenario() -> None:
         database = await storage.client()
         table = await made(database)
-        last = (await database.draw(table, count, 0)).last
+        last = (await take(database, table, count, 0)).last
         replaces = statements(mysql_pair, "replace")
         for _ in range(5):
-            drawn = await database.draw(table, count, last)
+            drawn = await take(database, table, count, last)
             assert drawn == Draw(last + INCREMENT, INCREMENT, count)
             last = drawn.last
-            assert (await database.position(table)).largest == last, "the last id is on disk"
+            assert (await database.position(table.sequence)).largest == last, "the last id is on disk"
         assert statements(mysql_pair, "replace") == replaces + 10
-        assert (await database.draw(table, 1, last)).first == last + INCREMENT
+        assert (await take(database, table, 1, last)).first == last + INCREMENT
 
     storage.run(scenario())
 
@@ -72,11 +73,11 @@ def test_a_table_that_begins_again_is_noticed_by_the_next_of_them(mysql_pair: My
         for blocks in range(1, 4):
             last = 0
             for _ in range(blocks):
-                last = (await database.draw(table, count, last)).last
+                last = (await take(database, table, count, last)).last
             storage.drop(table.sequence)
             await made(database)
             with suppress(SequenceWentBack):
-                assert (await database.draw(table, count, last)).first <= last, "the check on ids refuses those"
+                assert (await take(database, table, count, last)).first <= last, "the check on ids refuses those"
             storage.drop(table.sequence)
             await made(database)
 
@@ -93,11 +94,11 @@ def test_an_error_in_the_midst_of_its_answers_is_read_at_once(mysql_pair: MySQLP
         table = await made(database)
         last = 0
         for _ in range(3):
-            last = (await database.draw(table, count, last)).last
+            last = (await take(database, table, count, last)).last
         storage.drop(table.sequence)
         async with asyncio.timeout(TIMEOUT / 2):
             with pytest.raises(SequenceMissing):
-                await database.draw(table, count, last)
+                await take(database, table, count, last)
         assert await database.tables([]) == {}, "the driver reads short answers too"
 
     storage.run(scenario())
@@ -109,7 +110,7 @@ def test_two_clients_and_lone_draws_in_between_get_nothing_twice(mysql_pair: MyS
     async def draws(database: TicketDatabase, table: Table, counts: list[int]) -> list[Draw]:
         drawn: list[Draw] = []
         for count in counts * 20:
-            drawn.append(await database.draw(table, count, drawn[-1].last if drawn else 0))
+            drawn.append(await take(database, table, count, drawn[-1].last if drawn else 0))
             if len(drawn) % 7 == 0:
                 await asyncio.sleep(0.002)  # the others meet nobody meanwhile
         return drawn
@@ -135,12 +136,12 @@ def test_high_up_in_a_column_they_are_the_same(mysql_pair: MySQLPair, column: Co
     async def scenario() -> None:
         database = await storage.client()
         table = await storage.make_column(database, "high", column)
-        await database.advance(table, table.ceiling // 10 * 9)
-        last = (await database.draw(table, 1, 0)).last
+        await database.advance({table.sequence: table.ceiling // 10 * 9})
+        last = (await take(database, table, 1, 0)).last
         for count in (500, 500, 9):
-            drawn = await database.draw(table, count, last)
+            drawn = await take(database, table, count, last)
             assert drawn == Draw(last + INCREMENT, INCREMENT, count)
             last = drawn.last
-        assert (await database.position(table)).largest == last
+        assert (await database.position(table.sequence)).largest == last
 
     storage.run(scenario())

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.engines.storages import INCREMENT, MySQLStorage, made
+from tests.contract.engines.storages import INCREMENT, MySQLStorage, made, take
 from tests.contract.engines.test_least import race
 from tests.harness.engine import Engine
 from tests.harness.pair import MySQLPair
@@ -34,11 +34,11 @@ def test_with_another_increment_it_goes_on_as_the_lock_mode_asks_before_the_next
     async def scenario() -> None:
         database = await storage.client()
         table = await made(database, "grown")
-        last = (await database.draw(table, 1, 0)).last
+        last = (await take(database, table, 1, 0)).last
         storage.configure(2 * INCREMENT)
         database.use_increment(2 * INCREMENT)
         before = traditional.odd.execute("SHOW GLOBAL STATUS LIKE 'Com_begin'")
-        drawn = await database.draw(table, 100, last)
+        drawn = await take(database, table, 100, last)
         assert (drawn.first > last, drawn.step, drawn.size) == (True, 2 * INCREMENT, 100)
         assert traditional.odd.execute("SHOW GLOBAL STATUS LIKE 'Com_begin'") == before
 

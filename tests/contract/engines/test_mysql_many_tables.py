@@ -33,7 +33,7 @@ def test_a_table_is_read_without_the_others(mysql_pair: MySQLPair) -> None:
     async def compare() -> tuple[float, float]:
         database = MySQLDatabase(url, 1, 2, 20.0)
         await database.probe()
-        counter = await quickest(lambda: database.counters(["s0"]))
+        counter = await quickest(lambda: database.positions(["s0"]))
         table = await quickest(lambda: database.tables(["s0"]))
         assert len(await database.names()) == MANY
         await database.close()

@@ -113,7 +113,7 @@ def place(mysql_pair: MySQLPair) -> Place:
 
 
 async def keeps_an_inner_mark(database: MySQLDatabase) -> None:
-    assert await database.reserve([INNER], 1) == {("_1", 2): INNER}
+    assert await database.keep([INNER], 1) == {("_1", 2): INNER}
     assert set(await database.marks()) == {BEFORE, INNER}
 
 

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 from app.common.errors import RingChanged, TicketDatabaseBusy
 from app.common.sequences import Width
 from app.databases.protocol import Draw, Drawn, Mark, RingRecord, Table, TicketDatabase
-from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine
+from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, residue_of, take
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ async def draw_again_and_again(client: TicketDatabase, table: Table, counts: Seq
     drawn: list[Draw] = []
     for count in counts:
         highest = drawn[-1].last if drawn else 0
-        draw = await patiently(client.draw, table, count, highest)
+        draw = await patiently(take, client, table, count, highest)
         assert (draw.size, draw.step) == (count, INCREMENT)
         assert draw.first > highest
         drawn.append(draw)
@@ -58,22 +58,22 @@ async def test_draws_of_several_clients_give_nothing_twice(storage: Storage) -> 
         ids = ids_of(drawn)
         assert len(ids) == len(set(ids)) == 2 * CLIENTS * sum(counts)
         assert {id_ % INCREMENT for id_ in ids} == {offset % INCREMENT}
-        assert (await clients[0].position(table)).next_id > max(ids)
+        assert (await clients[0].position(table.sequence)).next_id > max(ids)
 
 
 @on_each_engine
 async def test_started_draws_and_others_of_several_clients_give_nothing_twice(storage: Storage) -> None:
     clients = await clients_of(storage)
     table = await made(clients[0])
-    drawn = [await patiently(client.draw, table, 1, 0) for client in clients]
+    drawn = [await patiently(take, client, table, 1, 0) for client in clients]
 
     async def started(client: TicketDatabase) -> Drawn:
         came: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-        client.start_draw(table, 2, 0, came.set_result)
+        client.start_draw(residue_of(client), table, 2, 0, came.set_result)
         return await came
 
     for _ in range(10):
-        both = [started(client) for client in clients] + [patiently(client.draw, table, 1, 0) for client in clients]
+        both = [started(client) for client in clients] + [patiently(take, client, table, 1, 0) for client in clients]
         for came in await asyncio.gather(*both):
             if isinstance(came, Draw):
                 drawn.append(came)
@@ -106,7 +106,7 @@ async def test_no_ticket_at_or_below_comes_after_a_raise_has_returned(storage: S
         number = 0
         while not enough.is_set():
             floor, highest = raised[table.sequence], drawn[-1].last if drawn and table.sequence == "songs" else 0
-            came = await patiently(client.draw, table, counts[number % len(counts)], highest if number % 2 else 0)
+            came = await patiently(take, client, table, counts[number % len(counts)], highest if number % 2 else 0)
             assert came.first > floor
             if table.sequence == "songs":
                 drawn.append(came)
@@ -115,9 +115,9 @@ async def test_no_ticket_at_or_below_comes_after_a_raise_has_returned(storage: S
     async def advance(client: TicketDatabase, step: int) -> None:
         for _ in range(10):
             above = max((draw.last for draw in drawn), default=0) + step
-            await patiently(client.advance, table, above)
+            await patiently(client.advance, {table.sequence: above})
             raised["songs"] = max(raised["songs"], above)
-            await patiently(client.advance_all, {"songs": above - 7, "albums": above})
+            await patiently(client.advance, {"songs": above - 7, "albums": above})
             raised["albums"] = max(raised["albums"], above)
 
     drawing = [
@@ -144,7 +144,7 @@ async def test_of_several_that_make_a_table_one_does(storage: Storage) -> None:
         tables = [(await client.tables([name]))[name] for client in clients]
         assert len(set(tables)) == 1
         assert [await client.names() for client in clients].count(await clients[0].names()) == CLIENTS
-        first = (await clients[number].draw(tables[0], 1, 0)).first
+        first = (await take(clients[number], tables[0], 1, 0)).first
         assert (first, tables[0].width) in list(zip(starts, widths, strict=True))
 
 
@@ -154,7 +154,7 @@ async def test_of_several_that_supersede_a_mark_one_does(storage: Storage) -> No
     await clients[0].record_ring(None, RING)
     for round_ in range(5):
         old = replace(OLD, sequence=f"s{round_}")
-        await clients[0].reserve([old], 1)
+        await clients[0].keep([old], 1)
         new = [replace(old, token=f"life.t1:{number}", mark=20 + number) for number in range(CLIENTS)]
         superseding = zip(clients, new, strict=True)
         came = await asyncio.gather(*(patiently(client.supersede, old, row, 1) for client, row in superseding))
@@ -168,7 +168,7 @@ async def test_of_several_that_supersede_many_marks_each_mark_has_one_token_of_t
     clients = await clients_of(storage)
     await clients[0].record_ring(None, RING)
     old = [replace(OLD, sequence=f"s{number}") for number in range(30)]
-    await clients[0].reserve(old, 1)
+    await clients[0].keep(old, 1)
     new = [[replace(row, token=f"life.t1:{number}", mark=20 + number) for row in old] for number in range(CLIENTS)]
     superseding = zip(clients, new, strict=True)
     await asyncio.gather(
@@ -186,10 +186,10 @@ async def test_a_mark_that_is_reserved_and_superseded_at_once_loses_no_reservati
     await clients[0].record_ring(None, RING)
     for round_ in range(10):
         old = replace(OLD, sequence=f"s{round_}")
-        await clients[0].reserve([old], 1)
+        await clients[0].keep([old], 1)
         higher, new = replace(old, mark=50), replace(old, token="life.t2:new", mark=30)
         reserving, superseding = (
-            patiently(clients[1].reserve, [higher], 1),
+            patiently(clients[1].keep, [higher], 1),
             patiently(clients[2].supersede, old, new, 1),
         )
         reserved, superseded = await asyncio.gather(reserving, superseding)
@@ -203,7 +203,7 @@ async def test_the_larger_of_several_reservations_stands(storage: Storage) -> No
     clients = await clients_of(storage)
     await clients[0].record_ring(None, RING)
     reserving = [
-        patiently(client.reserve, [replace(OLD, mark=100 + number, issued=50 - number)], 1)
+        patiently(client.keep, [replace(OLD, mark=100 + number, issued=50 - number)], 1)
         for number, client in enumerate(clients * 5)
     ]
     came = await asyncio.gather(*reserving)
@@ -240,7 +240,7 @@ async def test_nothing_is_reserved_under_the_old_number_after_a_ring_was_recorde
         while True:
             after = recorded.is_set()
             try:
-                await patiently(client.reserve, [replace(OLD, mark=mark)], 1)
+                await patiently(client.keep, [replace(OLD, mark=mark)], 1)
             except RingChanged:
                 return
             under_way.release()

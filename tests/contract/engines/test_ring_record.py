@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from app.common.errors import RingChanged, TicketDatabaseMisconfigured, TicketDatabaseUnavailable
-from app.databases.protocol import RingRecord, RingState
-from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine
+from app.databases.protocol import Residue, RingRecord, RingState
+from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, take
 
 RING = RingRecord(1, 2, 1, (1, 2), own=1)
 OTHERS = [
@@ -136,21 +136,46 @@ async def test_a_record_of_another_increment_can_be_written_and_read(storage: St
 async def test_what_is_under_way_with_another_increment_fails_or_comes_as_it_was_drawn(storage: Storage) -> None:
     database = await storage.client()
     table = await made(database)
-    await database.draw(table, 1, 0)
-    draws = [asyncio.ensure_future(database.draw(table, 1 + number % 3, 0)) for number in range(30)]
+    await take(database, table, 1, 0)
+    draws = [asyncio.ensure_future(take(database, table, 1 + number % 3, 0)) for number in range(30)]
     await asyncio.sleep(0)
     database.use_increment(3)
     came = await asyncio.gather(*draws, return_exceptions=True)
     ids: list[int] = []
     for each in came:
         if isinstance(each, BaseException):
-            assert isinstance(each, TicketDatabaseUnavailable)
+            assert isinstance(each, TicketDatabaseUnavailable | RingChanged)
         else:
             assert each.step in (2, 3)
             assert each.first % each.step == 1
             ids += [each.first + number * each.step for number in range(each.size)]
     assert len(ids) == len(set(ids))
     assert 1 not in ids
+
+
+@on_each_engine
+async def test_a_lane_of_another_increment_draws_nothing(storage: Storage) -> None:
+    database = await storage.client()
+    table = await made(database)
+    for count in (1, 3, 1000):
+        with pytest.raises(RingChanged):
+            await database.draw(Residue(1, 3), table, count, 0)
+    assert (await take(database, table, 1, 0)).first == 1
+
+
+@on_each_engine
+async def test_a_lane_of_another_ring_draws_nothing_where_the_draw_can_see_that(storage: Storage) -> None:
+    database = await storage.client()
+    table = await made(database)
+    await database.record_ring(None, replace(RING, number=7))
+    highest = (await take(database, table, 1, 0, ring=7)).last
+    for count in (1, 3, 1000):
+        if not storage.fences_draws:
+            highest = (await take(database, table, count, highest, ring=6)).last  # its mark is refused
+            continue
+        with pytest.raises(RingChanged):
+            await take(database, table, count, highest, ring=6)
+    assert (await take(database, table, 1, highest, ring=7)).first == highest + INCREMENT
 
 
 @on_each_engine
@@ -161,10 +186,10 @@ async def test_nothing_is_drawn_with_another_increment_than_the_servers(storage:
     if storage.has_settings:
         for count in (1, 1000):
             with pytest.raises(TicketDatabaseMisconfigured):
-                await database.draw(table, count, 0)
+                await take(database, table, count, 0)
     else:
-        assert (await database.draw(table, 2, 0)).last == 4
-    assert (await one.draw(table, 1, 0)).first % INCREMENT == 1
+        assert (await take(database, table, 2, 0)).last == 4
+    assert (await take(one, table, 1, 0)).first % INCREMENT == 1
 
 
 # --- who else --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,17 @@ for real time: with no latency set a statement lets other tasks run twice, and n
 """
 
 from tests.fakes.ticket_database.client import TIMEOUT, FakeTicketDatabase
+from tests.fakes.ticket_database.rows import RowTicketDatabase, client_of
 from tests.fakes.ticket_database.server import TRUE_TIME, FakeServer
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
 
-__all__ = ["TIMEOUT", "TRUE_TIME", "FakeServer", "FakeState", "FakeTable", "FakeTicketDatabase"]
+__all__ = [
+    "TIMEOUT",
+    "TRUE_TIME",
+    "FakeServer",
+    "FakeState",
+    "FakeTable",
+    "FakeTicketDatabase",
+    "RowTicketDatabase",
+    "client_of",
+]

@@ -7,12 +7,11 @@ from functools import partial
 from typing import TypeVar
 
 from app.common.errors import (
-    ColumnExhausted,
+    RingChanged,
     SequenceUnavailable,
     TicketDatabaseBusy,
     TicketDatabaseError,
     TicketDatabaseHung,
-    TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
@@ -24,6 +23,7 @@ from app.databases.protocol import (
     Mark,
     Position,
     ProbeResult,
+    Residue,
     RingRecord,
     ServerEntry,
     Table,
@@ -32,7 +32,7 @@ from app.databases.protocol import (
 )
 from app.kinds.definition import Definition
 from tests.fakes.ticket_database.server import FakeServer, Statement
-from tests.fakes.ticket_database.tables import ROWS_PER_STATEMENT
+from tests.fakes.ticket_database.tables import FakeSequenceTable
 from tests.fakes.virtual_time import VirtualLoop
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class FakeTicketDatabase(TicketDatabase):
         self._latency = latency
         self._connects = connects
         self._on_draw = on_draw
-        self._incarnation: str | None = None
+        self._incarnation = ""
         self._in_flight = 0
         self._describe: Callable[[], ServerEntry] | None = None
 
@@ -158,9 +158,7 @@ class FakeTicketDatabase(TicketDatabase):
             return SequenceUnavailable("did not answer for this sequence in time")
         return TicketDatabaseHung("did not answer in time")
 
-    def _refuse_if_broken(
-        self, incarnation: str | None, increment: int, *, writes: bool, ledger: bool, anybody: bool
-    ) -> None:
+    def _refuse_if_broken(self, incarnation: str, increment: int, *, writes: bool, ledger: bool, anybody: bool) -> None:
         server = self.server
         if not anybody and server.has_settings:
             check_settings(server, increment, self.offset)
@@ -182,12 +180,9 @@ class FakeTicketDatabase(TicketDatabase):
         entry = None if self._describe is None else self._describe()
 
         def found() -> ProbeResult:
-            if self.server.misconfigured:
-                raise TicketDatabaseMisconfigured(self.server.misconfigured)
             server = self.server
-            server.looks += 1
             uses = server.uses(entry, loop.clock.now)
-            server.probes(entry, loop.clock.now)
+            server.look_for(entry, loop.clock.now)
             return ProbeResult(
                 server.incarnation,
                 server.identity,
@@ -204,11 +199,23 @@ class FakeTicketDatabase(TicketDatabase):
         self._incarnation = look.incarnation
         return replace(look, clock=replace(look.clock, until=loop.time()))
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
+    def start_draw(
+        self,
+        residue: Residue,
+        table: Table,
+        count: int,
+        after: int,
+        done: Callable[[Drawn], None],
+        *,
+        least: int = 0,
+    ) -> None:
         """See TicketDatabase.start_draw. An answer that has come is taken, however late it is seen."""
         assert 1 <= count <= self.largest_block
         loop = asyncio.get_running_loop()
-        drawn_with, waits = self.increment, True
+        waits = True
+        if residue.increment != self.increment:
+            loop.call_soon(done, RingChanged("draws with another increment by now"))
+            return
 
         def draw() -> None:
             incarnation, increment = self._incarnation, self.increment
@@ -216,9 +223,7 @@ class FakeTicketDatabase(TicketDatabase):
             def executed() -> Draw:
                 self._refuse_if_broken(incarnation, increment, writes=True, ledger=False, anybody=False)
                 self.server.connected[self] = None
-                if least > 1 and not table.holds(count, least, self.offset, drawn_with):
-                    raise ColumnExhausted("holds no further id for it")
-                drawn = self.server.draw(table.sequence, count, self.offset, drawn_with, after, least=least)
+                drawn = self.drawing(residue, table, count, after, least)
                 self._on_draw(table.sequence, drawn)
                 return drawn
 
@@ -250,13 +255,23 @@ class FakeTicketDatabase(TicketDatabase):
         else:
             draw()
 
+    def drawing(self, residue: Residue, table: Table, count: int, after: int, least: int) -> Draw:
+        """What the server does when the statement of a draw arrives."""
+        offset, increment, _ = residue
+        return self.server.draw(table.sequence, count, offset, increment, after, least=least, most=table.last)
+
     def use_increment(self, increment: int) -> None:
         """See TicketDatabase.use_increment."""
         self.increment = increment
 
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
         """See TicketDatabase.record_ring."""
-        return await self._statement(lambda: self.server.record_ring(old, new), anybody=True)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        entry, clock = None if self._describe is None else self._describe(), loop.clock
+        return await self._statement(
+            lambda: self.server.record_ring(old, new, entry, clock.now), anybody=True, patient=True
+        )
 
     async def recorded_ring(self) -> RingRecord | None:
         """See TicketDatabase.recorded_ring."""
@@ -299,65 +314,43 @@ class FakeTicketDatabase(TicketDatabase):
             lambda: {name: table.created for name, table in self.server.state.tables.items()}, writes=False
         )
 
-    async def counters(self, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-        """See TicketDatabase.counters."""
-        requested = set(names)
-
-        def found() -> dict[str, tuple[int, str]]:
-            tables = self.server.state.tables
-            return {name: (table.counter, table.created) for name, table in tables.items() if name in requested}
-
-        return await self._statement(found, writes=False)
-
     async def tables(self, names: Iterable[str]) -> dict[str, Table]:
         """See TicketDatabase.tables."""
         requested = set(names)
 
         def found() -> dict[str, Table]:
             return {
-                name: Table(name, table.width, table.ceiling, ROWS_PER_STATEMENT, table.created, table.repeats_ceiling)
+                name: FakeSequenceTable(name, table.width, table.ceiling, table.created, end=table.column_end)
                 for name, table in self.server.state.tables.items()
                 if name in requested
             }
 
         return await self._statement(found, writes=False)
 
-    async def position(self, table: Table) -> Position:
-        """See TicketDatabase.position."""
-
-        def found() -> Position:
-            row = self.server.table(table.sequence)
-            return Position(row.counter, row.largest, row.created)
-
-        return await self._statement(found, table=table.sequence, writes=False)
-
-    async def positions(self, tables: Iterable[Table]) -> dict[str, Position]:
+    async def positions(self, names: Iterable[str]) -> dict[str, Position]:
         """See TicketDatabase.positions."""
-        names = {table.sequence for table in tables}
+        requested = dict.fromkeys(names)
 
         def found() -> dict[str, Position]:
             rows = self.server.state.tables
-            return {n: Position(row.counter, row.largest, row.created) for n, row in rows.items() if n in names}
+            return {n: Position(row.counter, row.largest, row.created) for n, row in rows.items() if n in requested}
 
-        return await self._statement(found, writes=False)
+        table = next(filter(self.server.stands_still, requested), [*requested, None][0])
+        return await self._statement(found, table=table, writes=False)
 
-    async def advance_all(self, floors: Mapping[str, int]) -> None:
-        """See TicketDatabase.advance_all."""
+    async def advance(self, floors: Mapping[str, int]) -> None:
+        """See TicketDatabase.advance."""
 
         def advance() -> None:
             tables = [(self.server.table(name), floor) for name, floor in floors.items()]
             for table, floor in tables:
                 table.advance(floor)
 
-        await self._statement(advance)
+        await self._statement(advance, table=next(filter(self.server.stands_still, floors), None))
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
         await self._statement(lambda: self.server.make(sequence, width, start))
-
-    async def advance(self, table: Table, above: int) -> None:
-        """See TicketDatabase.advance."""
-        await self._statement(lambda: self.server.table(table.sequence).advance(above), table=table.sequence)
 
     async def definitions(self) -> dict[str, Definition]:
         """See TicketDatabase.definitions."""
@@ -365,7 +358,7 @@ class FakeTicketDatabase(TicketDatabase):
 
     async def define(self, definition: Definition, old: Definition | None = None) -> Definition:
         """See TicketDatabase.define."""
-        return await self._statement(lambda: self.server.define(definition, old))
+        return await self._statement(lambda: self.server.define(definition, old), patient=True)
 
     async def forget_definition(self, definition: Definition) -> None:
         """See TicketDatabase.forget_definition."""
@@ -389,10 +382,10 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.marks_of_all_rings."""
         return await self._statement(lambda: self.server.marks(None), writes=False, ledger=True, anybody=True)
 
-    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
-        """See TicketDatabase.reserve."""
+    async def keep(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
+        """See TicketDatabase.keep."""
         requested = list(marks)
-        return await self._statement(lambda: self.server.reserve(requested, ring), ledger=True)
+        return await self._statement(lambda: self.server.keep(requested, ring), ledger=True)
 
     async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
         """See TicketDatabase.supersede."""

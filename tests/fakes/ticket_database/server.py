@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseError, TicketDatabaseUnavailable
+from app.common.errors import (
+    RingChanged,
+    SequenceMissing,
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseUnavailable,
+)
 from app.common.sequences import Width
 from app.databases.protocol import OLDER, OLDER_SECONDS, USE_INTERVALS, Draw, Mark, RingRecord, ServerEntry, Use
 from app.kinds.definition import Definition
@@ -74,13 +80,15 @@ class Statement:
 class FakeServer:
     """One database server, and what is wrong with it at the moment.
 
+    `is_rows`: its sequences are rows (see `RowTicketDatabase`), and not tables with a counter and a column that ends.
     `down`: refuses every connection. `read_only`: reads succeed. `ledger_fails`: the ledger's table alone cannot be
     used. `has_settings`: whether it is configured with an increment and an offset, as a server is, and a file is not;
     where it is, nobody draws with others. `misconfigured`: what a new connection finds wrong. `draws_as`: the offset
     and increment that draws really have, whatever a look says. `deadlocks`: how many of the next statements that write
-    fail so. `loses_replies`: how many of the next statements are committed and never answered. `life`: how often it has
-    gone back in time. `clock_offset`: seconds that its clock is ahead of the true time, below 0 where it is behind.
-    `older_probe`: when a ticket server of an older release probed it last, by its own clock.
+    fail so. `loses_replies`: how many of the next statements are committed and never answered. `goes_past_the_end`: it
+    takes for a ticket what a column gives at its end or beyond. `life`: how often it has gone back in time.
+    `clock_offset`: seconds that its clock is ahead of the true time, below 0 where it is behind. `older_probe`: when a
+    ticket server of an older release probed it last, by its own clock.
     """
 
     _numbers = itertools.count(1)
@@ -91,7 +99,10 @@ class FakeServer:
         increment: int = 2,
         sequences: Mapping[str, Width] | Sequence[str] = ("photos",),
         clock: Callable[[], float] = lambda: 0.0,
+        *,
+        is_rows: bool = False,
     ) -> None:
+        self.is_rows = is_rows
         self.clock = clock
         self.offset = offset
         self.increment = increment
@@ -102,12 +113,13 @@ class FakeServer:
         self.down = False
         self.read_only = False
         self.ledger_fails = False
-        self.has_settings = True
+        self.has_settings = not is_rows
         self.setting_names = "increment", "offset"
         self.misconfigured: str | None = None
         self.draws_as: tuple[int, int] | None = None
         self.deadlocks = 0
         self.loses_replies = 0
+        self.goes_past_the_end = False
         self.alive: list[str] = []
         self.older_probe = float("-inf")
         self.statements = 0
@@ -153,27 +165,43 @@ class FakeServer:
     # --- statements ------------------------------------------------------------------------------------------------
 
     def draw(
-        self, sequence: str, count: int, offset: int = 0, increment: int = 0, after: int = 0, *, least: int = 0
+        self,
+        sequence: str,
+        count: int,
+        offset: int = 0,
+        increment: int = 0,
+        after: int = 0,
+        *,
+        least: int = 0,
+        most: int | None = None,
     ) -> Draw:
         """`offset`, `increment`: what the session has been told, where it has been told any."""
         offset, increment = self.draws_as or (offset or self.offset, increment or self.increment)
-        drawn = self.table(sequence).draw(count, offset, increment, after, least)
+        drawn = self.table(sequence).draw(
+            count, offset, increment, after, least, most=most, past_its_end=self.goes_past_the_end
+        )
         self.draws.append((sequence, drawn, self.life))
         return drawn
 
     def make(self, sequence: str, width: Width, start: int, *, unsigned: bool = True) -> None:
         if sequence not in self.state.tables:
-            made = FakeTable(width, created=f"t{next(self._numbers)}", unsigned=unsigned, counter=start)
+            made = FakeTable(width, f"t{next(self._numbers)}", unsigned=unsigned, counter=start, largest=0)
             self.state.tables[sequence] = made
 
     def define(self, definition: Definition, old: Definition | None) -> Definition:
         if self.state.kinds.get(definition.key) == old and (old is None or not old.decided):
             self.state.kinds[definition.key] = definition
+        if definition.key not in self.state.kinds:  # put back to before there was the old one
+            raise TicketDatabaseUnavailable("lost a definition")
         return self.state.kinds[definition.key]
 
-    def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
+    def record_ring(
+        self, old: RingRecord | None, new: RingRecord, entry: ServerEntry | None = None, now: float = 0.0
+    ) -> RingRecord:
+        """`entry`: what the ticket server announces with it, when a virtual clock stands at `now`."""
         if self.state.ring == old:
             self.state.ring = new
+            self.probes(entry, now)
         if self.state.ring is None:  # replaced by an empty one since it was looked at
             raise TicketDatabaseUnavailable("lost its ring record")
         return self.state.ring
@@ -183,7 +211,7 @@ class FakeServer:
         if number is not None and (self.state.ring is None or self.state.ring.number != number):
             raise RingChanged
 
-    def reserve(self, marks: Iterable[Mark], ring: int | None = None) -> dict[tuple[str, int], Mark]:
+    def keep(self, marks: Iterable[Mark], ring: int | None = None) -> dict[tuple[str, int], Mark]:
         self.check_ring(ring)
         found = {}
         for mark in marks:
@@ -191,7 +219,7 @@ class FakeServer:
             row = self.state.marks.get(key, mark)
             if row.token == mark.token:
                 row = replace(row, mark=max(row.mark, mark.mark), issued=max(row.issued, mark.issued))
-            self._keep(key, row)
+            self.write_mark(key, row)
             found[mark.sequence, mark.offset] = row
         return found
 
@@ -203,13 +231,16 @@ class FakeServer:
             raise TicketDatabaseUnavailable("lost a row of its ledger")
         if row.token == old.token and row.mark <= old.mark:
             row = replace(row, token=new.token, mark=new.mark, issued=max(row.issued, new.issued))
-            self._keep(key, row)
+            self.write_mark(key, row)
         return row
 
-    def _keep(self, key: tuple[str, int, int], row: Mark) -> None:
+    def write_mark(self, key: tuple[str, int, int], row: Mark) -> None:
+        """Write a mark: it is dated, and its change has a number."""
         if self.state.marks.get(key) != row:
             self.state.marks[key] = row
             self.state.changed[key] = self.clock()
+            self.state.number += 1
+            self.state.numbers[key] = self.state.number
 
     def marks(self, changed_within: float | None) -> list[Mark]:
         since = float("-inf") if changed_within is None else self.clock() - changed_within
@@ -231,6 +262,13 @@ class FakeServer:
         since = self.time_at(now) - OLDER_SECONDS
         seen = {each.release for each in self.state.servers.values() if each.at >= since and each.uses is None}
         return tuple(sorted(seen | ({OLDER} if self.older_probe >= since else set())))
+
+    def look_for(self, entry: ServerEntry | None, now: float) -> None:
+        """A probe arrives when a virtual clock stands at `now`."""
+        if self.misconfigured:
+            raise TicketDatabaseMisconfigured(self.misconfigured)
+        self.looks += 1
+        self.probes(entry, now)
 
     def probes(self, entry: ServerEntry | None, now: float) -> None:
         """A ticket server looks, or somebody else, when a virtual clock stands at `now`."""

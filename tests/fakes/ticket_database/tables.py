@@ -4,10 +4,14 @@ from dataclasses import dataclass, field
 
 from app.common.errors import ColumnExhausted, SequenceWentBack
 from app.common.sequences import Width, ceiling_of
-from app.databases.protocol import ROOM, Draw, Mark, RingRecord, ServerEntry
+from app.databases.protocol import Draw, Mark, RingRecord, ServerEntry, Table
 from app.kinds.definition import Definition
 
 ROWS_PER_STATEMENT = 64
+ROOM = 3
+"""Several are drawn at once where so many times their number are left, as far as the table is looked at."""
+LAST_TICKETS = 1_000_000
+"""With fewer left the table is looked at before several are drawn at once."""
 
 
 @dataclass(slots=True)
@@ -31,23 +35,41 @@ class FakeTable:
         return ceiling_of(self.width, unsigned=self.unsigned)
 
     @property
-    def repeats_ceiling(self) -> bool:
-        return self.column_end == self.ceiling
+    def last(self) -> int:
+        """The largest ticket that it gives: a column gives the largest number that it holds again and again."""
+        return self.ceiling - (self.column_end == self.ceiling)
 
-    def draw(self, count: int, offset: int, increment: int, after: int = 0, least: int = 0) -> Draw:
+    def draw(
+        self,
+        count: int,
+        offset: int,
+        increment: int,
+        after: int = 0,
+        least: int = 0,
+        *,
+        most: int | None = None,
+        past_its_end: bool = False,
+    ) -> Draw:
         """What REPLACE does, for a row a ticket; a larger count is a block and the id above it, which looks at the
         first id before it moves the counter. A counter at the end stays there, and gives its id again and again.
-        It is advanced to `least` first."""
+        It is advanced to `least` first, if that leaves room. `most`: the largest ticket that is wanted.
+        `past_its_end`: what a column gives above that is a ticket."""
+        end = self.last if most is None else min(self.last, most)
+        room = (count - 1 if count <= ROWS_PER_STATEMENT else ROOM * count + 1) * increment
         if least > 1:
+            if least + (offset - least) % increment + room > end:
+                raise ColumnExhausted("holds no further id for it")
             self.advance(least - 1)
         first = self.counter + (offset - self.counter) % increment
         last = first + (count - 1) * increment
+        if count > 1 and end - after < LAST_TICKETS * increment and first + (ROOM * count - 1) * increment > end:
+            raise ColumnExhausted("may hold fewer further ids than were asked for", self.counter - 1)
         if first > self.column_end:
             raise ColumnExhausted("cannot draw a further id")
         if count > ROWS_PER_STATEMENT and first <= after:
             self.advance(first)
             raise SequenceWentBack(f"gave id {first} after {after} had been issued")
-        if count > ROWS_PER_STATEMENT and first > self.ceiling - ROOM * count * increment:
+        if count > ROWS_PER_STATEMENT and first > end - ROOM * count * increment:
             self.advance(first)
             raise ColumnExhausted("stands too close to its end")
         if last > self.column_end:
@@ -55,11 +77,25 @@ class FakeTable:
             raise ColumnExhausted("cannot draw a further id")
         self.counter = min(last + increment, self.column_end)
         self.largest = last
+        if last > end and not past_its_end:
+            raise ColumnExhausted("holds no further id for it")
         return Draw(first, increment, count)
 
     def advance(self, above: int) -> None:
         self.largest = max(self.largest, above)
         self.counter = max(self.counter, min(above + 1, self.column_end))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeSequenceTable(Table):
+    """What a client is told of a table. `end`: the largest number that its column holds."""
+
+    end: int
+
+    @property
+    def last(self) -> int:
+        """See Table.last."""
+        return self.ceiling if self.ceiling < self.end else self.end - 1
 
 
 @dataclass(slots=True)
@@ -69,6 +105,8 @@ class FakeState:
     tables: dict[str, FakeTable] = field(default_factory=dict)
     marks: dict[tuple[str, int, int], Mark] = field(default_factory=dict)
     changed: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    number: int = 0
+    numbers: dict[tuple[str, int, int], int] = field(default_factory=dict)
     ring: RingRecord | None = None
     servers: dict[str, ServerEntry] = field(default_factory=dict)
     kinds: dict[str, Definition] = field(default_factory=dict)

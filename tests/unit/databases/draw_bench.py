@@ -12,14 +12,16 @@ from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.driver import Rows
 from app.databases.mysql.line.pool import MySQLPool
 from app.databases.mysql.sequence_sql import STUBS
-from app.databases.protocol import Drawn, Table
+from app.databases.mysql.table import MySQLTable
+from app.databases.protocol import Drawn, Position
 from tests.unit.databases.mysql_driver import URL
 
 TIMEOUT = 0.4
 
 
-def table(sequence: str = "photos") -> Table:
-    return Table(sequence, Width.BIGINT, 2**63, len(STUBS), "t1", repeats_ceiling=False)
+def table(sequence: str = "photos") -> MySQLTable:
+    end, stubs = 2**64 - 1, len(STUBS)
+    return MySQLTable(sequence, Width.BIGINT, 2**63, "t1", column_end=end, rows_per_statement=stubs)
 
 
 class Connection:
@@ -98,15 +100,19 @@ class Bench:
     def __init__(self, idle: int = 1) -> None:
         self.pool = Pool(idle)
         self.retried: list[str] = []
-        self.queue = DrawQueue(self.pool, 1, 2, self.retried.append, Unasked())
+        self.queue = DrawQueue(self.pool, 1, 2, self._position, self.retried.append, generated=Unasked())
         self.queue.forms.takes_steps = True
         self.answers: list[tuple[str, Drawn]] = []
         self.answered = asyncio.Event()
+        self.position = Position(1, 0, "t1")
 
     def start(self, name: str = "photos", count: int = 1, least: int = 0, after: int = 0) -> None:
         before = len(self.answers)
         self.queue.start_draw(table(name), count, after, lambda drawn: self._came(name, drawn), least)
         assert len(self.answers) == before
+
+    async def _position(self, _: str) -> Position:
+        return self.position
 
     def _came(self, name: str, drawn: Drawn) -> None:
         self.answers.append((name, drawn))

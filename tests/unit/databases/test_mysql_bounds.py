@@ -22,8 +22,9 @@ from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.driver import Rows
 from app.databases.mysql.line.url import DatabaseURL
 from app.databases.mysql.other_tables import Column, used_by
-from app.databases.protocol import Drawn, Mark, RingRecord, RingState, Table
+from app.databases.protocol import Drawn, Mark, RingRecord, RingState
 from app.kinds.definition import Definition
+from tests.contract.engines.storages import residue_of
 from tests.fakes.mysql_server import (
     FLOODS,
     FakeMySQL,
@@ -33,6 +34,7 @@ from tests.fakes.mysql_server import (
     huge_packets,
     rows_without_end,
 )
+from tests.unit.databases.draw_bench import table
 from tests.unit.databases.mysql_driver import variables
 
 MIB = 2**20
@@ -40,7 +42,6 @@ FEW = 3 * MIB
 SECONDS = 100.0
 """A deadline that no test should meet, just below the test's own: no time is measured here, and tracemalloc makes a
 flood of rows ten times as slow."""
-TABLE = Table("photos", Width.BIGINT, 2**63 - 1, 64, "1", repeats_ceiling=False)
 MARK = Mark("photos", 2, 2, 100, 50, "token")
 LIKES = Definition("likes", "instagram", {"shards": 5})
 RECORD = RingRecord(1, 2, 1, (1, 2), 1, RingState.DRAWN)
@@ -61,7 +62,6 @@ SAYS = {
     own_sql.probed(""): (("", "2026-01-01"),),
     sequence_sql.NAMES: (("photos",),),
     sequence_sql.largest("photos", "id"): ((7,),),
-    sequence_sql.position("photos")[0]: ((7,),),
     sequence_sql.positions(["photos"])[0]: (("photos", 7),),
 }
 
@@ -141,17 +141,14 @@ PROBES: dict[str, tuple[str, Ask]] = {
 ASKS: dict[str, tuple[str, Ask]] = {
     "moments": (sequence_sql.moments(["photos"]), lambda it: it.names()),
     "tables": ("SELECT t.TABLE_NAME", lambda it: it.tables(["photos"])),
-    "counters": ("SELECT TABLE_NAME, AUTO_INCREMENT", lambda it: it.counters(["photos"])),
-    "largest": ("SELECT COALESCE(MAX(id)", lambda it: it.position(TABLE)),
-    "counter": ("SELECT COALESCE(AUTO_INCREMENT", lambda it: it.position(TABLE)),
-    "all largest": ("SELECT 'photos'", lambda it: it.positions([TABLE])),
-    "all counters": ("SELECT TABLE_NAME, COALESCE", lambda it: it.positions([TABLE])),
+    "all largest": ("SELECT 'photos'", lambda it: it.positions(["photos"])),
+    "all counters": ("SELECT TABLE_NAME, COALESCE", lambda it: it.positions(["photos"])),
     "make": ("CREATE TABLE", lambda it: it.make("photos", Width.BIGINT, 1)),
-    "advance": ("REPLACE INTO `photos`", lambda it: it.advance(TABLE, 10)),
-    "advance all": ("COMMIT", lambda it: it.advance_all({"photos": 10})),
+    "advance": ("REPLACE INTO `photos`", lambda it: it.advance({"photos": 10})),
+    "advance all": ("COMMIT", lambda it: it.advance({"photos": 10})),
     "a page of marks": (own_sql.marks_in("_high_water"), lambda it: it.marks()),
-    "reserve": ("INSERT INTO _high_water", lambda it: it.reserve([MARK], 1)),
-    "read back": (own_sql.marks_in("_high_water"), lambda it: it.reserve([MARK], 1)),
+    "reserve": ("INSERT INTO _high_water", lambda it: it.keep([MARK], 1)),
+    "read back": (own_sql.marks_in("_high_water"), lambda it: it.keep([MARK], 1)),
     "supersede": ("UPDATE _high_water", lambda it: it.supersede(MARK, MARK, 1)),
     "supersede all": (own_sql.RING_NUMBER, lambda it: it.supersede_all([(MARK, MARK)], 1)),
     "keep a definition": ("INSERT INTO _definitions", lambda it: it.define(LIKES)),
@@ -176,7 +173,7 @@ LISTINGS: dict[str, tuple[str, Ask]] = {
 async def draw(ticket_database: MySQLDatabase, count: int) -> Drawn:
     """Draw, and raise what it came to where that is an error."""
     drawn: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
-    ticket_database.start_draw(TABLE, count, 0, drawn.set_result)
+    ticket_database.start_draw(residue_of(ticket_database), table(), count, 0, drawn.set_result)
     found = await drawn
     if isinstance(found, TicketDatabaseError):
         raise found
@@ -267,7 +264,7 @@ async def test_what_each_statement_of_several_is_answered_with_has_a_bound_of_it
     with FakeMySQL(database(SAYS)) as server:
         ticket_database = MySQLDatabase(url_of(server), 1, 2, SECONDS)
         await ticket_database.probe()
-        await ticket_database.advance_all(floors)
+        await ticket_database.advance(floors)
         await ticket_database.supersede_all([(MARK, MARK)] * 200, 1)
         await ticket_database.close()
 

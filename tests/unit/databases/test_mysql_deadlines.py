@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from app.common.patience import SLICES
-from app.common.sequences import Width
 from app.databases.mysql.draws.pending_draw import Deadlines, PendingDraw
-from app.databases.protocol import Draw, Table
+from app.databases.protocol import Draw
+from tests.unit.databases.draw_bench import table
 
 TIMEOUT = 0.4
-PHOTOS = Table("photos", Width.BIGINT, 2**63, 64, "t1", repeats_ceiling=False)
+PHOTOS = table()
 
 
 class Clock:

@@ -13,7 +13,8 @@ def asking(seconds: float = 1000.0, pause: float = 0.0, idle: int = 1) -> Bench:
     """A bench whose queue asks behind the first draw of each table, and then once in so many seconds."""
     bench = Bench(idle)
     takes_steps = bench.queue.forms.takes_steps
-    bench.queue = DrawQueue(bench.pool, 1, 2, bench.retried.append, GeneratedIds(seconds, pause))
+    position, generated = bench.queue.position, GeneratedIds(seconds, pause)
+    bench.queue = DrawQueue(bench.pool, 1, 2, position, bench.retried.append, generated=generated)
     bench.queue.forms.takes_steps = takes_steps
     return bench
 

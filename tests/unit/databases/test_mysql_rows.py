@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.common.errors import SequenceMissing, TicketDatabaseUnavailable
-from app.common.sequences import TICKET_LIMIT, Width
+from app.common.errors import TicketDatabaseUnavailable
+from app.common.sequences import TICKET_LIMIT
 from app.databases.mysql import sequence_sql
 from app.databases.mysql.books import own_sql
 from app.databases.mysql.books.marks import mark_of
@@ -19,8 +19,8 @@ from app.databases.mysql.inspection import MySQLInspector
 from app.databases.mysql.line import session_sql
 from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.driver import Rows
-from app.databases.mysql.tables import position_of, table_of
-from app.databases.protocol import Mark, Position, Table
+from app.databases.mysql.tables import positions_of, table_of
+from app.databases.protocol import Mark, Position
 from app.kinds.definition import Definition
 from tests.unit.databases.mysql_driver import URL, Driver, Server
 
@@ -32,7 +32,6 @@ PHOTOS: dict[str, Rows] = {
     sequence_sql.NAMES: (("photos",),),
     sequence_sql.moments(["photos"]): (("photos", 1_700_000_000),),
 }
-TABLE = Table("photos", Width.BIGINT, TICKET_LIMIT, 1, "1700000000", False)
 
 
 async def database_that_answers(server: Server, *answers: Rows) -> tuple[MySQLDatabase, Driver]:
@@ -66,34 +65,33 @@ BAD_MARKS = [
 ]
 BAD_TABLES = [(), ROW[:7], (*ROW, 1), *(changed(ROW, 2, bad) for bad in ("1'", "", -1, b"1", "1 OR 1"))]
 BAD_POSITIONS: list[tuple[Rows, Rows]] = [
-    ((), ((1, 7),)),
-    (((),), ((1, 7),)),
-    (((None,),), ((1, 7),)),
-    ((("x",),), ((1, 7),)),
-    (((2**64,),), ((1, 7),)),
-    (((5,),), ((),)),
-    (((5,),), ((1,),)),
-    (((5,),), ((1, 7, 7),)),
-    (((5,),), ((None, 7),)),
-    (((5,),), ((-1, 7),)),
-    (((5,),), ((2**64, 7),)),
-    (((5,),), ((1, "7'"),)),
+    ((), (("photos", 1, 7),)),
+    ((("photos", None),), (("photos", 1, 7),)),
+    ((("photos", "x"),), (("photos", 1, 7),)),
+    ((("photos", 2**64),), (("photos", 1, 7),)),
+    ((("photos", 5),), ((),)),
+    ((("photos", 5),), (("photos", 1),)),
+    ((("photos", 5),), (("photos", 1, 7, 7),)),
+    ((("photos", 5),), (("photos", None, 7),)),
+    ((("photos", 5),), (("photos", -1, 7),)),
+    ((("photos", 5),), (("photos", 2**64, 7),)),
+    ((("photos", 5),), (("photos", 1, "7'"),)),
 ]
 ours = Mark("photos", 1, 2, 1000, 10, TOKEN)
 CASES: list[tuple[str, Ask, tuple[Rows, ...]]] = [
     *((f"marks {row}", lambda d: d.marks(), ((row,),)) for row in BAD_MARKS),
-    *((f"reserve {row}", lambda d: d.reserve([ours], 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
+    *((f"reserve {row}", lambda d: d.keep([ours], 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
     *((f"supersede {row}", lambda d: d.supersede(ours, ours, 1), ((), ((1,),), (row,))) for row in BAD_MARKS[:4]),
     *((f"tables {row}", lambda d: d.tables(["photos"]), ((row,),)) for row in BAD_TABLES),
-    *((f"position {rows}", lambda d: d.position(TABLE), rows) for rows in BAD_POSITIONS),
+    *(
+        (f"largest {row}", lambda d: d.positions(["photos"]), ((row,),))
+        for row in ((), ("photos",), ("a'b", 5), (7, 5), (None, 5))
+    ),
+    *((f"positions {rows}", lambda d: d.positions(["photos"]), rows) for rows in BAD_POSITIONS),
     *((f"names {row}", lambda d: d.names(), ((row,),)) for row in ((), ("photos", 1))),
     *(
         (f"moments {row}", lambda d: d.names(), ((("photos",),), (row,)))
         for row in ((), ("photos",), ("photos", 1, 2), ("photos", "1'"), ("a'b", 1))
-    ),
-    *(
-        (f"counters {row}", lambda d: d.counters(["photos"]), ((row,),))
-        for row in ((), ("photos", 1), ("photos", None, 1), ("photos", -1, 1), ("photos", 1, "'"), ("a'b", 1, 1))
     ),
 ]
 
@@ -115,7 +113,7 @@ async def test_it_answered_nonsense_and_the_connection_is_dropped(
 async def test_rows_of_a_ledger_that_were_not_asked_for_or_are_missing(server: Server, rows: Rows) -> None:
     database, _ = await database_that_answers(server, (), ((1,),), rows)
     with pytest.raises(TicketDatabaseUnavailable, match="lost a row of its ledger"):
-        await database.reserve([ours], 1)
+        await database.keep([ours], 1)
     database, _ = await database_that_answers(server, (), ((1,),), rows)
     with pytest.raises(TicketDatabaseUnavailable, match="lost a row of its ledger"):
         await database.supersede(ours, ours, 1)
@@ -258,7 +256,7 @@ def test_what_a_healthy_database_sends() -> None:
     assert inner is not None
     assert inner.sequence == "_1234"
     assert mark_of(changed(MARK, 0, "_worker_17")).sequence == "_worker_17"
-    assert position_of(((2**64 - 1,),), ((2**64 - 1, None),)) == Position(2**63, 2**63 - 1, "None")
-    assert position_of(((-5,),), ((1, 7),)) == Position(1, 0, "7")
-    with pytest.raises(SequenceMissing):
-        position_of(((0,),), ())
+    high = positions_of({"photos": 2**64 - 1}, {"photos": (2**64 - 1, None)})
+    assert high == {"photos": Position(2**63, 2**63 - 1, "None")}
+    assert positions_of({"photos": -5}, {"photos": (1, 7)}) == {"photos": Position(1, 0, "7")}
+    assert positions_of({"photos": 0}, {}) == {}

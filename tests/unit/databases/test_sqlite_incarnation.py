@@ -16,12 +16,14 @@ from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured
 from app.databases.protocol import Table
 from app.databases.sqlite.database import SQLiteDatabase
 from app.databases.sqlite.inspection import SQLiteInspector
+from tests.contract.engines.storages import take
 
 ENDINGS = ("", "-wal", "-shm", "-life")
 
 _OTHER_PROCESS = """
 import asyncio, sys
 from pathlib import Path
+from tests.contract.engines.storages import take
 from app.databases.sqlite.database import SQLiteDatabase
 async def main():
     database = SQLiteDatabase(Path(sys.argv[1]), 1, 2, 5.0)
@@ -86,7 +88,7 @@ async def incarnation(path: Path, draws: int = 1) -> str:
         look = await database.probe()
         table = await photos(database)
         for _ in range(draws):
-            await database.draw(table, 1, 0)
+            await take(database, table, 1, 0)
         return look.incarnation
 
 
@@ -283,13 +285,13 @@ async def test_a_log_that_is_lost_under_a_process_that_has_it_open(
     await incarnation(path)
     async with opened(path) as database:
         before = (await database.probe()).incarnation
-        drawn = await database.draw(await photos(database), 100, 0)
+        drawn = await take(database, await photos(database), 100, 0)
         lose_the_log(path, path)
         assert other().incarnation == ""
         with pytest.raises(TicketDatabaseError, match="another file"):
             await database.probe()
         assert (await database.probe()).incarnation != before
-        assert (await database.draw(await photos(database), 1, 0)).first > drawn.last
+        assert (await take(database, await photos(database), 1, 0)).first > drawn.last
 
 
 async def test_nothing_is_drawn_from_another_file_before_it_was_looked_at(path: Path, tmp_path: Path) -> None:
@@ -298,13 +300,13 @@ async def test_nothing_is_drawn_from_another_file_before_it_was_looked_at(path: 
     async with opened(path) as database:
         before = (await database.probe()).incarnation
         table = await photos(database)
-        await database.draw(table, 5, 0)
+        await take(database, table, 5, 0)
         put_back(path, saved)
-        drawn = await asyncio.gather(*(database.draw(table, 1, 0) for _ in range(3)), return_exceptions=True)
-        drawn += [(await asyncio.gather(database.draw(table, 1, 0), return_exceptions=True))[0] for _ in range(2)]
+        drawn = await asyncio.gather(*(take(database, table, 1, 0) for _ in range(3)), return_exceptions=True)
+        drawn += [(await asyncio.gather(take(database, table, 1, 0), return_exceptions=True))[0] for _ in range(2)]
         assert [type(each).__name__ for each in drawn] == ["TicketDatabaseUnavailable"] * 5
         assert (await database.probe()).incarnation != before
-        await database.draw(table, 1, 0)
+        await take(database, table, 1, 0)
 
 
 def overwrite_the_record(path: Path) -> None:

@@ -10,6 +10,7 @@ from app.databases.protocol import RingRecord, RingState
 from app.databases.sqlite.database import SQLiteDatabase
 from app.tickets.agreement.changes import change_ring
 from app.tickets.agreement.record import begun
+from tests.contract.engines.storages import take
 
 RING = RingRecord(1, 2, 1, (1, 2), own=1)
 GROWN = RingRecord(2, 3, 2, (1, 2), own=1)
@@ -31,7 +32,9 @@ async def database(tmp_path: Path) -> AsyncIterator[Callable[[int, int], SQLiteD
 async def drawn(database: SQLiteDatabase, times: int) -> list[int]:
     await database.probe()
     table = (await database.tables(["photos"]))["photos"]
-    return [(await database.draw(table, 1, 0)).first for _ in range(times)]
+    record = await database.recorded_ring()
+    ring = 0 if record is None else record.number
+    return [(await take(database, table, 1, 0, ring=ring)).first for _ in range(times)]
 
 
 async def test_a_position_is_never_below_what_was_drawn_under_another_increment(
@@ -43,9 +46,9 @@ async def test_a_position_is_never_below_what_was_drawn_under_another_increment(
     odd.use_increment(3)
     await odd.record_ring(RING, GROWN)
     table = (await odd.tables(["photos"]))["photos"]
-    position = await odd.position(table)
+    position = await odd.position(table.sequence)
     assert position.next_id > 11
-    assert (await odd.counters(["photos"]))["photos"][0] > 11
+    assert (await odd.position("photos")).next_id > 11
     assert await drawn(odd, 1) == [13]
 
 
@@ -82,12 +85,12 @@ async def test_a_sequence_off_its_residue_ends_with_the_last_id_that_there_is(
     await odd.probe()
     table = (await odd.tables(["photos"]))["photos"]
     odd.use_increment(7)
-    await odd.advance(table, table.ceiling - 20)
+    await odd.advance({"photos": table.ceiling - 20})
     odd.use_increment(2)
-    left = (table.ceiling - (await odd.position(table)).next_id) // 2 + 1
-    ids = [(await odd.draw(table, 1, 0)).first for _ in range(left)]
+    left = (table.ceiling - (await odd.position(table.sequence)).next_id) // 2 + 1
+    ids = [(await take(odd, table, 1, 0)).first for _ in range(left)]
     assert ids[-1] == table.ceiling == 2**63 - 1
     with pytest.raises(ColumnExhausted):
-        await odd.draw(table, 1, 0)
+        await take(odd, table, 1, 0)
     with pytest.raises(ColumnExhausted):
-        await odd.draw(table, 3, 0)
+        await take(odd, table, 3, 0)

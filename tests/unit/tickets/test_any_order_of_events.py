@@ -25,7 +25,7 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
     TicketError,
 )
-from app.databases.protocol import Drawn, Table
+from app.databases.protocol import Drawn, Residue, Table
 from app.tickets.lanes.id_guard import WrongResidue
 from app.tickets.lanes.lane import Lane
 from app.tickets.requests.request import TicketRequest, Tickets
@@ -86,8 +86,17 @@ class Faulty(FakeTicketDatabase):
         # one in many: a lane that is exhausted stays so
         return TicketDatabaseBusy() if kind is ColumnExhausted and self.chance.random() < 0.9 else kind()
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
-        super().start_draw(table, count, after, lambda drawn: done(self._fault() or drawn), least)
+    def start_draw(
+        self,
+        residue: Residue,
+        table: Table,
+        count: int,
+        after: int,
+        done: Callable[[Drawn], None],
+        *,
+        least: int = 0,
+    ) -> None:
+        super().start_draw(residue, table, count, after, lambda drawn: done(self._fault() or drawn), least=least)
 
     async def _statement(self, execute, **how):  # type: ignore[no-untyped-def]
         answer = await super()._statement(execute, **how)

@@ -69,15 +69,15 @@ class MySQLLedger:
         async with self._pool.question(about_marks=True, anybody=True, times=ALL_MARKS) as connection:
             return await connection.ask(ask, marks_of, listing(MOST_MARKS))
 
-    async def reserve(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
-        """See TicketDatabase.reserve."""
+    async def keep(self, marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
+        """See TicketDatabase.keep."""
         requested = sorted(marks, key=_place)
         found: dict[tuple[str, int], Mark] = {}
         for table, of_table in groupby(requested, lambda mark: own_sql.marks_table_of(mark.sequence)):
             for part in sliced(list(of_table), MARKS_PER_WRITE):
                 rows = [(m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in part]
                 keys = [(m.sequence, m.offset, m.increment) for m in part]
-                for row in await self._write(own_sql.reserve(table, rows, ring), keys, ring):
+                for row in await self._write(own_sql.keep(table, rows, ring), keys, ring):
                     found[row.sequence, row.offset] = row
         return found
 
@@ -126,7 +126,7 @@ class MySQLLedger:
 
     async def _write(self, write: str, keys: list[tuple[str, int, int]], ring: int) -> list[Mark]:
         """Run a write and read the rows of these keys, which lie in one table; a deadlock is tried again. Raises
-        RingChanged, see `reserve`.
+        RingChanged, see `keep`.
 
         The number is read after the write: where it is still `ring` then, it was `ring` when the write was committed.
         """

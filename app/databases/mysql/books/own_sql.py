@@ -135,7 +135,7 @@ def _row(mark: tuple[str, int, int, int, int, str]) -> str:
     return f"SELECT '{sequence}' AS s, {offset} AS o, {increment} AS i, {high} AS h, {issued} AS d, '{token}' AS t"
 
 
-def reserve(table: str, marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
+def keep(table: str, marks: list[tuple[str, int, int, int, int, str]], ring: int) -> str:
     """Takes the larger mark where the token is the same or there is no row yet, while the ring has this number.
 
     One statement, and it locks the row of the ring record that it depends on: no change of the ring is committed
@@ -186,35 +186,51 @@ RECORD = (
 
 RingRow = tuple[int, int, int, str, int, str]
 BodyRow = tuple[int, int, str, str, str]
+UseRow = tuple[int, str, str, str]
+"""Offset, word, place, server."""
+Announcements = tuple[str, Sequence[UseRow], float] | None
+"""What `use` takes, None where the program is no ticket server."""
 
 
-def first_ring(new: RingRow, increments: str, bodies: list[BodyRow]) -> list[str]:
-    """Records the ring where none is recorded, in one transaction."""
+def first_ring(new: RingRow, increments: str, bodies: list[BodyRow], announcements: Announcements) -> list[str]:
+    """Records the ring where none is recorded, in one transaction with what the server announces."""
     return _in_one_transaction(
         "NOT EXISTS (SELECT 1 FROM _ring WHERE id = 1)",
         new,
         increments,
         bodies,
+        announcements,
         before=["DELETE FROM _bodies WHERE offset_of >= 0 AND NOT EXISTS (SELECT 1 FROM _ring WHERE id = 1)"],
         write="INSERT IGNORE INTO _ring (id, number, increment_of, since, offsets, own_offset, state) "  # noqa: S608
         f"VALUES (1, {new[0]}, {new[1]}, {new[2]}, '{new[3]}', {new[4]}, '{new[5]}')",
     )
 
 
-def next_ring(old: RingRow, new: RingRow, increments: str, bodies: list[BodyRow]) -> list[str]:
-    """Records the ring in one transaction, unless another server has recorded another one than `old` meanwhile."""
+def next_ring(
+    old: RingRow, new: RingRow, increments: str, bodies: list[BodyRow], announcements: Announcements
+) -> list[str]:
+    """Records the ring in one transaction with what the server announces, unless another server has recorded another
+    one than `old` meanwhile."""
     is_old = " AND ".join(_ring_columns(old))
     return _in_one_transaction(
         f"EXISTS (SELECT 1 FROM _ring WHERE id = 1 AND {is_old})",  # noqa: S608
         new,
         increments,
         bodies,
+        announcements,
         write=f"UPDATE _ring SET {', '.join(_ring_columns(new))} WHERE id = 1 AND {is_old}",  # noqa: S608
     )
 
 
 def _in_one_transaction(
-    condition: str, new: RingRow, increments: str, bodies: list[BodyRow], *, before: Sequence[str] = (), write: str
+    condition: str,
+    new: RingRow,
+    increments: str,
+    bodies: list[BodyRow],
+    announcements: Announcements,
+    *,
+    before: Sequence[str] = (),
+    write: str,
 ) -> list[str]:
     """All statements go out in one packet: a server that stands still between two packets would keep the row of the
     ring record locked, and with it every reservation of a mark.
@@ -242,6 +258,7 @@ def _in_one_transaction(
         "INSERT INTO _ring_more (id, number, increments) "  # noqa: S608
         f"SELECT v.i, v.n, v.s FROM (SELECT 1 AS i, {new[0]} AS n, '{increments}' AS s) AS v WHERE {condition} "
         "ON DUPLICATE KEY UPDATE number = VALUES(number), increments = VALUES(increments)",
+        *([use(*announcements, condition)] if announcements is not None else []),
         write,
         "COMMIT",
         RECORD,
@@ -333,17 +350,18 @@ NO_OFFSET = 0
 """In the row with which a server says that it announces what it uses, whether it uses anything or not."""
 
 
-def use(instance: str, uses: list[tuple[int, str, str, str]], probe_interval: float) -> str:
-    """Says which body a ticket server uses at each offset. An empty word: none any more.
+def use(instance: str, uses: Sequence[UseRow], probe_interval: float, condition: str = "TRUE") -> str:
+    """Says which body a ticket server uses at each offset, where the condition holds. An empty word: none any more.
 
     Rows are updated and not deleted, since a deletion locks the gap in which another server's first row may belong.
     """
-    rows = ", ".join(
-        f"('{instance}', {offset}, '{word}', '{place}', '{server}', {probe_interval!r}, UTC_TIMESTAMP(6))"
-        for offset, word, place, server in uses
+    rows = " UNION ALL ".join(
+        f"SELECT {offset} AS o, '{word}' AS w, '{place}' AS p, '{server}' AS s" for offset, word, place, server in uses
     )
     return (
-        f"INSERT INTO _in_use (instance, offset_of, word, place, server, probe_interval, at) VALUES {rows} "  # noqa: S608
+        "INSERT INTO _in_use (instance, offset_of, word, place, server, probe_interval, at) "  # noqa: S608
+        f"SELECT '{instance}', v.o, v.w, v.p, v.s, {probe_interval!r}, UTC_TIMESTAMP(6) FROM ({rows}) AS v "
+        f"WHERE {condition} "
         "ON DUPLICATE KEY UPDATE word = VALUES(word), place = VALUES(place), server = VALUES(server), "
         "probe_interval = VALUES(probe_interval), at = VALUES(at)"
     )

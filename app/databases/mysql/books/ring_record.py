@@ -1,5 +1,6 @@
 """The ring record that a MySQL or MariaDB ticket database keeps, and the bodies of data in it."""
 
+import asyncio
 from collections.abc import Callable
 
 from app.common.errors import (
@@ -15,7 +16,7 @@ from app.databases.mysql.books.rows import life, place, whole, word
 from app.databases.mysql.line.bounds import MOST_BODIES, listing
 from app.databases.mysql.line.driver import Rows
 from app.databases.mysql.line.pool import MySQLPool
-from app.databases.protocol import LARGEST_INCREMENT, Body, RingRecord, RingState
+from app.databases.protocol import LARGEST_INCREMENT, Body, RingRecord, RingState, ServerEntry
 
 RECORD_BOUND = listing(MOST_BODIES)
 """Of a whole record."""
@@ -26,10 +27,21 @@ class MySQLRing:
 
     _pool: MySQLPool
     _on_retry: Callable[[str], None]
+    _describe: Callable[[], ServerEntry] | None
+    _used: Callable[[ServerEntry], tuple[str, list[own_sql.UseRow], float]]
+    _looking: asyncio.Lock
 
     async def record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
-        """See TicketDatabase.record_ring. A deadlock with another server that does the same is tried again."""
-        parts = row_of(new), _increments_of(new), _bodies_of(new)
+        """See TicketDatabase.record_ring. A deadlock with another server that does the same is tried again.
+
+        No probe is under way meanwhile: it would announce what was used before.
+        """
+        async with self._looking:
+            return await self._record_ring(old, new)
+
+    async def _record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
+        announced = None if self._describe is None else self._used(self._describe())
+        parts = row_of(new), _increments_of(new), _bodies_of(new), announced
         statements = own_sql.first_ring(*parts) if old is None else own_sql.next_ring(row_of(old), *parts)
         for _ in range(RETRIES):
             try:

@@ -38,14 +38,18 @@ class MySQLServers:
             await connection.execute(own_sql.PROBE)
             return time.monotonic() - began
         entry = self._describe()
-        used = {use.offset: (use.offset, use.word, use.place, use.server) for use in entry.uses or ()}
-        self._offsets_used |= used.keys()
-        rows = [used.get(offset, (offset, "", "", "")) for offset in sorted({own_sql.NO_OFFSET, *self._offsets_used})]
         # in this order, so that no other server takes it for one of an earlier release, which announces no bodies
-        await connection.start(f"{own_sql.use(entry.instance, rows, entry.probe_interval)}; {announcement_of(entry)}")
+        await connection.start(f"{own_sql.use(*self._used(entry))}; {announcement_of(entry)}")
         took = time.monotonic() - began
         await connection.next()
         return took
+
+    def _used(self, entry: ServerEntry) -> tuple[str, list[own_sql.UseRow], float]:
+        """What the server says of the bodies that it uses, as `own_sql.use` takes it."""
+        used = {use.offset: (use.offset, use.word, use.place, use.server) for use in entry.uses or ()}
+        self._offsets_used |= used.keys()
+        rows = [used.get(offset, (offset, "", "", "")) for offset in sorted({own_sql.NO_OFFSET, *self._offsets_used})]
+        return entry.instance, rows, entry.probe_interval
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """See TicketDatabase.servers."""

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 
 from app.common.errors import ColumnExhausted, SequenceWentBack, TicketDatabaseUnavailable
 from app.databases.mysql import sequence_sql
-from app.databases.protocol import ROOM, Draw, Table
+from app.databases.mysql.table import MySQLTable
+from app.databases.protocol import Draw
 
+ROOM = 3
+"""Several tickets are drawn at once where so many times their number are left before the end of the column."""
 NEAR_THE_END = 16
 """In the last so-manieth of a column a block costs one id more, by which its place is certain: further away whatever
 other servers have drawn since this one heard of it does not come near the end."""
@@ -28,7 +31,7 @@ class Block(ABC):
     server has drawn since the last one, nor in between.
     """
 
-    table: Table
+    table: MySQLTable
     count: int
     after: int
     increment: int
@@ -62,7 +65,7 @@ class Block(ABC):
     def _bounds(self) -> tuple[int, int]:
         """The ordinary id below the block is above the first, and at most the second, after which the block certainly
         fits into the column, with the gaps that it may leave."""
-        return self.after, self.table.ceiling - ROOM * self.count * self.increment
+        return self.after, self.table.last - ROOM * self.count * self.increment
 
     def _check_place(self, below: int) -> None:
         """Raise unless the ordinary id below the block is within bounds, so that the block has been drawn."""

@@ -12,7 +12,7 @@ the explicit id just below. That id comes back in the first one's OK packet, as 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -26,15 +26,21 @@ from app.common.errors import (
 from app.common.patience import SLICES, patience
 from app.common.tasks import Tasks
 from app.databases.mysql.draws.block_forms import BlockForms
+from app.databases.mysql.draws.blocks import ROOM
 from app.databases.mysql.draws.generated_ids import QUESTION, GeneratedIds, generated_of
 from app.databases.mysql.draws.pending_draw import Deadlines, PendingDraw
 from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.pool import MySQLPool
-from app.databases.protocol import Drawn, Table
+from app.databases.mysql.table import MySQLTable
+from app.databases.protocol import Drawn, Position, Table
 
+LAST_TICKETS = 1_000_000
+"""With fewer left, the position is read before several tickets are drawn in one statement: one that runs past the end
+of the column uses up what is left, and what this server knows is as old as the last probes, while others draw."""
 CONNECTIONS = 3
 """The most connections that one server draws on at a time, for each database: few, so that draws share commits, and
 more than one, so that a locked table holds up only some."""
+NO_FURTHER = "holds no further id for it"
 _NO_QUESTIONS: Mapping[int, int] = {}
 DRAWS_PER_PACKET = 32
 """The most draws that share a packet: enough to spare round trips and commits, few enough that none waits long."""
@@ -58,16 +64,19 @@ class Packet(NamedTuple):
 
 class DrawQueue:
     """The draws that wait for a connection to one database, and those under way on each connection. `forms`: which
-    chooses the form of each; the probe tells it what the server allows."""
+    chooses the form of each; the probe tells it what the server allows. `position` tells where a sequence stands."""
 
     def __init__(
         self,
         pool: MySQLPool,
         offset: int,
         increment: int,
+        position: Callable[[str], Awaitable[Position]],
         on_retry: Callable[[str], None],
+        *,
         generated: GeneratedIds | None = None,
     ) -> None:
+        self.position = position
         self._generated = generated or GeneratedIds()
         self.forms = BlockForms(offset, increment)
         self._pool = pool
@@ -86,13 +95,43 @@ class DrawQueue:
         if self._closed:
             asyncio.get_running_loop().call_soon(done, TicketDatabaseUnavailable("is being left"))
             return
+        assert isinstance(table, MySQLTable)
         began = time.monotonic()
         draw = PendingDraw(table, count, after, began, began + self._pool.timeout, done)
         if least > 1:  # else the advance would be above 0, and an explicit 0 draws an id
-            if not table.holds(count, least, self._offset, self._increment):
-                asyncio.get_running_loop().call_soon(done, ColumnExhausted("holds no further id for it"))
+            further = count - 1 if count <= table.rows_per_statement else ROOM * count + 1
+            if self._next(least - 1) + further * self._increment > table.last:
+                asyncio.get_running_loop().call_soon(done, ColumnExhausted(NO_FURTHER))
                 return
             draw.least = least
+        if count > 1 and table.last - max(after, least) < LAST_TICKETS * self._increment:
+            self._tasks.spawn(self._make_sure_of(draw))
+        else:
+            self._begin(draw)
+
+    def _next(self, above: int) -> int:
+        """The first id above a number."""
+        return above + 1 + (self._offset - above - 1) % self._increment
+
+    async def _make_sure_of(self, draw: PendingDraw) -> None:
+        """Draw several tickets in one statement if they certainly end before the column does, whatever others draw
+        between this look and the statement."""
+        table, room = draw.table, (ROOM * draw.count - 1) * self._increment
+        try:
+            next_id = (await self.position(table.sequence)).next_id
+        except TicketDatabaseError as error:
+            draw.answer(error)
+        except BaseException:
+            draw.answer(TicketDatabaseUnavailable("is being left"))
+            raise
+        else:
+            if self._next(max(next_id, draw.least, draw.after + 1) - 1) + room > table.last:
+                draw.answer(ColumnExhausted("may hold fewer further ids than were asked for", next_id - 1))
+            else:
+                self._begin(draw)
+
+    def _begin(self, draw: PendingDraw) -> None:
+        """Send the draw at once where a connection is idle."""
         if not self._pending and len(self._under_way) + self._opening < CONNECTIONS:
             connection = self._pool.take_idle()
             if connection is not None:
@@ -264,7 +303,7 @@ class DrawQueue:
                 results.append(error)
         else:
             both = zip(batch, packet.places, strict=True)
-            results += [self.forms.plain_drawn(draw, ids[place]) for draw, place in both]
+            results += [self._plain(draw, ids[place]) for draw, place in both]
         for place, number in packet.questions.items():
             draw = batch[number]
             try:
@@ -272,6 +311,12 @@ class DrawQueue:
             except TicketDatabaseError as error:
                 results[number] = error
         return results
+
+    def _plain(self, draw: PendingDraw, first: int) -> Drawn:
+        """What one plain statement has drawn. Some columns go on above the largest ticket, or repeat their last id."""
+        if first + (draw.count - 1) * self._increment > draw.table.last:
+            return ColumnExhausted(NO_FURTHER)
+        return self.forms.plain_drawn(draw, first)
 
     def _failed(
         self, batch: list[PendingDraw], packet: Packet, received: int, error: TicketDatabaseError

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from app.common.patience import LATE, SLICES, STALLS
 from app.databases.mysql import sequence_sql
 from app.databases.mysql.draws.blocks import Block
-from app.databases.protocol import Drawn, Table
+from app.databases.mysql.table import MySQLTable
+from app.databases.protocol import Drawn
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +22,7 @@ class PendingDraw:
     statement; chosen anew each time it may be sent.
     """
 
-    table: Table
+    table: MySQLTable
     count: int
     after: int
     began: float

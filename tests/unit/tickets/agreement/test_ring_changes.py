@@ -314,7 +314,7 @@ async def test_inner_sequences_are_raised_and_made_like_any_other_and_leases_are
         even.table("_1").advance(10)
         odd.table("_77").advance(DRIFT * 5)
         token = "life.t1:a"
-        even.reserve([Mark("_1", 1, 2, DRIFT * 2, DRIFT, token), Mark("_worker_9", 1, 2, 10**13, 10**13, token)])
+        even.keep([Mark("_1", 1, 2, DRIFT * 2, DRIFT, token), Mark("_worker_9", 1, 2, 10**13, 10**13, token)])
         rings.configure(3, 1, 2)
         await rings.grow(1, 2, 3, increment=3)
         for each in rings.servers:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.databases.protocol import Mark, RingRecord, RingState
+from app.databases.protocol import Mark, RingRecord, RingState, ServerEntry
 from app.tickets.ring.ring import Status
 from tests.fakes.ticket_database import FakeServer
 from tests.fakes.ticket_server import FakeTicketServer, Site
@@ -22,8 +22,8 @@ def has_grown(servers: list[FakeServer]) -> None:
         server.state.ring = RingRecord(3, 3, 3, (1, 2, 3), own=server.offset)
         for other in (1, 2, 3):
             if other != server.offset:
-                server.reserve([Mark("photos", other, 2, 900, 900, "older.t:1")])
-                server.reserve([Mark("photos", other, 3, 1_000, 1_000, "raised:2")])
+                server.keep([Mark("photos", other, 2, 900, 900, "older.t:1")])
+                server.keep([Mark("photos", other, 3, 1_000, 1_000, "raised:2")])
         server.table("photos").advance(1_000)
 
 
@@ -94,7 +94,7 @@ async def test_a_ring_that_was_never_drawn_is_not_formed_with_a_smaller_incremen
             if half_formed:
                 server.state.ring = RingRecord(1, 2, 1, (1, 2), own=server.offset, state=RingState.FORMING)
             else:
-                server.reserve([Mark("photos", other, 2, 0, 0, "life.t:1")])
+                server.keep([Mark("photos", other, 2, 0, 0, "life.t:1")])
         ticket_server = await site.ticket_server()
         assert statuses(ticket_server) == [Status.QUARANTINED] * 3
         for server in site.servers:
@@ -232,10 +232,12 @@ async def test_one_that_is_restored_after_it_was_raised_and_before_it_is_recorde
         late.state.tables["photos"].counter, late.state.tables["photos"].largest = 500, 499
         before, record = late.snapshot(), late.record_ring
 
-        def restored(old: RingRecord | None, new: RingRecord) -> RingRecord:
+        def restored(
+            old: RingRecord | None, new: RingRecord, entry: ServerEntry | None = None, now: float = 0.0
+        ) -> RingRecord:
             late.record_ring = record  # type: ignore[method-assign]
             late.restore(before)
-            return record(old, new)
+            return record(old, new, entry, now)
 
         late.record_ring = restored  # type: ignore[method-assign]
         ticket_server = await site.ticket_server()

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from app.common.errors import TicketError
-from app.databases.protocol import OLDER_SECONDS, ProbeResult, ServerEntry, TicketDatabase
+from app.databases.protocol import OLDER_SECONDS, ProbeResult, RingRecord, ServerEntry, TicketDatabase
 from app.tickets.lanes.marks import SMALLEST_STEP
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
@@ -215,6 +215,38 @@ async def test_a_server_that_stood_still_does_not_draw_from_its_old_body_for_wan
         assert "draws from other1:3306" in refusal(first, 1)
 
 
+@virtual_time
+async def test_a_body_is_announced_as_it_is_taken_in_and_not_with_the_next_probe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A copy beside its original: else each server takes its own body back in until the other one probes."""
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        tickets = await drawn_by([first], 1)
+        before = number_of(site)
+        other, probe = another(site, 1, copied=True), FakeTicketDatabase.probe
+
+        async def slow_afterwards(database: FakeTicketDatabase) -> ProbeResult:
+            taken = other.state.ring is not None and other.state.ring.life == other.incarnation
+            if taken and database not in first.databases:
+                await asyncio.sleep(3 * PROBE_INTERVAL)
+            return await probe(database)
+
+        monkeypatch.setattr(FakeTicketDatabase, "probe", slow_afterwards)
+        second = await site.ticket_server(servers=[other, site.servers[1]])
+        tickets += await drawn_by_any([first, second], 4 * PROBE_INTERVAL)
+        assert number_of(site) == before + 1
+        assert "draws from other1:3306" in refusal(first, 1)
+        assert len(set(tickets)) == len(tickets)
+
+
+def number_of(site: Site) -> int:
+    """Of the ring that the second database records: it rises with each body that is taken in."""
+    ring = site.servers[1].state.ring
+    assert ring is not None
+    return ring.number
+
+
 def stall_probes(database: TicketDatabase) -> asyncio.Event:
     """Let no probe of this server reach the database until the event is set."""
     probe, resumed = database.probe, asyncio.Event()
@@ -225,3 +257,65 @@ def stall_probes(database: TicketDatabase) -> asyncio.Event:
 
     database.probe = stalled  # type: ignore[method-assign]
     return resumed
+
+
+@virtual_time
+async def test_for_want_of_a_witness_nothing_is_handed_out_before_the_others_have_been_looked_at_again() -> None:
+    """The process stands still, and finds the connections to the database that has heard of another body broken."""
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        tickets = await drawn_by([first], 1)
+        resumed = [stall_probes(database) for database in first.databases]
+        second = await site.ticket_server(servers=[another(site, 1), site.servers[1]])
+        await asyncio.sleep(7 * PROBE_INTERVAL)
+        assert refusal(second, 1) == ""
+        tickets += await drawn_by_any([second], 1, 100)
+        first.ring.mark_down(first.ring.members[1], "broke the connection off")
+        tickets += await drawn_by_any([first, second], 3, 100)
+        for resume in resumed:
+            resume.set()
+        tickets += await drawn_by_any([first, second], 5)
+        assert len(set(tickets)) == len(tickets)
+        assert "draws from other1:3306" in refusal(first, 1)
+
+
+@virtual_time
+async def test_a_database_that_cannot_be_reached_holds_up_nothing_for_longer_than_one_look() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        await drawn_by([server], 1)
+        site.servers[1].hang()
+        for _ in range(40):
+            began = asyncio.get_running_loop().time()
+            await server.desk.take("photos")
+            assert asyncio.get_running_loop().time() - began <= 0.6  # one attempt on the database that hangs
+            await asyncio.sleep(0.3)
+
+
+@virtual_time
+async def test_what_a_database_says_of_another_body_counts_before_that_database_is_up() -> None:
+    """It was restarted, and the server has yet to record that when it reads that its own body has been replaced."""
+    async with Site(2) as site:
+        first = await site.ticket_server()
+        tickets = await drawn_by([first], 1)
+        resumed = [stall_probes(database) for database in first.databases]
+        second = await site.ticket_server(servers=[another(site, 1), site.servers[1]])
+        await asyncio.sleep(7 * PROBE_INTERVAL)
+        tickets += await drawn_by_any([second], 1, 100)
+        site.servers[1].restart()
+        database = first.databases[1]
+        record_ring, recorded = database.record_ring, asyncio.Event()
+
+        async def slow(old: RingRecord | None, new: RingRecord) -> RingRecord:
+            await recorded.wait()
+            return await record_ring(old, new)
+
+        database.record_ring = slow  # type: ignore[method-assign]
+        first.ring.mark_down(first.ring.members[1], "was restarted or replaced")
+        for resume in resumed[1:]:
+            resume.set()
+        tickets += await drawn_by_any([first], 2, 100)
+        recorded.set()
+        resumed[0].set()
+        tickets += await drawn_by_any([first, second], 5)
+        assert len(set(tickets)) == len(tickets)

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from app.common.errors import InvalidRequest, NoTicketDatabase, OutOfTime, SequenceExhausted, UnknownSequence
+from app.tickets.lanes.attempts import EXPIRY_SECONDS
 from app.tickets.requests.request import Tickets
 from tests.fakes.ticket_database import TIMEOUT, FakeTicketDatabase
 from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, Site
@@ -169,7 +170,7 @@ async def test_deadlocks_cost_a_request_its_time_and_no_more() -> None:
             began = now()
             with pytest.raises(OutOfTime):
                 await singles(server, 1)
-            assert now() - began == pytest.approx(milliseconds / 1000, abs=0.005)
+            assert now() - began == pytest.approx(milliseconds / 1000, abs=EXPIRY_SECONDS)
 
 
 @virtual_time

@@ -10,7 +10,7 @@ from app.tickets.lanes.id_guard import IdGuard, WrongResidue
 
 def guard(offset: int = 1, increment: int = 2, ceiling: int = 1000, *, repeats: bool = False) -> IdGuard:
     made = IdGuard(offset, increment)
-    made.set_ceiling(ceiling, repeats_ceiling=repeats)
+    made.set_ceiling(ceiling, ceiling - repeats)
     return made
 
 

@@ -18,7 +18,7 @@ from app.common.errors import (
     TicketDatabaseHung,
     TicketDatabaseUnavailable,
 )
-from app.databases.protocol import Drawn, ProbeResult, RingRecord, Table
+from app.databases.protocol import Drawn, ProbeResult, Residue, RingRecord, Table
 from app.operations.metrics import Metrics
 from app.tickets.lanes.id_guard import WrongResidue
 from app.tickets.lanes.lane import Lane
@@ -48,8 +48,8 @@ class Witness:
         self.opened += 1
         tables = await lane.member.database.tables([lane.sequence])
         lane.table = tables[lane.sequence]
-        lane.guard.set_ceiling(lane.table.ceiling, repeats_ceiling=lane.table.repeats_ceiling)
-        position = await lane.member.database.position(lane.table)
+        lane.guard.set_ceiling(lane.table.ceiling, lane.table.last)
+        position = await lane.member.database.position(lane.sequence)
         lane.guard.advance(position.next_id - 1)
         lane.marks.token = f"life:{self.opened}"
         lane.marks.mark = lane.marks.reserve_at = self.step
@@ -83,9 +83,18 @@ class SlowDatabase(FakeTicketDatabase):
         self.counts: list[int] = []
         self.fails_with: TicketDatabaseError | None = None
 
-    def start_draw(self, table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
+    def start_draw(
+        self,
+        residue: Residue,
+        table: Table,
+        count: int,
+        after: int,
+        done: Callable[[Drawn], None],
+        *,
+        least: int = 0,
+    ) -> None:
         self.counts.append(count)
-        super().start_draw(table, count, after, lambda drawn: done(self.fails_with or drawn), least)
+        super().start_draw(residue, table, count, after, lambda drawn: done(self.fails_with or drawn), least=least)
 
 
 class Bench:
@@ -308,7 +317,7 @@ async def test_a_draw_of_the_present_ring_that_a_database_refuses_takes_all_of_t
     bench.ring.mark_up(bench.ring.members[1], await bench.ring.members[1].database.probe())
     bench.witness.step = 1
     await bench.ask()
-    bench.lane.marks.ring = opened_in
+    bench.lane.residue = bench.lane.residue._replace(ring=opened_in)
     bench.witness.fails_with = RingChanged()
     assert await bench.ask() is None
     assert bench.lane.state is LaneState.CLOSED

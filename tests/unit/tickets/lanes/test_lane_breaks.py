@@ -6,16 +6,17 @@ from collections.abc import Sequence
 import pytest
 
 from app.common.errors import SequenceUnavailable, SequenceWentBack, TicketDatabaseUnavailable
-from app.databases.protocol import Drawn, Position, Table
+from app.databases.protocol import Drawn, Position
 from app.operations.metrics import Metrics
-from app.tickets.lanes.lane import Lane
+from app.tickets.lanes.id_guard import IdGuard
+from app.tickets.lanes.lane import Lane, Stamps
 from app.tickets.lanes.queue import LaneQueue
 from app.tickets.lanes.state import LaneState
 from app.tickets.requests.request import TicketRequest, Tickets
 from app.tickets.ring.ring import Member
 from tests.fakes.asked import Asked
 from tests.fakes.virtual_time import settled, virtual_time
-from tests.unit.tickets.lanes.test_lane import Bench, near_the_end
+from tests.unit.tickets.lanes.test_lane import Bench
 
 
 class Breaking(Metrics):
@@ -129,17 +130,31 @@ async def test_who_asks_again_while_everybody_is_sent_on_is_served() -> None:
     assert await asyncio.wait_for(request.next_one.future, 0.1) is not None
 
 
+class InALongMoment(Stamps):
+    """The position is read before each draw."""
+
+    def begins_long_moment(self, highest: int) -> bool:
+        return True
+
+    def room(self, guard: IdGuard) -> int:
+        return 10
+
+    def least(self, guard: IdGuard, count: int) -> int:
+        return 0
+
+    def check(self, last: int) -> None: ...
+
+
 @virtual_time
 async def test_a_lane_that_is_retired_while_it_looks_at_its_position_reserves_nothing() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    near_the_end(left=1_000_000)(bench)
-    await bench.ask()
+    bench.lane.stamps = InALongMoment()
     reserved = list(bench.witness.reserved)
 
     class Slow:
-        async def __call__(self, table: Table) -> Position:
-            position = await type(bench.database).position(bench.database, table)
+        async def __call__(self, sequence: str) -> Position:
+            position = await type(bench.database).position(bench.database, sequence)
             bench.lane.retire()
             return position
 

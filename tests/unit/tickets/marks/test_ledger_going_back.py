@@ -211,7 +211,7 @@ class Meddling(FakeServer):
 
     def supersede(self, old: Mark, new: Mark, ring: int | None = None) -> Mark:
         while self.meddle:
-            self.reserve([self.meddle.pop()])
+            self.keep([self.meddle.pop()])
         row = super().supersede(old, new, ring)
         self.refused += row.token != new.token
         return row
@@ -247,7 +247,7 @@ async def test_who_reserves_again_and_again_ends_the_attempt_not_the_protection(
         meddling.meddle = [replace(row, mark=row.mark + step) for step in range(40_000, 0, -1000)]
 
         def one_at_a_time(old: Mark, new: Mark, ring: int | None = None) -> Mark:
-            meddling.reserve([meddling.meddle.pop()] if meddling.meddle else [])
+            meddling.keep([meddling.meddle.pop()] if meddling.meddle else [])
             return FakeServer.supersede(meddling, old, new, ring)
 
         meddling.supersede = one_at_a_time  # type: ignore[method-assign]
@@ -355,7 +355,7 @@ async def test_what_the_only_witness_knows_counts_when_it_is_back_though_larger_
 async def test_the_larger_mark_wins() -> None:
     async with Site(3) as site:
         row = Mark("photos", 1, 3, 5_000, 4_000, "an-old-life:1")
-        site.servers[1].reserve([row])
-        site.servers[2].reserve([replace(row, mark=9_000, token="an-older-life:2")])
+        site.servers[1].keep([row])
+        site.servers[2].keep([replace(row, mark=9_000, token="an-older-life:2")])
         server = await site.ticket_server()
         assert min(of(1, await take(server, 6), 3)) > 9_000

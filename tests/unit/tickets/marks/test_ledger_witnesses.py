@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.common.errors import TicketDatabaseBusy
-from app.databases.protocol import Mark, Position, Table
+from app.databases.protocol import Mark, Position
 from app.tickets.lanes.lane import Lane
 from app.tickets.marks.token import epoch_of, is_verified
 from tests.fakes.asked import ask
@@ -124,10 +124,10 @@ async def test_a_lane_that_was_opened_while_another_database_came_up_asks_it_too
         database = server.databases[0]
         position = database.position
 
-        async def position_when_it_is_up(table: Table) -> Position:
+        async def position_when_it_is_up(sequence: str) -> Position:
             while not late.up:
                 await server.ring.wait_for_change(1.0, expected=True)
-            return await position(table)
+            return await position(sequence)
 
         database.position = position_when_it_is_up  # type: ignore[method-assign]
         with pytest.raises(TicketDatabaseBusy, match="while another database came up"):
@@ -153,7 +153,7 @@ async def test_a_lane_that_was_advanced_anew_while_another_database_came_up_asks
             if not late.up:
                 while not late.up:
                     await server.ring.wait_for_change(1.0, expected=True)
-                await witness.reserve([replace(old, mark=old.mark + 1_000)], ring)
+                await witness.keep([replace(old, mark=old.mark + 1_000)], ring)
             return await supersede(old, new, ring)
 
         witness.supersede = after_somebody_reserved  # type: ignore[method-assign]

@@ -18,7 +18,7 @@ async def test_a_database_whose_marks_are_all_superseded_lets_others_in_meanwhil
                 if witness.offset != about:
                     token = "new" if witness.offset != 3 else "old"
                     mark = 100 if token == "new" else 50
-                    witness.reserve([Mark(name, about, 3, mark, mark, f"{token}.t:1") for name in names])
+                    witness.keep([Mark(name, about, 3, mark, mark, f"{token}.t:1") for name in names])
         began = asyncio.get_running_loop().time()
         server = await site.ticket_server()
         assert [member.status for member in server.ring.members] == [Status.UP] * 3

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
+from app.databases.protocol import Position
 from app.tickets.watch.chores import COUNTERS_AT_ONCE
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
@@ -48,13 +49,13 @@ async def test_counters_that_were_read_before_it_kept_marks_again_do_not_count_a
         site.servers[1].ledger_fails = True
         server = await site.ticket_server()
         first, second = server.ring.members
-        counters = first.database.counters
+        positions = first.database.positions
         drawn = 0
 
-        async def before(names: Iterable[str]) -> dict[str, tuple[int, str]]:
+        async def before(names: Iterable[str]) -> dict[str, Position]:
             nonlocal drawn
             asked = list(names)
-            found = await counters(asked)
+            found = await positions(asked)
             if len(asked) == COUNTERS_AT_ONCE and not drawn:  # while they are brought to those that keep marks
                 drawn = site.servers[0].draw(every[0], 1_000).last
                 site.servers[1].ledger_fails = False
@@ -63,7 +64,7 @@ async def test_counters_that_were_read_before_it_kept_marks_again_do_not_count_a
                     await asyncio.sleep(0.1)
             return found
 
-        first.database.counters = before  # type: ignore[method-assign]
+        first.database.positions = before  # type: ignore[method-assign]
         await asyncio.sleep(8)
         assert drawn
         assert not server.admin.health()["warnings"]

@@ -36,7 +36,7 @@ async def test_a_mark_that_one_database_does_not_take_is_lost_and_the_ring_takes
         async def refuse(marks: object, ring: int) -> dict[tuple[str, int], Mark]:
             raise TicketDatabaseMisconfigured("does not allow this user to write marks")
 
-        third.database.reserve = refuse  # type: ignore[method-assign]
+        third.database.keep = refuse  # type: ignore[method-assign]
         with pytest.raises(WitnessLost, match=third.name):
             await server.ledger.witnesses.on_others(first, MARK, server.ring.number)
         assert third.up

@@ -251,19 +251,19 @@ async def test_the_wait_begins_when_the_last_record_has_been_committed_and_with_
         steps: list[str] = []
         committed = 0.0
         for database in site.servers:
-            reserve, servers_since = database.reserve, database.servers_since
+            keep, servers_since = database.keep, database.servers_since
 
             def noted(
                 marks: Iterable[Mark],
                 ring: int | None = None,
-                reserve: Callable[..., dict[tuple[str, int], Mark]] = reserve,
+                keep: Callable[..., dict[tuple[str, int], Mark]] = keep,
             ) -> dict[tuple[str, int], Mark]:
                 nonlocal committed
                 marks = list(marks)
                 if marks[0].sequence == bump_name("photos"):
                     steps.append("record")
                     committed = now()
-                return reserve(marks, ring)
+                return keep(marks, ring)
 
             def asked(
                 at: float, servers_since: Callable[[float], list[ServerEntry]] = servers_since
@@ -272,7 +272,7 @@ async def test_the_wait_begins_when_the_last_record_has_been_committed_and_with_
                     steps.append("servers")
                 return servers_since(at)
 
-            database.reserve, database.servers_since = noted, asked  # type: ignore[method-assign]
+            database.keep, database.servers_since = noted, asked  # type: ignore[method-assign]
         await bumping.admin.bump("photos", 50_000, force=False)
         assert steps == ["record"] * 4 + ["servers"] * 2
         assert now() >= committed + WINDOW
@@ -300,7 +300,7 @@ async def test_a_sequence_that_was_made_anew_has_not_been_bumped_yet() -> None:
 async def test_a_record_that_a_database_does_not_take_is_no_record() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
-        site.servers[1].reserve([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 10, 0, "somebody's")])
+        site.servers[1].keep([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 10, 0, "somebody's")])
         with pytest.raises(NoTicketDatabase, match="did not take the bump's record"):
             await server.admin.bump("photos", 5_000, force=False)
 

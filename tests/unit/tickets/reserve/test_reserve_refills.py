@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from app.common.errors import SequenceUnavailable
-from app.databases.protocol import Drawn, Table
+from app.databases.protocol import Drawn, Residue, Table
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.reserves import SECONDS, assert_in_order, coming, drawn, empty, reserve_of, use, used_up
@@ -22,12 +22,14 @@ async def test_a_refill_that_breaks_in_the_midst_of_an_answer_costs_nobody_a_tic
         database, sent = server.databases[0], 0
         start_draw = database.start_draw
 
-        def breaks(table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
+        def breaks(
+            residue: Residue, table: Table, count: int, after: int, done: Callable[[Drawn], None], *, least: int = 0
+        ) -> None:
             nonlocal sent
             sent += 1
             if sent == 2:
                 raise RuntimeError("the driver broke")
-            start_draw(table, count, after, done, least)
+            start_draw(residue, table, count, after, done, least=least)
 
         database.start_draw = breaks  # type: ignore[method-assign]
         reserve_of(server).refill()

@@ -70,7 +70,7 @@ async def test_a_window_begins_when_what_was_read_is_known() -> None:
             witness.marks = busy  # type: ignore[assignment,method-assign]
         await asyncio.sleep(3)
         for database in site.servers:
-            database.reserve([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 50_000, 0, "bumped:")])
+            database.keep([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 50_000, 0, "bumped:")])
         left = reserve_of(server).left
         window, seen = server.reserves.window, []
         read = window.read
@@ -185,7 +185,7 @@ async def test_after_a_suspension_everything_is_read_even_where_the_first_readin
             witness.marks = marks  # type: ignore[assignment,method-assign]
         site.clock.now += 10
         for database in site.servers:
-            database.reserve([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 50_000, 0, "bumped:")])
+            database.keep([Mark(bump_name("photos"), LARGEST_INCREMENT, 2, 50_000, 0, "bumped:")])
         site.clock.now += 10
         loop.suspended += 20
         left = reserve_of(server).left
@@ -214,14 +214,14 @@ async def test_one_that_cannot_keep_marks_does_not_say_that_there_was_no_bump() 
         async def refused(*_: object) -> NoReturn:
             raise SequenceUnavailable("has a damaged table for it")
 
-        holding.databases[0].reserve = refused  # type: ignore[assignment,method-assign]
+        holding.databases[0].keep = refused  # type: ignore[assignment,method-assign]
         holding.databases[0].cut = False  # type: ignore[attr-defined]
         await asyncio.sleep(2)
         assert holding.ring.members[0].up
         assert holding.ring.members[0].marks_error
         assert reserve_of(holding).left > 300
         assert holding.desk.ready("photos") is None
-        del holding.databases[0].reserve
+        del holding.databases[0].keep
         await asyncio.sleep(2)
         assert not holding.ring.members[0].marks_error
         assert gaps(holding)["blind"] > 300

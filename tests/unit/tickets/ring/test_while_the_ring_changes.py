@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.common.errors import MarkRefused, RingChanged
-from app.databases.protocol import Mark
+from app.databases.protocol import Mark, Position
 from app.tickets.watch.chores import COUNTERS_AT_ONCE
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -51,14 +51,14 @@ async def test_a_reservation_that_was_answered_in_the_ring_before_is_not_remembe
         server = await site.ticket_server()
         await take(server, 2)
         witness = server.databases[1]
-        reserve = witness.reserve
+        reserve = witness.keep
 
         async def across_a_change(marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
             found = await reserve(marks, ring)
             another_ring(server)
             return found
 
-        witness.reserve = across_a_change  # type: ignore[method-assign]
+        witness.keep = across_a_change  # type: ignore[method-assign]
         lane = server.lane("photos", 1)
         with pytest.raises(RingChanged):
             await server.ledger.reserve(lane, lane.guard.highest, protected=True)
@@ -116,13 +116,13 @@ async def test_a_witness_replaced_while_it_is_told_the_live_counters_is_told_all
         server = await site.ticket_server()
         await probed()
         counted = server.databases[0]
-        counters = counted.counters
+        positions = counted.positions
         replaced = 0
 
-        async def slowly(names: Iterable[str]) -> dict[str, tuple[int, str]]:
+        async def slowly(names: Iterable[str]) -> dict[str, Position]:
             nonlocal replaced
             asked = list(names)
-            found = await counters(asked)
+            found = await positions(asked)
             if len(asked) == COUNTERS_AT_ONCE and every[0] not in asked and not replaced:  # some have been told
                 replaced += 1
                 site.servers[1].replace_by_empty()
@@ -131,7 +131,7 @@ async def test_a_witness_replaced_while_it_is_told_the_live_counters_is_told_all
                 assert server.ring.members[1].up
             return found
 
-        counted.counters = slowly  # type: ignore[method-assign]
+        counted.positions = slowly  # type: ignore[method-assign]
         site.servers[1].restart()
         await asyncio.sleep(8 * PROBE_INTERVAL)
         assert replaced
@@ -149,7 +149,7 @@ async def test_a_counter_whose_row_another_server_changed_is_told_again() -> Non
         row = mark_about(site, 1, on=2)
         site.servers[1].supersede(row, replace(row, token=f"{row.token}1"))
         member, witness = server.ring.members
-        found = {"photos": (row.mark + 1_001, "2026")}
+        found = {"photos": Position(row.mark + 1_001, row.mark, "2026")}
         with pytest.raises(MarkRefused):
             await server.ledger.exchange.complete(witness, member, found, server.catalog.lanes)
         await server.ledger.exchange.complete(witness, member, found, server.catalog.lanes)

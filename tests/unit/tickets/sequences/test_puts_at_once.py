@@ -290,6 +290,27 @@ async def test_a_busy_database_is_asked_again_and_is_not_passed_over() -> None:
             assert sorted(answers) == [201, 409]
 
 
+@virtual_time
+async def test_a_listing_that_has_not_seen_the_claim_does_not_end_the_making() -> None:
+    async with Site(2) as site:
+        server = await site.ticket_server()
+        first, last = server.ring.members
+        define = last.database.define
+
+        async def nothing() -> dict[str, Definition]:
+            return {}
+
+        async def beside_a_listing(definition: Definition, old: Definition | None = None) -> Definition:
+            kept = await define(definition, old)
+            first.database.definitions = nothing  # type: ignore[method-assign]
+            await server.catalog.definitions.read(first)
+            return kept
+
+        last.database.define = beside_a_listing  # type: ignore[method-assign]
+        assert await put(server, "likes", "uuid4") == 201
+        assert await put(server, "songs") == 201
+
+
 @pytest.mark.parametrize("kind", ["instagram", None])
 def test_a_put_is_answered_whatever_the_server_reads_or_forgets_of_definitions_meanwhile(kind: str | None) -> None:
     """Another ring makes the server forget what it has read, and a database may be read in the middle of a PUT."""

@@ -7,7 +7,7 @@ import pytest
 
 from app.common.errors import SequenceUnavailable, TicketDatabaseBusy
 from app.common.sequences import Width
-from app.databases.protocol import Drawn, Table
+from app.databases.protocol import Drawn, Residue, Table
 from app.tickets.requests.request import TicketRequest
 from app.tickets.sources.instance_number import TABLE
 from tests.fakes.ticket_server import FakeTicketServer, Site
@@ -19,9 +19,11 @@ def refuses_first_draw(server: FakeTicketServer, then: Callable[[], object]) -> 
     database = server.databases[0]
     start_draw = database.start_draw
 
-    def busy(table: Table, count: int, after: int, done: Callable[[Drawn], None], least: int = 0) -> None:
+    def busy(
+        residue: Residue, table: Table, count: int, after: int, done: Callable[[Drawn], None], *, least: int = 0
+    ) -> None:
         if table.sequence != TABLE:
-            start_draw(table, count, after, done, least)
+            start_draw(residue, table, count, after, done, least=least)
             return
         database.start_draw = start_draw  # type: ignore[method-assign]
         then()

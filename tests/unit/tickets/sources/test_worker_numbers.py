@@ -79,7 +79,7 @@ def test_trying_again_and_again_uses_up_no_numbers(error: type[TicketDatabaseErr
         async with Site(2) as site:
             server = await site.ticket_server()
             witness = server.databases[1]
-            reserve = witness.reserve
+            reserve = witness.keep
             tries = 0
 
             async def failing(marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
@@ -90,12 +90,12 @@ def test_trying_again_and_again_uses_up_no_numbers(error: type[TicketDatabaseErr
                     raise error("failed once more")
                 return await reserve(asked, ring)
 
-            witness.reserve = failing  # type: ignore[method-assign]
+            witness.keep = failing  # type: ignore[method-assign]
             server.lease.need()
             await asyncio.sleep(40 * RETRY_SECONDS)
             assert tries > 8
             assert len(used(site)) <= 2
-            witness.reserve = reserve  # type: ignore[method-assign]
+            witness.keep = reserve  # type: ignore[method-assign]
             other = await site.ticket_server()
             assert (await leased(server)).number != (await leased(other)).number
             assert len(used(site)) <= 3
