@@ -175,11 +175,11 @@ class NotebookDatabase(TicketDatabase):
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""
         found = await self.look(None if self.describe is None else self.describe())
-        if self._incarnation != found.incarnation:  # which may count its changes from elsewhere
-            self._incarnation = found.incarnation
-            self._readings.clear()
         record = await self.recorded_ring()
         servers: list[ServerEntry] = (await self.read(Book.SERVERS, anybody=True))[0]
+        if self._incarnation != found.incarnation:  # at the very end: nobody draws before the caller knows it
+            self._incarnation = found.incarnation
+            self._readings.clear()  # it may count its changes from elsewhere
         now, mine = found.clock.seconds, self.instance
         standing = [each for each in servers if abs(each.at - now) <= USE_INTERVALS * each.probe_interval]
         older = {each.release for each in servers if each.uses is None and each.at >= now - OLDER_SECONDS}

@@ -44,7 +44,6 @@ class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
             return self.server.incarnation, self.server.identity, self.server.time_at(clock.now)
 
         incarnation, identity, seconds = await self._statement(found, anybody=True, patient=True)
-        self._incarnation = incarnation
         return Look(incarnation, identity, 0.001, ClockReading(seconds, since, asyncio.get_running_loop().time()))
 
     async def clock(self) -> float:
