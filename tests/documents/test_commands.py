@@ -91,9 +91,8 @@ def test_what_the_documents_have_somebody_make_or_run_exists() -> None:
 
 def test_make_run_ends_in_a_server() -> None:
     (command,) = shlex.split(pages.block("README.md", "make run"), comments=True)[1:]
-    planned = subprocess.run(
-        ["make", "--no-print-directory", "--dry-run", command], cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=30
-    )
+    make = ["make", "--no-print-directory", "--dry-run", command]
+    planned = subprocess.run(make, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=30)
     assert planned.stdout.splitlines()[-1] == "exec .venv/bin/ticketd serve"
 
 

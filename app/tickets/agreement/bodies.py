@@ -57,6 +57,23 @@ def is_in_use(record: RingRecord, member: Member, result: ProbeResult) -> bool:
     return body is None or body.word == _word(result)
 
 
+def is_being_taken_in(record: RingRecord, known: RingRecord | None, member: Member, result: ProbeResult) -> bool:
+    """Whether another server seems to be taking this very body in after a restart: it has recorded the body's new word
+    on another database, and not yet on the body itself.
+
+    `known`: the ring that this server drew in last. A body at the same address that has been exchanged may look so,
+    too.
+    """
+    offset, body = member.database.offset, record.body_at(member.database.offset)
+    before = None if known is None else known.body_at(offset)
+    return (
+        body is not None
+        and before is not None
+        and body.place == place_named(member.name)
+        and before.word == _word(result) != body.word
+    )
+
+
 def new_bodies(record: RingRecord, results: Mapping[Member, ProbeResult]) -> dict[int, Body]:
     """The bodies that a server has to take in, under new words, before it draws from these databases; by offset."""
     return {

@@ -13,7 +13,7 @@ from app.common.log import event
 from app.common.sequences import is_bump_name, number_leased
 from app.databases.protocol import ProbeResult, RingRecord, RingState, TicketDatabase, check_settings
 from app.tickets.agreement import changes as ring_changes
-from app.tickets.agreement.bodies import holders, new_bodies
+from app.tickets.agreement.bodies import holders, is_being_taken_in, new_bodies
 from app.tickets.agreement.joining import JOINS, Comer, Found, Joins, found_by_marks, found_by_record, refusals
 from app.tickets.agreement.record import (
     UNFINISHED,
@@ -34,19 +34,27 @@ from app.tickets.ring.ring import Member, Ring
 log = logging.getLogger(__name__)
 
 
+class BeingTakenIn(Exception):
+    """Another server seems to be taking in the body of a database that has to wait: look again in a moment."""
+
+
 class RingRecords:
     """Agrees on the ring with the databases that answer. `increment`: TICKETS_INCREMENT, None where it is unset."""
 
     def __init__(self, ring: Ring, increment: int | None) -> None:
         self._ring = ring
         self._increment = increment
+        self._waits = False
 
-    async def agree(self, results: Mapping[Member, ProbeResult]) -> tuple[RingRecord | None, dict[Member, str]]:
+    async def agree(
+        self, results: Mapping[Member, ProbeResult], *, waits: bool = False
+    ) -> tuple[RingRecord | None, dict[Member, str]]:
         """Agree on the ring and record it on every database that may draw in it.
 
         `results`: what a probe of each database that answers has just found. Returns the ring, None if no database may
-        draw, and the reason for each database that may not. Raises DatabaseFailed.
+        draw, and the reason for each database that may not. Raises DatabaseFailed; with `waits` BeingTakenIn, too.
         """
+        self._waits = waits
         try:
             record, refused = await self._agree(results)
         except RingContradiction as contradicted:
@@ -140,6 +148,8 @@ class RingRecords:
         """
         _use(results, record.increment)
         refused = holders(record, results, self._ring.members)
+        if self._waits and any(is_being_taken_in(record, self._ring.record, each, results[each]) for each in refused):
+            raise BeingTakenIn
         comers = {
             member: await _ask(member.database, result.record, record)
             for member, result in results.items()

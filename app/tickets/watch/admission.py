@@ -11,7 +11,7 @@ from app.common.log import event
 from app.databases.protocol import ProbeResult, RingRecord
 from app.tickets.agreement.changes import DatabaseFailed
 from app.tickets.agreement.record import same_ring
-from app.tickets.agreement.ring_records import RingRecords
+from app.tickets.agreement.ring_records import BeingTakenIn, RingRecords
 from app.tickets.marks.ledger import Ledger
 from app.tickets.reserve.reserves import Reserves
 from app.tickets.ring.failures import Asked, Effect
@@ -26,6 +26,9 @@ Probe = Callable[[Member], Awaitable[ProbeResult | None]]
 
 ATTEMPTS = 3
 """How often an admission begins again at once because another server has changed the ring meanwhile."""
+TAKING_IN_SECONDS = 0.05
+"""How long another server gets to record a body's new word on the body itself, after it did so on another database.
+Without that each restart of a database would quarantine it for a moment, and an alert would be sent."""
 
 
 class Admission:
@@ -58,17 +61,19 @@ class Admission:
         past.
         """
         async with self._one_at_a_time:
-            for _ in range(ATTEMPTS):
+            for attempt in range(1, ATTEMPTS + 1):
                 if member.up:
                     return
                 try:
-                    await self._take_in_all()
+                    await self._take_in_all(waits=attempt < ATTEMPTS)
+                except BeingTakenIn:
+                    await asyncio.sleep(TAKING_IN_SECONDS)
                 except DatabaseFailed as failed:  # another server has changed the ring meanwhile
                     self._ring.failed(member, failed.error, Asked.PROBE)
                 else:
                     return
 
-    async def _take_in_all(self) -> None:
+    async def _take_in_all(self, *, waits: bool) -> None:
         away = [other for other in self._ring.members if not other.up]
         found: dict[Member, ProbeResult] = {}
         for other, result in zip(away, await asyncio.gather(*map(self._probe, away)), strict=True):
@@ -79,9 +84,9 @@ class Admission:
                 self._ring.quarantine(other, reason)
             elif result is not None and not other.up:
                 found[other] = result
-        await self._admit(found)
+        await self._admit(found, waits=waits)
 
-    async def _admit(self, coming: dict[Member, ProbeResult]) -> None:
+    async def _admit(self, coming: dict[Member, ProbeResult], *, waits: bool) -> None:
         """Agree on the ring, exchange the marks, then have all databases of `coming` come up at once.
 
         The order of the steps matters:
@@ -95,7 +100,7 @@ class Admission:
         try:
             self._ring.is_changing = True
             try:
-                await self._agree_on_ring(coming)
+                await self._agree_on_ring(coming, waits=waits)
             finally:
                 self._ring.is_changing = False
             if coming:
@@ -133,11 +138,12 @@ class Admission:
                 self._ring.incomplete[one, other] = self._ring.generation
                 other.wake.set()
 
-    async def _agree_on_ring(self, coming: dict[Member, ProbeResult]) -> None:
+    async def _agree_on_ring(self, coming: dict[Member, ProbeResult], *, waits: bool) -> None:
         """Have the databases of `coming` record the ring that this server draws in. Removes those that may not draw.
 
         A database that is up goes on drawing even if it cannot show its marks or take another record. The databases
-        whose admission needs that have to wait. Raises DatabaseFailed if another server has changed the ring meanwhile.
+        whose admission needs that have to wait. Raises DatabaseFailed if another server has changed the ring meanwhile,
+        and BeingTakenIn with `waits`.
         """
         silent: set[Member] = set()
         while coming:
@@ -147,7 +153,7 @@ class Admission:
                 if member.up and member.probe_result is not None and member not in silent
             }
             try:
-                record, refused = await self._records.agree(up | coming)
+                record, refused = await self._records.agree(up | coming, waits=waits)
             except DatabaseFailed as failed:
                 if isinstance(failed.error, RingChanged):
                     raise

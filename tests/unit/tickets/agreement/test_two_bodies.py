@@ -9,6 +9,7 @@ import pytest
 from app.common.errors import TicketError
 from app.databases.protocol import OLDER_SECONDS, ProbeResult, RingRecord, ServerEntry, TicketDatabase
 from app.tickets.lanes.marks import SMALLEST_STEP
+from app.tickets.ring.ring import Status
 from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
 from tests.fakes.ticket_server import PROBE_INTERVAL, FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -64,6 +65,20 @@ async def test_health_warns_while_a_server_of_an_earlier_release_is_seen() -> No
         assert "release 0.2.0 uses it" in warning["reason"]
         await asyncio.sleep(OLDER_SECONDS + PROBE_INTERVAL)
         assert server.admin.health()["status"] == "pass"
+
+
+@virtual_time
+async def test_a_restart_of_a_database_quarantines_it_on_no_server() -> None:
+    """A server may look after another has recorded the body's new word on one database, and not yet on the other."""
+    async with Site(2) as site:
+        servers = [await site.ticket_server() for _ in range(3)]
+        for _ in range(20):
+            site.servers[0].restart()
+            until = asyncio.get_running_loop().time() + 2 * PROBE_INTERVAL
+            while asyncio.get_running_loop().time() < until:
+                assert not [refusal(each, 1) for each in servers if each.ring.members[0].status is Status.QUARANTINED]
+                await asyncio.sleep(0.001)
+            assert all(server.ring.members[0].up for server in servers)
 
 
 def led_to(server: FakeTicketServer, offset: int, database: FakeServer) -> None:
