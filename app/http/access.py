@@ -89,10 +89,17 @@ def _basic(authorization: bytes | None) -> bytes:
 
 
 def _unknown(authorization: bytes | None, *, ask_browser: bool = False) -> Problem:
-    ways = f"{BEARER}, {BASIC}" if ask_browser else BEARER
     if bearer(authorization):
         return _unauthenticated("this token is not known", f'{BEARER}, error="invalid_token"')
-    return _unauthenticated("a bearer token is required: Authorization: Bearer …", ways)
+    if not ask_browser:
+        return _unauthenticated("a bearer token is required: Authorization: Bearer …", BEARER)
+    if _basic(authorization):
+        return _unauthenticated(f"the password is not a known token; {_LOGIN}", f"{BEARER}, {BASIC}")
+    detail = f"a token is required. In a browser, {_LOGIN}. A program sends Authorization: Bearer …"
+    return _unauthenticated(detail, f"{BEARER}, {BASIC}")
+
+
+_LOGIN = "log in with any user name and a token as the password"
 
 
 def _unauthenticated(detail: str, ways: str) -> Problem:

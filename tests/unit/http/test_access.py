@@ -66,6 +66,21 @@ def test_a_browser_is_asked_on_pages_alone() -> None:
     assert dict(rest.headers)["www-authenticate"] == 'Bearer realm="tickets"'
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (None, "a token is required. In a browser, log in with any user name and a token as the password."),
+        (b"Basic " + base64.b64encode(b"me:secret-9"), "the password is not a known token; log in with any user name"),
+        (b"Bearer secret-9", "this token is not known"),
+    ],
+)
+def test_a_page_says_how_to_log_in(given: bytes | None, said: str) -> None:
+    refusal = access("u").refusal_for_reading(given, page=True)
+    assert refusal is not None
+    assert refusal.detail.startswith(said)
+    assert "secret" not in refusal.detail
+
+
 def test_no_token_is_shown() -> None:
     assert "secret" not in repr(access("secret-1", "secret-2"))
     given = [b"Bearer secret-1", b"bearer  secret-1", b"Bearer secret-2", None, b"Basic abc"]
