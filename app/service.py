@@ -14,6 +14,7 @@ from app.databases import engines
 from app.databases.protocol import TicketDatabase
 from app.http.access import Access
 from app.http.api.routes import make_api
+from app.http.pages.sequence_page import SequencePage
 from app.http.pages.status_page import StatusPage
 from app.http.request_watcher import RequestWatcher
 from app.http.tickets.endpoint import TicketEndpoint
@@ -67,8 +68,18 @@ class Service:
         self.access = access = Access(settings.tokens, settings.admin_tokens)
         self._denials = denials = Denials(self.metrics)
         status_page = StatusPage(self.admin, self.rates, self.metrics, self.turns, settings.port)
+        sequence_page = SequencePage(self.admin, self.rates, settings.redis_port)
         locally = is_loopback(settings.host)
-        api = make_api(self.admin, access, denials, status_page, self.desk, turns=self.turns, listens_locally=locally)
+        api = make_api(
+            self.admin,
+            access,
+            denials,
+            status_page,
+            self.desk,
+            sequence_page=sequence_page,
+            turns=self.turns,
+            listens_locally=locally,
+        )
         self.app: ASGIApp = api if tracing is None else TracedRequests(api, tracing)
         """All of HTTP but tickets and blocks."""
         self._settings = settings

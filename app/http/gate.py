@@ -20,7 +20,13 @@ log = logging.getLogger(__name__)
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
 """These need no token."""
 PAGES = frozenset({"/", "/docs"})
-"""These are read by people: a browser is asked for a login."""
+SEQUENCE_PAGE = "/page/"
+"""These, and the paths that begin so, are read by people: a browser is asked for a login."""
+
+
+def is_page(path: str) -> bool:
+    """Whether people read what this path answers."""
+    return path in PAGES or path.startswith(SEQUENCE_PAGE)
 
 
 class Gate:
@@ -58,7 +64,7 @@ class Gate:
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes], *, is_change: bool) -> Problem | None:
         authorization = headers.get(b"authorization")
         if not is_change:
-            return self._access.refusal_for_reading(authorization, page=scope["path"] in PAGES)
+            return self._access.refusal_for_reading(authorization, page=is_page(scope["path"]))
         if is_cross_site(scope["headers"]):
             return CROSS_SITE
         if self._access.changes_are_free and self._listens_locally and not names_this_machine(headers.get(b"host")):

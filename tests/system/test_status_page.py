@@ -16,6 +16,7 @@ from tests.harness.ticketd import PATIENT, TicketServer
 
 pytestmark = pytest.mark.any_engine
 
+LONG = f"/page/{'s' * 64}"
 SHOWN = 100
 """So many sequences are on one page."""
 
@@ -76,7 +77,9 @@ def test_it_shows_a_database_going_down_and_coming_back_without_a_reload(
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (768, 1024), (360, 740)])
-@pytest.mark.parametrize("path", ["/", "/?of=flakes&id=00000198000000000000000000010000", "/docs"])
+@pytest.mark.parametrize(
+    "path", ["/", "/?of=flakes&id=00000198000000000000000000010000", "/docs", "/page/photos", LONG]
+)
 def test_nothing_sticks_out_on_any_screen(
     browser: Browser, server: TicketServer, path: str, width: int, height: int
 ) -> None:
@@ -197,6 +200,38 @@ def test_kinds_and_numbers_are_shown(browser: Browser, server: TicketServer) -> 
     assert browser.complaints == []
 
 
+def test_a_name_leads_to_the_page_of_its_sequence(browser: Browser, server: TicketServer) -> None:
+    server.ticket("photos")
+    browser.look(1200, 800)
+    browser.complaints.clear()
+    browser.open(f"{server.url}/")
+    browser.value("document.querySelector('[data-sequence=photos] a').click()")
+    wait_text(browser, "h1", "^photos$")
+    assert f"curl {server.url}/ticket/photos" in browser.text("pre")
+    browser.value("window.mark = 'the same page'")
+    last = server.ticket("photos")
+    wait_text(browser, "#live", f"\\b{last}\\b")
+    assert browser.value("window.mark") == "the same page"
+    assert browser.complaints == []
+
+
+def test_the_keyboard_alone_reaches_every_link_and_box(browser: Browser, server: TicketServer) -> None:
+    server.ticket("photos")
+    reached = "document.activeElement.dataset.reached = 1"
+    for path in ("/", "/page/photos"):
+        browser.look(1200, 800, scripts=False)
+        browser.open(f"{server.url}{path}")
+        browser.value("document.body.focus()")
+        for _ in range(60):
+            for kind in ("keyDown", "keyUp"):
+                browser.command("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+            browser.value(reached)
+        all_of_them = ":is(a[href], input:not([type=hidden]), select, button, summary, pre)"
+        assert browser.value(f"document.querySelectorAll('{all_of_them}').length") > 5
+        assert browser.value(f"document.querySelectorAll('{all_of_them}:not([data-reached])').length") == 0
+    browser.look(1000, 800)
+
+
 class _Loads(HTMLParser):
     """What a page makes a browser load, and what of it could run."""
 
@@ -213,9 +248,10 @@ class _Loads(HTMLParser):
                 self.handlers.append(name)
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
+@pytest.mark.parametrize("path", ["/", "/docs", "/page/photos"])
 def test_the_pages_load_nothing_and_forbid_everything_else(server: TicketServer, path: str) -> None:
     reply = server.get(path)
+    assert reply.status == 200
     page = _Loads()
     page.feed(reply.text)
     assert [each for each in page.found if not each.startswith("data:")] == []

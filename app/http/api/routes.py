@@ -24,9 +24,11 @@ from app.http.api.decode_routes import add_decode_routes
 from app.http.api.description import problems
 from app.http.api.models import Bump, Bumped, Health, NewSequence, Sequence, Sequences
 from app.http.api.sequence_list import LARGEST_PAGE, SEARCH_PATTERN
-from app.http.gate import Gate
+from app.http.gate import SEQUENCE_PAGE, Gate
+from app.http.pages.address import address_of
 from app.http.pages.docs_page import render as render_docs
 from app.http.pages.page import Page
+from app.http.pages.sequence_page import SequencePage
 from app.http.pages.status_page import LARGEST_NUMBER, StatusPage
 from app.http.problems import Code, Problem, body_too_large, method_not_allowed, problem_of
 from app.http.query import Parameters
@@ -54,6 +56,7 @@ def make_api(
     status_page: StatusPage,
     desk: FrontDesk,
     *,
+    sequence_page: SequencePage,
     turns: Turns,
     listens_locally: bool,
 ) -> ASGIApp:
@@ -64,7 +67,8 @@ def make_api(
     _add_operation(api, admin)
     _add_sequences(api, admin, turns)
     add_decode_routes(api, admin.decoding)
-    _add_pages(api, access, status_page, desk)
+    _add_pages(api, access, desk, status_page)
+    _add_sequence_page(api, access, sequence_page)
     _add_error_handlers(api)
     return Gate(api, access, denials, turns, listens_locally=listens_locally)
 
@@ -205,7 +209,7 @@ def _add_operation(api: FastAPI, admin: Admin) -> None:
         return Response(await admin.metrics_text(), headers={"content-type": EXPOSITION_TYPE})
 
 
-def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, desk: FrontDesk) -> None:
+def _add_pages(api: FastAPI, access: Access, desk: FrontDesk, status_page: StatusPage) -> None:
     tags: Any = {"tags": ["operation"], "response_model": None}
     page = described.text_answer("An HTML page.", "text/html")
 
@@ -258,6 +262,25 @@ def _add_pages(api: FastAPI, access: Access, status_page: StatusPage, desk: Fron
         )
 
     document(desk.largest_block)
+
+
+def _add_sequence_page(api: FastAPI, access: Access, sequence_page: SequencePage) -> None:
+    path = SEQUENCE_PAGE + "{sequence}"
+
+    @api.head(path, include_in_schema=False)
+    @api.get(
+        path,
+        summary="The page of a sequence",
+        description="For people: the kind, the position on each ticket database, the rate, and examples to copy. "
+        "Programs read `/sequence/{sequence}`.",
+        responses={200: described.text_answer("An HTML page.", "text/html"), **problems(401, 404, 422, 503)},
+        tags=["operation"],
+        response_model=None,
+        response_class=HTMLResponse,
+    )
+    async def show(request: Request, sequence: Name) -> Response:
+        address, needs_token = address_of(request), not access.tickets_are_free
+        return _page(await sequence_page.render(validated(sequence), address, needs_token=needs_token))
 
 
 def _page(page: Page) -> Response:

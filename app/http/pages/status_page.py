@@ -16,12 +16,12 @@ from app.clients.turns import Turns
 from app.common.errors import TicketError
 from app.common.slices import in_slices
 from app.common.version import VERSION
-from app.http.pages.formats import MINUTES, YEAR, Sparkline, clock, span
+from app.http.pages.formats import MINUTES, Sparkline, clock
 from app.http.pages.page import Page, asset, page, render
-from app.kinds.table import KINDS
-from app.operations.admin import ENDS_SOON_MS, Admin
+from app.http.pages.rows import Row
+from app.operations.admin import Admin
 from app.operations.metrics import Metrics
-from app.operations.rates import Rate, Rates
+from app.operations.rates import Rates
 
 SHOWN = 100
 """How many sequences one page shows."""
@@ -29,8 +29,6 @@ ROWS_AT_ONCE = 5
 """How many rows are rendered in one turn of the event loop: about a millisecond."""
 LARGEST_NUMBER = 999_999
 """Of a page."""
-PARAMETERS = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.parameters if name != "bits"))
-"""Of kinds, that a sequence has beside its bits."""
 _SCRIPT = asset("status.js")
 
 
@@ -126,7 +124,7 @@ class StatusPage:
         rendered: list[Markup] = []
         async for part in in_slices(names, ROWS_AT_ONCE, self._turns.wait_for_another):
             described = self._admin.described(part)
-            rows = [_Row.of(each, self._rates.of(each["sequence"]), now) for each in described]
+            rows = [Row.of(each, self._rates.of(each["sequence"]), now) for each in described]
             rendered.append(render("status_rows.html", rows=rows))
         return Markup().join(rendered)
 
@@ -159,98 +157,3 @@ def _pager(count: int, search: str, number: int) -> _Pager | None:
 def _database(each: dict[str, Any], now: float) -> dict[str, Any]:
     """What /healthz reports of it, and for how long it has had its status."""
     return {**each, "age": now - datetime.datetime.fromisoformat(each["since"]).timestamp()}
-
-
-@dataclass(frozen=True)
-class _Headroom:
-    """The ids that are left: their number, their share, the exact number on each database."""
-
-    left: int
-    share: float
-    exact: str
-
-    @property
-    def state(self) -> str:
-        return "fail" if self.share < 0.1 else "warn" if self.share < 0.25 else "pass"
-
-
-@dataclass(frozen=True)
-class _End:
-    """When the ids will be used up at the present rate of all servers. `day`: None where that is far away."""
-
-    span: str
-    day: datetime.datetime | None = None
-    soon: bool = False
-
-
-@dataclass(frozen=True)
-class _Row:
-    """One sequence. `lasts`: the last ticket of each database, empty where none is known. `about`: what is said of its
-    kind, and `parameters` the kind's. One that is not of kind `ticket` has no drift, no headroom and no rate at which
-    it ends: its end is that of the time in its ids. `reserve`: what was drawn ahead, in words."""
-
-    name: str
-    about: str
-    parameters: str
-    rate: float
-    line: Sparkline
-    lasts: list[tuple[str, int | None]]
-    drift: int | None
-    exhausted: bool
-    headroom: _Headroom | None
-    end: _End | None
-    reserve: str
-
-    @classmethod
-    def of(cls, each: dict[str, Any], rate: Rate, now: float) -> "_Row":
-        """The row of a sequence as `Admin.described` tells it."""
-        databases = each["databases"] if each["kind"] == "ticket" else []
-        known = [on["last"] for on in databases if on["last"] is not None]
-        left = [on["headroom"] for on in databases if on["headroom"] is not None]
-        return cls(
-            each["sequence"],
-            f"{each['bits']} bits" if each["kind"] == "ticket" else each["kind"],
-            ", ".join(f"{name.replace('_', ' ')} {each[name]}" for name in PARAMETERS if name in each),
-            rate.now,
-            Sparkline.of(rate.history),
-            [(on["name"], on["last"]) for on in databases] if known else [],
-            max(known) - min(known) if len(known) > 1 else None,
-            each["exhausted"],
-            _headroom(each, max(known, default=0), sum(left)) if left else None,
-            _end(sum(left), rate, now) if left else _end_of_time(each.get("ends"), now),
-            _reserve(each),
-        )
-
-
-def _reserve(each: dict[str, Any]) -> str:
-    """What is in reserve and how long it lasts at the present rate; empty where nothing is drawn ahead."""
-    if "reserve" not in each:
-        return ""
-    lasts = each["reserve_seconds"]
-    return f"{each['reserve']:,} in reserve" + ("" if lasts is None else f", for {span(lasts)}")
-
-
-def _headroom(each: dict[str, Any], last: int, left: int) -> _Headroom:
-    exact = ", ".join(f"{on['headroom'] or 0:,} on {on['name']}" for on in each["databases"])
-    return _Headroom(left, max(0.0, 1 - last / each["ceiling"]), exact)
-
-
-def _end_of_time(ends: str | None, now: float) -> _End | None:
-    """The end of a kind with a time in its ids."""
-    if ends is None:
-        return None
-    day = datetime.datetime.fromisoformat(ends)
-    seconds = day.timestamp() - now
-    return _End(span(seconds), day, soon=seconds < ENDS_SOON_MS / 1000)
-
-
-def _end(left: int, rate: Rate, now: float) -> _End | None:
-    if rate.used <= 0:
-        return None
-    seconds = left / rate.used
-    if seconds > 1000 * YEAR:
-        return _End("over 1,000 years")
-    if seconds > 100 * YEAR:
-        return _End(f"{round(seconds / YEAR):,} years")
-    day = datetime.datetime.fromtimestamp(now + seconds, datetime.UTC)
-    return _End(span(seconds), day, soon=seconds < 30 * 86400)

@@ -33,7 +33,7 @@ async def ask(
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": query.encode(),
-        "headers": [(b"host", b"tickets"), *((key.lower().encode(), value) for key, value in given.items())],
+        "headers": [(key.lower().encode("latin-1"), value) for key, value in {"host": b"tickets", **given}.items()],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 2),
     }

@@ -10,6 +10,7 @@ from app.clients.denials import Denials
 from app.clients.turns import Turns
 from app.http.access import Access
 from app.http.api.routes import make_api
+from app.http.pages.sequence_page import SequencePage
 from app.http.pages.status_page import StatusPage
 from app.operations.rates import Rates
 from tests.fakes.ticket_database import TRUE_TIME
@@ -29,8 +30,18 @@ class Front:
         self.server = server
         rates = Rates(server.admin.progress, asyncio.get_running_loop().time)
         page = StatusPage(server.admin, rates, server.metrics, Turns(), 8000)
+        of_sequence = SequencePage(server.admin, rates, redis_port=6379)
         access, denials = Access([SecretStr(token) for token in tokens], ()), Denials(server.metrics)
-        self.api = make_api(server.admin, access, denials, page, server.desk, turns=Turns(), listens_locally=True)
+        self.api = make_api(
+            server.admin,
+            access,
+            denials,
+            page,
+            server.desk,
+            sequence_page=of_sequence,
+            turns=Turns(),
+            listens_locally=True,
+        )
 
     async def get(self, target: str, status: int = 200, method: str = "GET", **headers: str) -> Answer:
         answer = await ask(self.api, target, method=method, headers=dict(headers))

@@ -16,6 +16,7 @@ from app.clients.turns import Turns
 from app.common.errors import UnknownError
 from app.http.access import Access
 from app.http.api.routes import make_api
+from app.http.pages.sequence_page import SequencePage
 from app.http.pages.status_page import StatusPage
 from app.http.problems import STATUSES
 from app.http.tickets.connections import HTTPConnections
@@ -65,8 +66,13 @@ class Whole:
         access = Access([SecretStr(TOKEN)] * tokens, [SecretStr(ADMIN_TOKEN)] * tokens)
         denials = Denials(server.metrics)
         turns = Turns()
-        page = StatusPage(server.admin, Rates(server.admin.progress, now), server.metrics, turns, 8000)
-        api = make_api(server.admin, access, denials, page, server.desk, turns=turns, listens_locally=True)
+        rates = Rates(server.admin.progress, now)
+        page = StatusPage(server.admin, rates, server.metrics, turns, 8000)
+        of_sequence = SequencePage(server.admin, rates, redis_port=None)
+        api = make_api(
+            server.admin, access, denials, page, server.desk, sequence_page=of_sequence, turns=turns,
+            listens_locally=True,
+        )  # fmt: skip
         http = HTTPServer(api, grace=1.0, idle=IDLE_SECONDS, access_log=False)
         endpoint = TicketEndpoint(server.desk, access, denials)
         self.connections = HTTPConnections(endpoint, http, Connections(http, server.metrics, self.most, turns))

@@ -14,7 +14,7 @@ async function refresh() {
     const answer = await fetch(address(), { cache: "no-store", signal: AbortSignal.timeout(5000) });
     if (!answer.ok) throw new Error(answer.status);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const id of parts) document.getElementById(id).replaceWith(fresh.getElementById(id));
+    for (const id of parts) document.getElementById(id)?.replaceWith(fresh.getElementById(id));
     document.title = fresh.title;
     document.getElementById("lost").hidden = true;
   } catch {

@@ -17,6 +17,7 @@ from app.common.errors import ColumnExhausted, SequenceUnavailable
 from app.http.access import Access
 from app.http.api.routes import make_api
 from app.http.api.sequence_list import LARGEST_PAGE
+from app.http.pages.sequence_page import SequencePage
 from app.http.pages.status_page import SHOWN, StatusPage
 from app.operations.admin import REFRESH_SECONDS
 from app.operations.rates import Rates
@@ -38,8 +39,10 @@ class Views:
         self.entries = server.catalog.entries
         self.rates = Rates(self.admin.progress, asyncio.get_running_loop().time)
         page = StatusPage(self.admin, self.rates, server.metrics, Turns(), 8000)
+        of_sequence = SequencePage(self.admin, self.rates, redis_port=None)
+        access, denials, turns = Access((), ()), Denials(server.metrics), Turns()
         self.api = make_api(
-            self.admin, Access((), ()), Denials(server.metrics), page, server.desk, turns=Turns(), listens_locally=True
+            self.admin, access, denials, page, server.desk, sequence_page=of_sequence, turns=turns, listens_locally=True
         )
 
     async def get(self, target: str, status: int = 200, method: str = "GET") -> Answer:
