@@ -52,6 +52,10 @@ class _History:
         return self.filled == SAMPLES and self._values[0] == self._values[-1]
 
     @property
+    def first(self) -> float:
+        return self._values[0] if self.filled else 0.0
+
+    @property
     def last(self) -> float:
         return self._values[self.filled - 1] if self.filled else 0.0
 
@@ -174,20 +178,29 @@ class Rates:
         samples = self._moving.get(name)
         return Rate() if samples is None else self._rate(samples)
 
+    def used(self, name: str) -> float:
+        """The ids of a sequence used up per second, by all servers: `Rate.used`, without the history."""
+        samples = self._moving.get(name)
+        return 0.0 if samples is None else self._used(samples, self._times_of(samples))
+
     def total(self) -> Rate:
         """The rate of all sequences together."""
         return self._rate(self._all)
 
     def _rate(self, samples: _Samples) -> Rate:
-        issued, used, times = samples.issued.all(), samples.used.all(), self._times_of(samples)
+        issued, times = samples.issued.all(), self._times_of(samples)
         if len(times) < 2:
             return Rate()
         history = [
             max(0, now - before) / max(until - since, 1e-3)
             for (before, now), (since, until) in zip(pairwise(issued), pairwise(times), strict=True)
         ]
-        used_up = (used[-1] - used[0]) / max(times[-1] - times[0], 1e-3)
-        return Rate(samples.now, history, used_up)
+        return Rate(samples.now, history, self._used(samples, times))
+
+    def _used(self, samples: _Samples, times: Sequence[float]) -> float:
+        if len(times) < 2:
+            return 0.0
+        return (samples.used.last - samples.used.first) / max(times[-1] - times[0], 1e-3)
 
     def _times_of(self, samples: _Samples) -> Sequence[float]:
         """When its samples were taken. During `sample` some sequences have the newest one and some do not."""

@@ -131,19 +131,27 @@ def test_many_sequences_have_pages_and_a_search(browser: Browser) -> None:
         assert f"1 to {SHOWN} of {total}" in browser.text(".pages")
         browser.value("document.querySelector('.pages [rel=next]').click()")
         wait_text(browser, ".pages", f"{SHOWN + 1} to ")
-        browser.value("document.querySelector('.search input').value = 'MANY_10'")
+        browser.value("document.querySelector('[role=search] input').value = 'MANY_10'")
         server.put("/sequence/many_109")  # it is there after the page has fetched itself again
         wait_until(lambda: f"of {total + 1}," in browser.text(".pages"), 30, "the page to count one more", 0.2)
-        assert browser.value("document.querySelector('.search input').value") == "MANY_10"
-        browser.value("document.querySelector('.search button').click()")
+        assert browser.value("document.querySelector('[role=search] input').value") == "MANY_10"
+        browser.value("document.querySelector('[role=search] button').click()")
         wait_text(browser, "#sequences", "many_100")
-        assert browser.value("location.search") == "?search=MANY_10"
+        assert browser.value("location.search") == "?search=MANY_10&sort="
         names = "[...document.querySelectorAll('[data-sequence]')].map((each) => each.dataset.sequence).join()"
         assert browser.value(names) == "many_100,many_101,many_102,many_103,many_104,many_109"
         browser.value("window.mark = 'the same page'")
         server.put("/sequence/many_108")
         wait_text(browser, "#sequences", "many_108")
         assert browser.value("window.mark") == "the same page"
+        browser.open(f"{server.url}/?search=many_10")
+        browser.value("document.querySelector('[aria-sort], th.n a').click()")
+        wait_text(browser, "th[aria-sort] a", "Rate here")
+        assert browser.value("location.search") == "?search=many_10&sort=rate"
+        assert browser.value("document.querySelector('[name=sort]').value") == "rate"
+        browser.value("document.querySelector('[name=warned]').click()")
+        browser.value("document.querySelector('[role=search] button').click()")
+        wait_text(browser, "#sequences", "No sequence with “many_10” in its name has a warning")
         assert browser.complaints == []
 
 
@@ -180,6 +188,8 @@ def test_the_box_says_what_an_id_says(browser: Browser, server: TicketServer, sc
             assert expected in text
         browser.open(f"{server.url}/?of=likes&id=7e3")
         assert "whole number from 1 to" in browser.text("#decode [role=alert]")
+        browser.open(f"{server.url}/?kind=snowflake&epoch=1288834974657&id=1")
+        assert "2010-11-04T01:42:54.657Z" in browser.text("#decode")
         assert browser.complaints == []
     finally:
         browser.look(1000, 800)
@@ -215,6 +225,12 @@ def test_a_name_leads_to_the_page_of_its_sequence(browser: Browser, server: Tick
     assert browser.complaints == []
 
 
+def press(browser: Browser, key: str, code: int, **more: str) -> None:
+    about = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+    browser.command("Input.dispatchKeyEvent", type="keyDown", **about, **more)
+    browser.command("Input.dispatchKeyEvent", type="keyUp", **about)
+
+
 def test_the_keyboard_alone_reaches_every_link_and_box(browser: Browser, server: TicketServer) -> None:
     server.ticket("photos")
     reached = "document.activeElement.dataset.reached = 1"
@@ -223,9 +239,10 @@ def test_the_keyboard_alone_reaches_every_link_and_box(browser: Browser, server:
         browser.open(f"{server.url}{path}")
         browser.value("document.body.focus()")
         for _ in range(60):
-            for kind in ("keyDown", "keyUp"):
-                browser.command("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+            press(browser, "Tab", 9)
             browser.value(reached)
+            if browser.value("document.activeElement.matches('details:not([open]) > summary')"):
+                press(browser, "Enter", 13, text="\r")
         all_of_them = ":is(a[href], input:not([type=hidden]), select, button, summary, pre)"
         assert browser.value(f"document.querySelectorAll('{all_of_them}').length") > 5
         assert browser.value(f"document.querySelectorAll('{all_of_them}:not([data-reached])').length") == 0

@@ -153,14 +153,16 @@ def _number_parameter(
     }
 
 
-def _text_parameter(name: str, description: str, example: str, pattern: str | None = None) -> dict[str, Any]:
+def _text_parameter(
+    name: str, description: str, example: str | None = None, pattern: str | None = None
+) -> dict[str, Any]:
     return {
         "name": name,
         "in": "query",
         "required": False,
         "description": description,
         "schema": {"type": "string", **({} if pattern is None else {"pattern": f"^{pattern}$"})},
-        "example": example,
+        **({} if example is None else {"example": example}),
     }
 
 
@@ -192,15 +194,19 @@ def decode_parameters() -> list[dict[str, Any]]:
     return found
 
 
-def page_parameters(largest_number: int) -> list[dict[str, Any]]:
+def page_parameters(largest_number: int, sorts: list[str]) -> list[dict[str, Any]]:
     """The parameters of the status page."""
     return [
         _text_parameter("search", "only sequences whose names contain this, ignoring case", "photo"),
         _number_parameter(
             "page", largest_number, "the page to show; the last one if there are fewer", required=False, example=1
         ),
+        _text_parameter("sort", f"sorts the table by {', '.join(sorts)}", sorts[0], f"({'|'.join(sorts)})"),
+        _number_parameter("warned", 1, "1: only sequences with a warning", required=False, example=None),
         _text_parameter("of", "a sequence, for the box that says what an id of it says", "photos"),
         _text_parameter("id", "the id", "7"),
+        _text_parameter("kind", "instead of `of`: the kind of an id of elsewhere"),
+        *(_text_parameter(name, "of the kind, as in `/decode`") for name in DECODE_PARAMETERS),
     ]
 
 

@@ -29,9 +29,10 @@ from app.http.pages.address import address_of
 from app.http.pages.docs_page import render as render_docs
 from app.http.pages.page import Page
 from app.http.pages.sequence_page import SequencePage
-from app.http.pages.status_page import LARGEST_NUMBER, StatusPage
+from app.http.pages.status_page import StatusPage
+from app.http.pages.status_query import LARGEST_PAGE as LARGEST_STATUS_PAGE
+from app.http.pages.status_query import SORTS, query_of
 from app.http.problems import Code, Problem, body_too_large, method_not_allowed, problem_of
-from app.http.query import Parameters
 from app.http.tickets.endpoint import ACCEPT_BYTES, prefers_text
 from app.http.tickets.head import LARGEST_BODY
 from app.operations.admin import Admin
@@ -218,15 +219,12 @@ def _add_pages(api: FastAPI, access: Access, desk: FrontDesk, status_page: Statu
         "/",
         summary="The status page",
         responses={200: page, **problems(401, 422)},
-        openapi_extra={"parameters": described.page_parameters(LARGEST_NUMBER)},
+        openapi_extra={"parameters": described.page_parameters(LARGEST_STATUS_PAGE, list(SORTS))},
         **tags,
         response_class=HTMLResponse,
     )
     async def status(request: Request) -> Response:
-        given = Parameters(request.scope["query_string"])
-        search, number = given.text("search"), given.number("page", LARGEST_NUMBER)
-        of, id_text = given.text("of"), given.text("id")
-        return _page(await status_page.render(search or "", number or 1, of or "", id_text or ""))
+        return _page(await status_page.render(query_of(request.scope["query_string"])))
 
     @api.head("/docs", include_in_schema=False)
     @api.get("/docs", summary="This description, as a page", responses={200: page, **problems(401)}, **tags,

@@ -11,6 +11,8 @@ from app.operations.rates import Rate
 
 _PARAMETERS = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.parameters if name != "bits"))
 """Of kinds, that a sequence has beside its bits."""
+SOON_SECONDS = 30 * 86400
+"""An end at the present rate that is nearer than this stands out."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class _Headroom:
 
 @dataclass(frozen=True)
 class _End:
-    """When the ids will be used up at the present rate of all servers. `day`: None where that is far away."""
+    """When the ids will be used up at the present rate of all servers, or when the time in them ends. `day`: None where
+    that is far away."""
 
     span: str
     day: datetime.datetime | None = None
@@ -59,20 +62,18 @@ class Row:
     @classmethod
     def of(cls, each: dict[str, Any], rate: Rate, now: float) -> "Row":
         """The row of a sequence as `Admin.described` tells it."""
-        databases = each["databases"] if each["kind"] == "ticket" else []
-        known = [on["last"] for on in databases if on["last"] is not None]
-        left = [on["headroom"] for on in databases if on["headroom"] is not None]
+        known, left, share = _known(each, "last"), _known(each, "headroom"), share_left(each)
         return cls(
             each["sequence"],
             f"{each['bits']} bits" if each["kind"] == "ticket" else each["kind"],
             ", ".join(f"{name} {value}" for name, value in parameters_of(each).items()),
             rate.now,
             Sparkline.of(rate.history),
-            [(on["name"], on["last"]) for on in databases] if known else [],
+            [(on["name"], on["last"]) for on in each["databases"]] if known else [],
             max(known) - min(known) if len(known) > 1 else None,
             each["exhausted"],
-            _headroom(each, max(known, default=0), sum(left)) if left else None,
-            _end(sum(left), rate, now) if left else _end_of_time(each.get("ends"), now),
+            None if share is None else _Headroom(sum(left), share, _exact(each)),
+            _end(each, rate.used, now),
             _reserve(each),
         )
 
@@ -90,27 +91,43 @@ def _reserve(each: dict[str, Any]) -> str:
     return f"{each['reserve']:,} in reserve" + ("" if lasts is None else f", for {span(lasts)}")
 
 
-def _headroom(each: dict[str, Any], last: int, left: int) -> _Headroom:
-    exact = ", ".join(f"{on['headroom'] or 0:,} on {on['name']}" for on in each["databases"])
-    return _Headroom(left, max(0.0, 1 - last / each["ceiling"]), exact)
+def _exact(each: dict[str, Any]) -> str:
+    return ", ".join(f"{on['headroom'] or 0:,} on {on['name']}" for on in each["databases"])
 
 
-def _end_of_time(ends: str | None, now: float) -> _End | None:
-    """The end of a kind with a time in its ids."""
-    if ends is None:
+def _known(each: dict[str, Any], what: str) -> list[int]:
+    """`last` or `headroom` of the databases where it is known; nothing of kinds other than `ticket`."""
+    databases = each["databases"] if each["kind"] == "ticket" else []
+    return [on[what] for on in databases if on[what] is not None]
+
+
+def share_left(each: dict[str, Any]) -> float | None:
+    """Which share of the ids is left, from 0 to 1; None where that is not known, or of no meaning."""
+    if not _known(each, "headroom"):
         return None
-    day = datetime.datetime.fromisoformat(ends)
-    seconds = day.timestamp() - now
-    return _End(span(seconds), day, soon=seconds < ENDS_SOON_MS / 1000)
+    share: float = 1 - max(_known(each, "last"), default=0) / each["ceiling"]
+    return max(0.0, share)
 
 
-def _end(left: int, rate: Rate, now: float) -> _End | None:
-    if rate.used <= 0:
+def seconds_left(each: dict[str, Any], used: float, now: float) -> float | None:
+    """In how many seconds the sequence ends, None if it does not. `used`: ids used up per second by all servers.
+    `now`: in seconds since 1970."""
+    left = _known(each, "headroom")
+    if left:
+        return sum(left) / used if used > 0 else None
+    ends = each.get("ends")
+    return None if ends is None else datetime.datetime.fromisoformat(ends).timestamp() - now
+
+
+def _end(each: dict[str, Any], used: float, now: float) -> _End | None:
+    seconds = seconds_left(each, used, now)
+    if seconds is None:
         return None
-    seconds = left / rate.used
+    if "ends" in each:
+        return _End(span(seconds), datetime.datetime.fromisoformat(each["ends"]), soon=seconds < ENDS_SOON_MS / 1000)
     if seconds > 1000 * YEAR:
         return _End("over 1,000 years")
     if seconds > 100 * YEAR:
         return _End(f"{round(seconds / YEAR):,} years")
     day = datetime.datetime.fromtimestamp(now + seconds, datetime.UTC)
-    return _End(span(seconds), day, soon=seconds < 30 * 86400)
+    return _End(span(seconds), day, soon=seconds < SOON_SECONDS)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from markupsafe import Markup
 
@@ -19,6 +18,9 @@ from app.common.version import VERSION
 from app.http.pages.formats import MINUTES, Sparkline, clock
 from app.http.pages.page import Page, asset, page, render
 from app.http.pages.rows import Row
+from app.http.pages.sequence_order import SequenceOrder
+from app.http.pages.status_query import SORTS, AskedId, StatusQuery
+from app.kinds.table import DECODE_PARAMETERS, KINDS
 from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.operations.rates import Rates
@@ -27,8 +29,6 @@ SHOWN = 100
 """How many sequences one page shows."""
 ROWS_AT_ONCE = 5
 """How many rows are rendered in one turn of the event loop: about a millisecond."""
-LARGEST_NUMBER = 999_999
-"""Of a page."""
 _SCRIPT = asset("status.js")
 
 
@@ -40,19 +40,19 @@ class StatusPage:
         self._rates = rates
         self._metrics = metrics
         self._turns = turns
+        self._order = SequenceOrder(admin, rates, turns, SHOWN)
         self._server = f"{socket.gethostname()}:{port}"
         self._started = time.time()
 
-    async def render(self, search: str = "", number: int = 1, of: str = "", id_text: str = "") -> Page:
-        """Page `number`, as of now, of the sequences whose names contain `search`. Where a sequence `of` and an id are
-        given, what that says."""
+    async def render(self, query: StatusQuery) -> Page:
+        """The page as of now, with the sequences and the id that the query asks for."""
         now = time.time()
-        said, unread = await self._read(of.strip(), id_text.strip())
+        said, unread = await self._read(query.asked)
         await self._admin.refresh_warnings()
         health = self._admin.health()
-        names = self._in_order(search)
+        names = await self._names(query, health["warnings"])
         await self._turns.wait_for_another()
-        number = min(number, math.ceil(len(names) / SHOWN) or 1)
+        number = min(query.number, math.ceil(len(names) / SHOWN) or 1)
         total = self._rates.total()
         return page(
             "status.html",
@@ -75,34 +75,38 @@ class StatusPage:
             warnings=health["warnings"],
             embedded=health.get("embedded", False),
             databases=[_database(each, now) for each in health["databases"]],
-            search=search,
+            query=query,
+            sorts=SORTS,
             rows=await self._rows(names[(number - 1) * SHOWN : number * SHOWN], now),
-            pager=_pager(len(names), search, number),
+            pager=_pager(len(names), query, number),
             worker=self._admin.worker,
             instance_number=self._admin.instance_number,
-            of=of,
-            id_text=id_text,
+            kinds=KINDS,
+            parameters=DECODE_PARAMETERS,
             said=said,
             unread=unread,
         )
 
-    async def _read(self, of: str, id_text: str) -> tuple[dict[str, Any], str]:
+    async def _read(self, asked: AskedId) -> tuple[dict[str, Any], str]:
         """What the id says, empty where it is not asked for or cannot be read; and why it cannot."""
-        if not of or not id_text:
+        if not asked.id_text:
             return {}, ""
+        if bool(asked.of) is bool(asked.kind):
+            return {}, "Name the sequence of the id, or its kind if it was made elsewhere."
         try:
-            return await self._admin.decoding.of_sequence(of, id_text), ""
+            if asked.kind:
+                return self._admin.decoding.of_elsewhere(asked.kind, asked.numbers, asked.id_text), ""
+            return await self._admin.decoding.of_sequence(asked.of, asked.id_text), ""
         except TicketError as error:
             return {}, str(error)
 
-    def _in_order(self, search: str) -> list[str]:
-        """Sorted by name. If one page cannot show them all, those in use come first, the fastest at the top."""
-        names = self._admin.names(search)
-        if len(names) <= SHOWN:
+    async def _names(self, query: StatusQuery, warnings: Sequence[dict[str, Any]]) -> list[str]:
+        """The names that the query asks for, in its order."""
+        names = await self._order.names(query.search, query.sort)
+        if not query.warned:
             return names
-        rest = dict.fromkeys(names)
-        first = [name for name in self._rates.busiest if rest.pop(name, name) is None]
-        return [*first, *rest]
+        warned = {each["sequence"] for each in warnings}
+        return [name for name in names if name in warned]
 
     def _headline(self, health: dict[str, Any]) -> str:
         if self._admin.draining:
@@ -131,27 +135,28 @@ class StatusPage:
 
 @dataclass(frozen=True)
 class _Pager:
-    """Which of all sequences are shown, and the addresses of the pages before and after."""
+    """Which of all sequences are shown, in which order, and the addresses of the pages before and after."""
 
     first: int
     last: int
     count: int
+    order: str
     previous: str | None
     next: str | None
 
 
-def _pager(count: int, search: str, number: int) -> _Pager | None:
+def _pager(count: int, query: StatusQuery, number: int) -> _Pager | None:
     """None where one page shows all of them."""
     pages = math.ceil(count / SHOWN)
     if pages <= 1:
         return None
 
     def address(to: int) -> str | None:
-        query = urlencode({**({"search": search} if search else {}), "page": to})
-        return f"/?{query}" if 1 <= to <= pages else None
+        return query.page(to) if 1 <= to <= pages else None
 
     first, last = (number - 1) * SHOWN + 1, min(count, number * SHOWN)
-    return _Pager(first, last, count, address(number - 1), address(number + 1))
+    order = SORTS.get(query.sort, "sequences in use first")
+    return _Pager(first, last, count, order, address(number - 1), address(number + 1))
 
 
 def _database(each: dict[str, Any], now: float) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Front:
 
     def __init__(self, server: FakeTicketServer, tokens: tuple[str, ...] = ()) -> None:
         self.server = server
-        rates = Rates(server.admin.progress, asyncio.get_running_loop().time)
+        self.rates = rates = Rates(server.admin.progress, asyncio.get_running_loop().time)
         page = StatusPage(server.admin, rates, server.metrics, Turns(), 8000)
         of_sequence = SequencePage(server.admin, rates, redis_port=6379)
         access, denials = Access([SecretStr(token) for token in tokens], ()), Denials(server.metrics)

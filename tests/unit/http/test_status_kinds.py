@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from app.common.errors import ClockAhead, ClockWentBack
+from app.common.errors import ClockAhead, ClockWentBack, ColumnExhausted
 from app.kinds.table import KINDS
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
@@ -202,8 +202,93 @@ def test_the_box_says_why_an_id_cannot_be_read(of: str, id_: str, why: str) -> N
 @virtual_time
 async def test_half_of_what_the_box_asks_for_is_nothing() -> None:
     async with front() as it:
-        for target in ("/?of=photos", "/?id=7", "/?of=&id=7", "/?of=photos&id=%20"):
-            assert 'role="alert">t' not in (await it.get(target)).body.decode()
+        for target in ("/?of=photos", "/?kind=ulid", "/?of=photos&id=%20", "/?epoch=x"):
+            assert '<p class="bad" role="alert">' not in (await it.get(target)).body.decode()
+        for target in ("/?id=7", "/?of=&id=7", "/?id=7&epoch=5", "/?of=photos&kind=ticket&id=7"):
+            assert "Name the sequence of the id, or its kind" in await text(it, target)
         await it.get("/?of=photos&id=7&id=8", 422)
         assert (await it.get("/?of=%20photos%20&id=%207", method="HEAD")).body
         assert "offset 1" in await text(it, "/?of=%20photos%20&id=%207")
+
+
+@virtual_time
+async def test_the_box_reads_an_id_of_any_kind_from_elsewhere() -> None:
+    async with front() as it:
+        shown = await text(it, "/?kind=instagram&epoch=0&id=2217813737473025833&of=&shards=")
+        said = (await it.get("/decode?kind=instagram&epoch=0&id=2217813737473025833")).json()
+        for key, value in said.items():
+            assert f"{key} {value}" in shown or value is None
+        page = (await it.get("/?kind=instagram&epoch=0&id=7")).body.decode()
+        assert "<option selected>instagram</option>" in page
+        assert 'name="epoch" maxlength="19" inputmode="numeric" value="0"' in page
+        for target, why in (
+            ("/?kind=nothing&id=7", "there is no such kind of sequence"),
+            ("/?kind=instagram&epoch=-5&id=7", "epoch has to be a whole number, in digits"),
+            (f"/?kind=instagram&epoch={'9' * 20}&id=7", "epoch has to be a whole number, in digits"),
+            (f"/?kind=instagram&epoch={'9' * 19}&id=7", "epoch is a whole number from 0"),
+            ("/?kind=uuid7&epoch=5&id=7", "epoch"),
+        ):
+            assert why in await text(it, target), target
+
+
+# -- order and choice
+
+
+async def rows(it: Front, target: str) -> list[str]:
+    return re.findall(r'<tr data-sequence="(\w+)"', (await it.get(target)).body.decode())
+
+
+async def with_some_in_use(it: Front) -> None:
+    """`photos` is not in use, `accounts` has the least headroom, `likes` ends first, `small` is the fastest."""
+    end = int(time.time() * 1000) + 100 * DAY_MS
+    await it.make("accounts", "ticket", bits=32, start=4_000_000_000)
+    await it.make("small", "ticket", bits=32, start=9)
+    await it.make("likes", "instagram", epoch=end - (1 << 40))
+    for count in range(3):
+        await it.rates.sample()
+        for name in ("small", "small", "accounts", "likes"):
+            for _ in range(count):
+                await it.id_of(name)
+        await asyncio.sleep(2)
+    await it.rates.sample()
+
+
+@virtual_time
+async def test_the_table_is_sorted_by_rate_headroom_or_end() -> None:
+    async with front() as it:
+        await with_some_in_use(it)
+        assert await rows(it, "/") == ["accounts", "likes", "photos", "small"]
+        assert (await rows(it, "/?sort=rate"))[0] == "small"
+        assert (await rows(it, "/?sort=rate"))[-1] == "photos"
+        assert (await rows(it, "/?sort=headroom"))[:2] == ["accounts", "small"]
+        assert (await rows(it, "/?sort=headroom"))[-1] == "likes"
+        assert (await rows(it, "/?sort=end"))[0] == "likes"
+        assert (await rows(it, "/?sort=end"))[-1] == "photos"
+        assert await rows(it, "/?sort=headroom&search=S") == ["accounts", "small", "photos", "likes"]
+        page = (await it.get("/?sort=end&search=s")).body.decode()
+        assert re.findall(r'aria-sort="(\w+)"><a href="([^"]*)"', page) == [
+            ("ascending", "/?search=s&amp;sort=end#sequences")
+        ]
+        assert '<input type="hidden" name="sort" value="end">' in page
+        assert "sort has to be one of rate, headroom, end" in await it.refused("/?sort=name")
+
+
+@virtual_time
+async def test_an_exhausted_sequence_comes_first() -> None:
+    async with front() as it:
+        await with_some_in_use(it)
+        for lane in it.server.catalog.entries["photos"].rotation.lanes:
+            lane.report(ColumnExhausted())
+        for sort in ("headroom", "end"):
+            assert (await rows(it, f"/?sort={sort}"))[0] == "photos"
+
+
+@virtual_time
+async def test_only_sequences_with_a_warning_are_shown() -> None:
+    async with front() as it:
+        await with_some_in_use(it)
+        assert await rows(it, "/?warned=1") == ["accounts", "likes"]
+        assert await rows(it, "/?warned=1&sort=end") == ["likes", "accounts"]
+        assert await rows(it, "/?warned=1&search=small") == []
+        assert "No sequence with “small” in its name has a warning." in await text(it, "/?warned=1&search=small")
+        await it.refused("/?warned=2")

@@ -2,10 +2,10 @@
 // Fetches this page again every two seconds and puts the new parts in place of the old ones.
 const parts = ["head", "live", "sequences", "as-of"]; // not the boxes, into which somebody may be typing
 
-// Without the id that was asked about: its answer stays as it is.
+// Without the id that was asked about, for its answer stays as it is.
 function address() {
   const query = new URLSearchParams(location.search);
-  for (const name of ["of", "id"]) query.delete(name);
+  for (const box of document.querySelectorAll("#decode [name]:not([type=hidden])")) query.delete(box.name);
   return location.pathname + (query.size ? `?${query}` : "");
 }
 
