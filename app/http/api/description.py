@@ -201,7 +201,9 @@ def page_parameters(largest_number: int, sorts: list[str]) -> list[dict[str, Any
         _number_parameter(
             "page", largest_number, "the page to show; the last one if there are fewer", required=False, example=1
         ),
-        _text_parameter("sort", f"sorts the table by {', '.join(sorts)}", sorts[0], f"({'|'.join(sorts)})"),
+        _text_parameter(
+            "sort", f"sorts the table: one of {', '.join(sorts)}; empty: as without", sorts[0], f"({'|'.join(sorts)})?"
+        ),
         _number_parameter("warned", 1, "1: only sequences with a warning", required=False, example=None),
         _text_parameter("of", "a sequence, for the box that says what an id of it says", "photos"),
         _text_parameter("id", "the id", "7"),
