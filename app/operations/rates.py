@@ -122,6 +122,8 @@ class Rates:
         self._still: dict[str, _Still] = {}
         self.busiest: list[str] = []
         """The sequences that have moved lately, the fastest first."""
+        self.at_each_sample: list[Callable[[], None]] = []
+        """Called with each sample: what else keeps a history."""
         self._tasks = Tasks()
 
     def start(self) -> None:
@@ -163,6 +165,8 @@ class Rates:
         self._moving, self._still = moving, still
         self._all.add(total, (), self._times)
         self._all.number = self._number
+        for call in self.at_each_sample:
+            call()
         self.busiest = sorted(moving, key=lambda name: -moving[name].now)
 
     def _begun(self, name: str, issued: int, last: tuple[int, ...]) -> _Samples | None:

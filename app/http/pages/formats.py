@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from app.operations.metrics import SECONDS
 from app.operations.rates import SAMPLE_SECONDS, SAMPLES
 
 MINUTES = round(SAMPLE_SECONDS * (SAMPLES - 1) / 60)
@@ -58,11 +59,27 @@ def rate(value: float) -> str:
     return f"{value:.1f}" if 0 < value < 10 else f"{value:,.0f}"
 
 
+def latency(seconds: float | None) -> str:
+    """In milliseconds. Below the first bucket of the histogram and above its last one, only that bound is known."""
+    if seconds is None:
+        return "–"
+    if seconds == math.inf:
+        return f"> {SECONDS[-1]:g} s"
+    if seconds <= SECONDS[0]:
+        return f"< {SECONDS[0] * 1000:g} ms"
+    return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds * 1000:,.0f} ms"
+
+
 def percent(share: float) -> str:
     """Rounded down, so that only all is 100 %."""
     if 0.995 <= share < 1:
         return f"{math.floor(share * 10000) / 100:.2f} %" if share < 0.9999 else "> 99.99 %"
     return f"{math.floor(share * 1000) / 10:.1f} %" if share < 1 else "100 %"
+
+
+def small_share(share: float) -> str:
+    """A share that is more than nothing, however small."""
+    return "< 0.1 %" if 0 < share < 0.001 else percent(share)
 
 
 def clock(now: float) -> str:
@@ -88,5 +105,13 @@ def prose(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-FILTERS = {"short": short, "rate": rate, "percent": percent, "span": span, "prose": prose}
+FILTERS = {
+    "short": short,
+    "rate": rate,
+    "latency": latency,
+    "small_share": small_share,
+    "percent": percent,
+    "span": span,
+    "prose": prose,
+}
 """What the templates use, by its name there."""

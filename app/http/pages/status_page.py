@@ -24,6 +24,7 @@ from app.kinds.table import DECODE_PARAMETERS, KINDS
 from app.operations.admin import Admin
 from app.operations.metrics import Metrics
 from app.operations.rates import Rates
+from app.operations.recent_requests import FAILED, RECENT_SECONDS, RecentRequests
 
 SHOWN = 100
 """How many sequences one page shows."""
@@ -40,6 +41,8 @@ class StatusPage:
         self._rates = rates
         self._metrics = metrics
         self._turns = turns
+        self._recent = RecentRequests(metrics)
+        rates.at_each_sample.append(self._recent.sample)
         self._order = SequenceOrder(admin, rates, turns, SHOWN)
         self._server = f"{socket.gethostname()}:{port}"
         self._started = time.time()
@@ -71,6 +74,8 @@ class StatusPage:
             line=Sparkline.of(total.history),
             issued=self._admin.issued,
             **self._requests(),
+            recent=self._recent.now,
+            recent_seconds=RECENT_SECONDS,
             count=self._admin.count,
             warnings=health["warnings"],
             embedded=health.get("embedded", False),
@@ -120,7 +125,7 @@ class StatusPage:
         outcomes: dict[str, int] = {}
         for (_, outcome), count in self._metrics.requests.items():
             outcomes[outcome] = outcomes.get(outcome, 0) + count
-        failed = sum(outcomes.get(each, 0) for each in ("unavailable", "timeout", "clock", "error"))
+        failed = sum(outcomes.get(each, 0) for each in FAILED)
         return {"answered": outcomes.get("ok", 0), "failed": failed, "in_flight": self._metrics.in_flight}
 
     async def _rows(self, names: Sequence[str], now: float) -> Markup:

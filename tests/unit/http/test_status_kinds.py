@@ -10,6 +10,7 @@ import pytest
 
 from app.common.errors import ClockAhead, ClockWentBack, ColumnExhausted
 from app.kinds.table import KINDS
+from app.operations.recent_requests import INTERVALS
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.http.front import Front, front, now_ms
@@ -292,3 +293,20 @@ async def test_only_sequences_with_a_warning_are_shown() -> None:
         assert await rows(it, "/?warned=1&search=small") == []
         assert "No sequence with “small” in its name has a warning." in await text(it, "/?warned=1&search=small")
         await it.refused("/?warned=2")
+
+
+# -- latency and errors
+
+
+@virtual_time
+async def test_latency_and_errors_of_the_last_minute_stand_beside_the_rate() -> None:
+    async with front() as it:
+        assert "p50 – p99 – errors 0 in the last 60 s" in await text(it)
+        it.server.metrics.requests_answered("ticket", 0.03, 99)
+        it.server.metrics.requests_answered("ticket", 9, 2)
+        it.server.metrics.requests_refused("ticket", "unavailable", 1)
+        assert "p50 37.8 ms p99 > 2.5 s errors 1 (0.9 %) in the last 60 s" in await text(it)
+        for _ in range(INTERVALS + 1):
+            await it.rates.sample()
+        it.server.metrics.requests_answered("ticket", 0.0001, 1)
+        assert "p50 < 0.5 ms p99 < 0.5 ms errors 0" in await text(it)
