@@ -156,6 +156,23 @@ class Admin:
             if last > FORCE_SHARE * entry.ceiling:
                 yield _warning(entry.name, lane.member, f"{last / entry.ceiling:.0%} of its ids are used up")
 
+    @property
+    def other_servers(self) -> dict[str, list[str]]:
+        """The other ticket servers, by host name and port, with the databases that they reach. A server announces
+        itself on each database that it reaches. Only databases that are up tell."""
+        found: dict[str, list[str]] = {}
+        for member in self._ring.members:
+            result = member.probe_result
+            for server in sorted({use.server for use in result.uses}) if member.up and result is not None else ():
+                found.setdefault(server, []).append(member.name)
+        return dict(sorted(found.items()))
+
+    @property
+    def older_servers(self) -> list[str]:
+        """The releases of ticket servers that do not announce their host name and port."""
+        results = [member.probe_result for member in self._ring.members if member.up]
+        return sorted({_release(release) for result in results if result is not None for release in result.older})
+
     # --- sequences -------------------------------------------------------------------------------------------------
 
     def progress(self) -> Iterable[tuple[str, int, tuple[int, ...]]]:
@@ -298,12 +315,15 @@ def _reserved(entry: Entry) -> dict[str, Any]:
     return {"reserve": entry.reserve.left, "reserve_seconds": None if lasts is None else round(lasts, 3)}
 
 
+def _release(release: str) -> str:
+    return "an earlier release" if release == OLDER else f"release {release}"
+
+
 def _older(release: str) -> str:
     """What a server of an earlier release leaves unprotected."""
-    which = "an earlier release" if release == OLDER else f"release {release}"
     return (
-        f"a ticket server of {which} uses it, and does not announce which data: upgrade that server before a ticket "
-        "database is replaced"
+        f"a ticket server of {_release(release)} uses it, and does not announce which data: upgrade that server before "
+        "a ticket database is replaced"
     )
 
 

@@ -66,6 +66,9 @@ def test_it_shows_a_database_going_down_and_coming_back_without_a_reload(
             own_pair.even.restart()
             wait_text(browser, f"{even} .pill", "up", 60)
             wait_text(browser, "#headline", "All well", 60)
+        with TicketServer(own_pair.urls) as other:
+            port = other.name.partition(":")[2]
+            wait_text(browser, ".servers", rf"(?s):{port}\s.*{own_pair.odd.name}, {own_pair.even.name}")
         assert browser.value("window.mark") == "the same page"
         assert browser.complaints == []
         assert {re.match(r"[a-z]+://[^/]*|data:", url)[0] for url in browser.requested} <= {server.url, "data:"}  # type: ignore[index]

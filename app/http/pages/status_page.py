@@ -80,6 +80,8 @@ class StatusPage:
             warnings=health["warnings"],
             embedded=health.get("embedded", False),
             databases=[_database(each, now) for each in health["databases"]],
+            servers=self._servers(health),
+            older_servers=self._admin.older_servers,
             query=query,
             sorts=SORTS,
             rows=await self._rows(names[(number - 1) * SHOWN : number * SHOWN], now),
@@ -112,6 +114,12 @@ class StatusPage:
             return names
         warned = {each["sequence"] for each in warnings}
         return [name for name in names if name in warned]
+
+    def _servers(self, health: dict[str, Any]) -> dict[str, list[str]]:
+        """All ticket servers, this one first, and the databases that each reaches."""
+        others = self._admin.other_servers
+        others.pop(self._server, None)  # an earlier life of this server, whose announcement still stands
+        return {self._server: [each["name"] for each in health["databases"] if each["status"] == "up"], **others}
 
     def _headline(self, health: dict[str, Any]) -> str:
         if self._admin.draining:

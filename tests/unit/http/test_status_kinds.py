@@ -11,6 +11,7 @@ import pytest
 from app.common.errors import ClockAhead, ClockWentBack, ColumnExhausted
 from app.kinds.table import KINDS
 from app.operations.recent_requests import INTERVALS
+from tests.fakes.ticket_database import TRUE_TIME
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.http.front import Front, front, now_ms
@@ -310,3 +311,43 @@ async def test_latency_and_errors_of_the_last_minute_stand_beside_the_rate() -> 
             await it.rates.sample()
         it.server.metrics.requests_answered("ticket", 0.0001, 1)
         assert "p50 < 0.5 ms p99 < 0.5 ms errors 0" in await text(it)
+
+
+# -- the ticket servers
+
+
+@virtual_time
+async def test_all_ticket_servers_are_shown_with_the_databases_that_they_reach() -> None:
+    async with Site(2) as site:
+        it = Front(await site.ticket_server())
+        other = await site.ticket_server()
+        await asyncio.sleep(3)
+        (name,) = it.server.admin.other_servers
+        shown = await text(it)
+        assert re.search(r"Reaches [\w.-]+:8000 this server fake1:3306, fake2:3306 ", shown)
+        assert f"{name} fake1:3306, fake2:3306 " in shown
+        await site.stop(other)
+        await asyncio.sleep(3)
+        assert name not in await text(it)
+
+
+@virtual_time
+async def test_a_server_that_reaches_one_database_of_two_stands_out() -> None:
+    async with Site(2) as site:
+        it = Front(await site.ticket_server())
+        assert "1 of 2" not in await text(it)
+        site.servers[1].down = True
+        await asyncio.sleep(5)
+        assert re.search(r"this server fake1:3306 1 of 2 ", await text(it))
+        site.servers[0].down = True
+        await asyncio.sleep(5)
+        assert "this server no ticket database 0 of 2" in await text(it)
+
+
+@virtual_time
+async def test_a_server_of_an_earlier_release_has_no_name() -> None:
+    async with Site(2) as site:
+        it = Front(await site.ticket_server())
+        site.servers[0].older_probe = TRUE_TIME + asyncio.get_running_loop().time() + 5
+        await asyncio.sleep(3)
+        assert "a server of an earlier release does not announce its name" in await text(it)
