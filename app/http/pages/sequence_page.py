@@ -1,6 +1,7 @@
 """The page of one sequence: its kind, its position on each ticket database, its rate, and examples to copy."""
 
 import time
+from functools import partial
 from typing import Any
 
 from app.http.pages.address import Address
@@ -8,6 +9,7 @@ from app.http.pages.examples import Drawn, examples
 from app.http.pages.formats import MINUTES, clock
 from app.http.pages.page import Page, asset, page
 from app.http.pages.rows import Row, parameters_of
+from app.http.pages.runbooks import documentation, runbook_of
 from app.operations.admin import Admin
 from app.operations.rates import Rates
 
@@ -48,6 +50,7 @@ class SequencePage:
             peak=max(rate.history, default=0.0),
             minutes=MINUTES,
             warnings=[each for each in self._admin.health()["warnings"] if each["sequence"] == name],
+            runbook=partial(runbook_of, base=documentation()),
             examples=examples(drawn, address, self._redis_port),
             clock=clock(now),
         )

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -18,6 +19,7 @@ from app.common.version import VERSION
 from app.http.pages.formats import MINUTES, Sparkline, clock
 from app.http.pages.page import Page, asset, page, render
 from app.http.pages.rows import Row
+from app.http.pages.runbooks import documentation, runbook_of
 from app.http.pages.sequence_order import SequenceOrder
 from app.http.pages.status_query import SORTS, AskedId, StatusQuery
 from app.kinds.table import DECODE_PARAMETERS, KINDS
@@ -78,6 +80,7 @@ class StatusPage:
             recent_seconds=RECENT_SECONDS,
             count=self._admin.count,
             warnings=health["warnings"],
+            runbook=partial(runbook_of, base=documentation()),
             embedded=health.get("embedded", False),
             databases=[_database(each, now) for each in health["databases"]],
             servers=self._servers(health),

@@ -10,6 +10,7 @@ from app.common.errors import SequenceUnavailable
 from app.http.pages.address import Address
 from app.http.pages.examples import Drawn, examples
 from app.kinds.table import KINDS
+from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.http.front import Front, front
 
@@ -152,3 +153,13 @@ def test_each_example_has_a_place_for_the_token_where_one_is_needed() -> None:
 def test_without_the_redis_protocol_the_page_says_so() -> None:
     _, redis, *_ = texts("ticket", redis_port=None)
     assert "TICKETS_REDIS_PORT" in redis
+
+
+@virtual_time
+async def test_the_reserve_is_shown_where_tickets_are_drawn_ahead() -> None:
+    async with Site(2) as site:
+        it = Front(await site.ticket_server(reserve_seconds=2))
+        await it.id_of("photos")
+        assert re.search(r"in reserve\s+\d+", await text(it, "/page/photos"))
+    async with front() as it:
+        assert "in reserve" not in await text(it, "/page/photos")
