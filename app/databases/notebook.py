@@ -62,12 +62,15 @@ class Write(Generic[N]):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at a database found; see ProbeResult. `latency`: what the write took, in seconds."""
+    """What a look at a database found at one moment; see ProbeResult. `latency`: what the write took, in seconds.
+    `servers`: the notes of that book, which `clock` dates."""
 
     incarnation: str
     identity: str
     latency: float
     clock: ClockReading
+    record: RingRecord | None
+    servers: Sequence[ServerEntry]
     warnings: tuple[str, ...] = ()
 
 
@@ -121,7 +124,12 @@ class NotebookDatabase(TicketDatabase):
 
     @abstractmethod
     async def look(self, entry: ServerEntry | None) -> Look:
-        """Connect if need be; write and commit what a ticket server announces, None for a program that is none."""
+        """Connect if need be, write and commit what a ticket server announces (None: the program is none), and read all
+        that a Look holds in the same transaction.
+
+        It waits only while this process runs (see TicketDatabase.probe). Were the announcements read at another moment
+        than the clock, a process that stood still in between would find that none of them stands.
+        """
 
     @abstractmethod
     async def sequences(self, names: Iterable[str] | None) -> Sequence[tuple[Table, Position]]:
@@ -175,21 +183,19 @@ class NotebookDatabase(TicketDatabase):
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""
         found = await self.look(None if self.describe is None else self.describe())
-        record = await self.recorded_ring()
-        servers: list[ServerEntry] = (await self.read(Book.SERVERS, anybody=True))[0]
-        if self._incarnation != found.incarnation:  # at the very end: nobody draws before the caller knows it
+        if self._incarnation != found.incarnation:  # no wait follows: nobody draws before the caller knows it
             self._incarnation = found.incarnation
             self._readings.clear()  # it may count its changes from elsewhere
         now, mine = found.clock.seconds, self.instance
-        standing = [each for each in servers if abs(each.at - now) <= USE_INTERVALS * each.probe_interval]
-        older = {each.release for each in servers if each.uses is None and each.at >= now - OLDER_SECONDS}
+        standing = [each for each in found.servers if abs(each.at - now) <= USE_INTERVALS * each.probe_interval]
+        older = {each.release for each in found.servers if each.uses is None and each.at >= now - OLDER_SECONDS}
         return ProbeResult(
             incarnation=found.incarnation,
             identity=found.identity,
             latency=found.latency,
             increment=None,
             offset=None,
-            record=record,
+            record=found.record,
             clock=found.clock,
             warnings=found.warnings,
             uses=tuple(use for each in standing if each.instance != mine for use in each.uses or ()),

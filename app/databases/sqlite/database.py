@@ -73,15 +73,17 @@ class SQLiteDatabase(NotebookDatabase):
     async def look(self, entry: ServerEntry | None) -> Look:
         """See NotebookDatabase.look. See `FileConnection.incarnation_of`."""
 
-        def write(connection: sqlite3.Connection) -> tuple[str, ClockReading]:
+        def write(connection: sqlite3.Connection) -> tuple[str, ClockReading, list[Any], list[Any]]:
             since = time.monotonic()
             clock = ClockReading(time.time(), since, time.monotonic())  # the file has none but this machine's
             announce(connection, entry, clock.seconds)
-            return self._file.incarnation_of(connection), clock
+            records, servers = read(connection, Book.RING), read(connection, Book.SERVERS)
+            return self._file.incarnation_of(connection), clock, records, servers
 
         began = time.monotonic()
-        incarnation, clock = await self._file.run(write)
-        return Look(incarnation, f"{self._path.resolve()}", time.monotonic() - began, clock)
+        incarnation, clock, records, servers = await self._file.run(write)
+        latency, record = time.monotonic() - began, next(iter(records), None)
+        return Look(incarnation, f"{self._path.resolve()}", latency, clock, record, servers)
 
     async def clock(self) -> float:
         """See NotebookDatabase.clock."""

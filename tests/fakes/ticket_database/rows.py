@@ -6,6 +6,7 @@ last ticket does, and changes are counted, not dated. The store, its network and
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from app.common.errors import ColumnExhausted
@@ -39,12 +40,15 @@ class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
         """See NotebookDatabase.look."""
         since, clock = asyncio.get_running_loop().time(), _clock()
 
-        def found() -> tuple[str, str, float]:
-            self.server.look_for(entry, clock.now)
-            return self.server.incarnation, self.server.identity, self.server.time_at(clock.now)
+        def found() -> Look:
+            server = self.server
+            server.look_for(entry, clock.now)
+            read_at = ClockReading(server.time_at(clock.now), since, since)
+            servers = list(self._kept(Book.SERVERS).values())
+            return Look(server.incarnation, server.identity, 0.001, read_at, server.state.ring, servers)
 
-        incarnation, identity, seconds = await self._statement(found, anybody=True, patient=True)
-        return Look(incarnation, identity, 0.001, ClockReading(seconds, since, asyncio.get_running_loop().time()))
+        look = await self._statement(found, anybody=True, patient=True)
+        return replace(look, clock=replace(look.clock, until=asyncio.get_running_loop().time()))
 
     async def clock(self) -> float:
         """See NotebookDatabase.clock."""

@@ -1,12 +1,24 @@
-"""What a write does to a note that is kept already, which every engine of rows goes by."""
+"""What every engine of rows goes by: what a write does to a note that is kept already, and a probe at one moment."""
 
+import asyncio
+import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from app.databases.notebook import NotebookDatabase, Write, after
-from app.databases.protocol import Mark, RingRecord
+from app.databases.protocol import Mark, RingRecord, ServerEntry, Use
+from app.databases.sqlite.connection import FileConnection
+from app.databases.sqlite.database import SQLiteDatabase
 from app.kinds.definition import Definition
+from tests.fakes.ticket_database import FakeServer
+from tests.fakes.ticket_database.rows import RowTicketDatabase
+from tests.fakes.virtual_time import VirtualLoop, virtual_time
+
+T = TypeVar("T")
 
 MARK = Mark("photos", 1, 2, mark=100, issued=50, token="life:1")
 RING = RingRecord(3, 2, 1, (1, 2), own=1)
@@ -67,3 +79,36 @@ def test_an_engine_of_rows_writes_ten_methods() -> None:
     """And its name for traces, how many connections it has, and where it is."""
     written = NotebookDatabase.__abstractmethods__ | {"start_draw", "make", "advance", "forget_connections", "close"}
     assert len(written) == 10
+
+
+@virtual_time
+async def test_a_probe_in_which_the_server_stands_still_shows_what_others_announce() -> None:
+    """If the announcements were read at another moment than the clock, none of them would stand after an hour."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    clock, server = loop.clock, FakeServer(1, 2, ("photos",), loop.clock, is_rows=True)
+    use = Use(1, "ab12", "other:3306", "host1:8000")
+    standstills = iter([0.0, *[3600.0] * 9])
+
+    def stands_still_before_every_statement_but_the_first() -> tuple[float, float]:
+        clock.now += next(standstills)
+        server.probes(ServerEntry("0b", "0.3.0", ("ticket",), 1.0, uses=(use,)), clock.now)
+        return 0.0, 0.0
+
+    database = RowTicketDatabase(server, latency=stands_still_before_every_statement_but_the_first)
+    assert (await database.probe()).uses == (use,)
+
+
+async def test_a_probe_of_a_file_is_one_transaction(tmp_path: Path) -> None:
+    class Counted(FileConnection):
+        transactions = 0
+
+        async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+            self.transactions += 1
+            return await super().run(work)
+
+    file = Counted(tmp_path / "odd.sqlite3", 1, 2, timeout=5.0)
+    database = SQLiteDatabase(tmp_path / "odd.sqlite3", 1, 2, 5.0, file)
+    await database.probe()
+    assert file.transactions == 1
+    await database.close()
