@@ -91,6 +91,7 @@ The rooms of app/, each above the rooms that it imports
     databases/      the protocol of a ticket database; `notebook` makes it from ten methods for an engine that keeps
                     rows; `engines` lists the engines, each an `Engine` with a folder
         mysql/      MySQL and MariaDB; the only room that imports their driver
+        postgresql/ PostgreSQL; the only room that imports its driver
         sqlite/     the embedded pair
     kinds/          the kinds of sequence: what an id is made of and how it is read; no I/O, no clock
     common/         errors, the log, names and widths; the standard library alone

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.harness.engine import Engine, find_engine
 from tests.harness.pair import MySQLPair, Schema
+from tests.harness.postgresql import PostgreSQL
 from tests.harness.ticketd import PATIENT, TicketServer
 from tests.order import DURATIONS, Durations, measured, turn
 from tests.variants import leave_out
@@ -114,6 +115,13 @@ def own_pair(engine: Engine) -> Iterator[MySQLPair]:
     """Two ticket databases for this test alone: to kill, freeze, wipe."""
     with MySQLPair(engine) as pair:
         yield pair
+
+
+@pytest.fixture(scope="session")
+def postgresql_pair() -> Iterator[list[PostgreSQL]]:
+    """Two PostgreSQL servers for all tests that do them no harm; each test makes users of its own there."""
+    with PostgreSQL(listens=True) as odd, PostgreSQL(listens=True) as even:
+        yield [odd, even]
 
 
 @pytest.fixture(scope="session")

@@ -68,14 +68,15 @@ A = TypeVar("A", bound=Address)
 class Engine(ABC, Generic[A]):
     """One kind of database that tickets can be drawn from.
 
-    `name`: as operators call it. `scheme`: what its URLs begin with, empty where it has none. `address`: the class of
-    its addresses. `url_form`: how one of its URLs reads, and `example_url` one for the host `{host}`. `source_form`,
-    `example_source`: the same for what `bump --from` can read. `increment_setting`: what its servers call the
-    increment. `drivers`: the packages that its folder alone may import.
+    `name`: as operators call it. `scheme`: what its URLs begin with, empty where it has none, and `aliases`: what they
+    may begin with instead. `address`: the class of its addresses. `url_form`: how one of its URLs reads, and
+    `example_url` one for the host `{host}`. `source_form`, `example_source`: the same for what `bump --from` can read.
+    `increment_setting`: what its servers call the increment. `drivers`: the packages that its folder alone may import.
     """
 
     name: ClassVar[str]
     scheme: ClassVar[str] = ""
+    aliases: ClassVar[tuple[str, ...]] = ()
     address: type[A]
     url_form: ClassVar[str] = ""
     example_url: ClassVar[str] = ""

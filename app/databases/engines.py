@@ -12,10 +12,11 @@ from app.common.errors import SettingsError
 from app.databases.engine import Address, Engine, Source
 from app.databases.inspection import Inspector
 from app.databases.mysql.engine import MySQL
+from app.databases.postgresql.engine import PostgreSQL
 from app.databases.protocol import TicketDatabase
 from app.databases.sqlite.engine import SQLite
 
-LISTED: tuple[Engine[Any], ...] = (MySQL(), SQLite())
+LISTED: tuple[Engine[Any], ...] = (MySQL(), PostgreSQL(), SQLite())
 _WITH_URLS = tuple(engine for engine in LISTED if engine.scheme)
 
 URL_FORM = " or ".join(engine.url_form for engine in _WITH_URLS)
@@ -36,7 +37,7 @@ def example_urls(count: int) -> str:
 def _engine_for(text: str) -> Engine[Any]:
     scheme = text.partition("://")[0].lower()
     for engine in _WITH_URLS:
-        if engine.scheme == scheme:
+        if scheme in (engine.scheme, *engine.aliases):
             return engine
     raise SettingsError(f"a URL has to begin with {' or '.join(f'{engine.scheme}://' for engine in _WITH_URLS)}")
 

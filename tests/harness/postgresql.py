@@ -1,6 +1,7 @@
 """A real PostgreSQL: a cluster of its own that can be killed with all its processes, and psql to talk to it.
 
-It listens on a socket in its own directory alone, so that it needs no port.
+It listens on a socket in its own directory. Where a test wants a port, it listens on 127.0.0.1 too, and knows users by
+SCRAM there.
 """
 
 import contextlib
@@ -10,15 +11,19 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from tests.harness.commands import Ran
-from tests.harness.processes import ChildProcess, new_directory, remove_directory, wait_until
+from tests.harness.processes import ChildProcess, free_port, new_directory, remove_directory, wait_until
 
 _PACKAGED = Path("/usr/lib/postgresql")
 _SUPERUSER = "tickets"
 _UNPRIVILEGED = ("postgres", "nobody")
+PASSWORD = "tickets: p@ss/w?rd"
+"""Of every user that a test makes, with what a URL has to escape."""
 
 
 class NoPostgreSQL(Exception):
@@ -45,9 +50,12 @@ def _user() -> pwd.struct_passwd | None:
 
 
 class PostgreSQL:
-    """One cluster. Made, it runs and is ready."""
+    """One cluster. Made, it runs and is ready. `listens`: on `port` of 127.0.0.1. `options`: settings of the server."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, listens: bool = False, options: Mapping[str, str] | None = None) -> None:
+        self.port = free_port() if listens else 5432
+        self._listens = listens
+        self.options = dict(options or {})
         self._base = new_directory("tickets-postgresql-")
         self._data = self._base / "data"
         self._log = self._base / "log"
@@ -56,10 +64,15 @@ class PostgreSQL:
         if user is not None:
             os.chown(self._base, user.pw_uid, user.pw_gid)
             self._as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+        self._process: ChildProcess | None = None
+        self._make()
+        self.start()
+
+    def _make(self) -> None:
         made = subprocess.run(
             [
-                *(*self._as_user, _program("initdb"), "-D", str(self._data), "-U", _SUPERUSER, "-A", "trust"),
-                *("-E", "UTF8", "--locale=C", "--no-sync"),
+                *(*self._as_user, _program("initdb"), "-D", str(self._data), "-U", _SUPERUSER),
+                *("--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync"),
             ],
             cwd=self._base,
             capture_output=True,
@@ -69,8 +82,6 @@ class PostgreSQL:
         )
         if made.returncode != 0:
             raise NoPostgreSQL(f"initdb failed:\n{made.stdout[-1000:]}{made.stderr[-2000:]}")
-        self._process: ChildProcess | None = None
-        self.start()
 
     def __enter__(self) -> "PostgreSQL":
         return self
@@ -92,9 +103,12 @@ class PostgreSQL:
                 "-k",
                 self._base,
                 "-h",
-                "",
+                "127.0.0.1" if self._listens else "",
+                "-p",
+                str(self.port),
                 "-c",
                 "shared_buffers=16MB",
+                *(part for name, value in self.options.items() for part in ("-c", f"{name}={value}")),
             ],
             stdout=self._log,
             stderr=self._log,
@@ -122,6 +136,79 @@ class PostgreSQL:
         # they keep the shared memory until they are gone, and it would not start beside them
         wait_until(lambda: not any(_is_alive(child) for child in children), 30.0, "the end of PostgreSQL's processes")
 
+    def restart(self, *, kill: bool = False) -> None:
+        """Stop it in good order, or kill it, and start it again."""
+        if kill or self._process is None:
+            self.kill()
+        else:
+            self._process.signal(signal.SIGINT)  # "fast": it ends the sessions and writes everything down
+            self._process.wait(60)
+        self.start()
+
+    # -- other lives
+
+    def save(self) -> Path:
+        """A copy of the data directory, taken while the server is stopped; it runs again afterwards."""
+        assert self._process is not None
+        self._process.signal(signal.SIGINT)
+        self._process.wait(60)
+        copy = self._base / f"saved-{time.monotonic_ns()}"
+        self._copy(self._data, copy)
+        self.start()
+        return copy
+
+    def base_backup(self, *options: str) -> Path:
+        """A copy taken while it runs, with everything that a server needs to start on it."""
+        copy = self._base / f"backup-{time.monotonic_ns()}"
+        self._run("pg_basebackup", "-D", str(copy), "-X", "stream", "-c", "fast", "--no-sync", *options)
+        return copy
+
+    def put_back(self, copy: Path) -> None:
+        """Kill the server, and give it this copy for its data; it runs when this returns."""
+        self.kill()
+        shutil.rmtree(self._data)
+        self._copy(copy, self._data)
+        self.start()
+
+    def promote(self) -> None:
+        """Make the primary of a standby, and wait until it is one."""
+        self.psql("SELECT pg_promote();")
+
+    def wipe(self) -> None:
+        """Kill the server, and make an empty one in its place; it runs when this returns."""
+        self.kill()
+        shutil.rmtree(self._data)
+        self._make()
+        self.start()
+
+    def _copy(self, source: Path, target: Path) -> None:
+        subprocess.run([*self._as_user, "cp", "-a", str(source), str(target)], cwd=self._base, check=True, timeout=60)
+
+    def _run(self, program: str, *options: str) -> None:
+        """One of PostgreSQL's programs, as the server's user, connected to this server."""
+        connection = ["-h", str(self._base), "-p", str(self.port), "-U", _SUPERUSER]
+        done = subprocess.run(
+            [*self._as_user, _program(program), *connection, *options],
+            cwd=self._base,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+
+    def dump(self, schema: str) -> str:
+        """What pg_dump writes of a schema: statements that make it anew."""
+        done = subprocess.run(
+            [_program("pg_dump"), *self.command()[5:], "-n", schema, "--clean", "--if-exists"],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout
+
     def _children(self) -> list[int]:
         assert self._process is not None
         found = []
@@ -135,13 +222,14 @@ class PostgreSQL:
 
     def command(self, *options: str, user: str = _SUPERUSER) -> list[str]:
         """psql: values alone, a row a line."""
-        connection = ["-h", str(self._base), "-U", user, "-d", "postgres"]
+        connection = ["-h", str(self._base), "-p", str(self.port), "-U", user, "-d", "postgres"]
         return [_program("psql"), "-X", "-q", "-A", "-t", *connection, *options]
 
     @property
     def variables(self) -> dict[str, str]:
         """Environment variables that lead every program with libpq to this cluster."""
-        return {"PGHOST": str(self._base), "PGUSER": _SUPERUSER, "PGDATABASE": "postgres"}
+        where = {"PGHOST": str(self._base), "PGPORT": str(self.port)}
+        return {**where, "PGUSER": _SUPERUSER, "PGDATABASE": "postgres"}
 
     @staticmethod
     def environment() -> dict[str, str]:
@@ -160,6 +248,20 @@ class PostgreSQL:
             check=False,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
+
+    def make_user(self, name: str) -> None:
+        """A user with PASSWORD, and a schema of the same name that is the first of its search path."""
+        self.rows(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'; CREATE SCHEMA {name} AUTHORIZATION {name};")
+
+    def url_of(self, user: str, query: str = "", *, password: str = PASSWORD) -> str:
+        """What stands in TICKETS_DATABASES for this user."""
+        return f"postgresql://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}/postgres{query}"
+
+    def rows(self, script: str) -> list[list[str]]:
+        """What a script prints, as text; it has to succeed."""
+        ran = self.psql(script)
+        assert ran.status == 0, ran.errors
+        return [line.split("|") for line in ran.lines]
 
     def numbers(self, script: str) -> list[int]:
         """What a script prints, which has to be whole numbers, one a line."""

@@ -284,7 +284,7 @@ def test_kubernetes_own_variable_is_explained() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        f"postgres://u:{SECRET}@h/d",
+        f"oracle://u:{SECRET}@h/d",
         f"mysql://u:{SECRET}@h:port/d",
         f"mysql://u:{SECRET}@h",
         f"mysql://u:{SECRET}@h/d/e",

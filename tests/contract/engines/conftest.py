@@ -5,13 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.engines.storages import INCREMENT, FakeStorage, MySQLStorage, RowStorage, SQLiteStorage, Storage
+from tests.contract.engines.storages import (
+    INCREMENT,
+    FakeStorage,
+    MySQLStorage,
+    PostgreSQLStorage,
+    RowStorage,
+    SQLiteStorage,
+    Storage,
+)
 from tests.harness.engine import Engine
 from tests.harness.pair import MySQLPair
+from tests.harness.postgresql import PostgreSQL
 
 ONCE = pytest.mark.any_engine
 ENGINES = [
     "mysql",
+    pytest.param("postgresql", marks=ONCE),
     pytest.param("sqlite", marks=ONCE),
     pytest.param("fake", marks=ONCE),
     pytest.param("rows", marks=ONCE),
@@ -22,6 +32,8 @@ def _storage(request: pytest.FixtureRequest, folder: Path, pair: str, *, alone: 
     """Asks for servers only where this engine has some."""
     if request.param == "mysql":
         return MySQLStorage(request.getfixturevalue(pair), alone=alone)
+    if request.param == "postgresql":
+        return PostgreSQLStorage(request.getfixturevalue("own_postgresql" if alone else "postgresql_pair"))
     if request.param == "sqlite":
         return SQLiteStorage(folder)
     return RowStorage() if request.param == "rows" else FakeStorage()
@@ -46,3 +58,10 @@ def server_of_ones_own(engine: Engine) -> Iterator[MySQLPair]:
     """The server of offset 1 alone, for the tests of one module."""
     with MySQLPair(engine, n=1, increment=INCREMENT, tables=False) as pair:
         yield pair
+
+
+@pytest.fixture(scope="module")
+def own_postgresql() -> Iterator[list[PostgreSQL]]:
+    """A PostgreSQL server for the tests of one module, which restart it."""
+    with PostgreSQL(listens=True) as server:
+        yield [server]

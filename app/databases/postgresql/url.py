@@ -1,0 +1,195 @@
+"""The URL of a PostgreSQL ticket database, as it stands in TICKETS_DATABASES. Its words are libpq's."""
+
+import re
+import ssl
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from app.common.errors import SettingsError
+from app.databases.engine import Address
+
+SCHEMES = ("postgresql", "postgres")
+FORM = "postgresql://user:password@host:port/database?sslmode=verify-full&sslrootcert=FILE"
+_WORDS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding", "application_name")
+_BINDINGS = ("disable", "prefer", "require")
+_SYSTEM = "system"
+"""As `sslrootcert`: the certificates that this machine trusts."""
+
+
+class SslMode(StrEnum):
+    """libpq's meanings of sslmode (PostgreSQL's manual, "SSL Support")."""
+
+    DISABLE = "disable"
+    ALLOW = "allow"
+    PREFER = "prefer"
+    REQUIRE = "require"
+    VERIFY_CA = "verify-ca"
+    VERIFY_FULL = "verify-full"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgreSQLURL(Address):
+    """Where a ticket database is and how to log in. Its `repr` and its errors never hold the password.
+
+    `host`, `port`: of the server. `user`, `password`: to log in with. `database`: the database there. `sslmode`:
+    whether TLS is used. `sslrootcert`, `sslcrl`, `sslcert`, `sslkey`: files with the certificates to trust, those that
+    were revoked, the client's own, and its key. `application_name`: what the server shows in pg_stat_activity.
+    """
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str | None = field(default=None, repr=False)
+    sslmode: SslMode = SslMode.PREFER
+    sslrootcert: str | None = None
+    sslcrl: str | None = None
+    sslcert: str | None = None
+    sslkey: str | None = field(default=None, repr=False)
+    application_name: str = "ticketd"
+
+    @property
+    def name(self) -> str:
+        """host:port, as operators see it; an IPv6 address stands in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the server's certificate has to be one that is trusted."""
+        return self.sslmode in (SslMode.VERIFY_CA, SslMode.VERIFY_FULL)
+
+    def with_password(self, password: str) -> Self:
+        """See Address.with_password."""
+        return replace(self, password=password) if self.password is None else self
+
+    def check(self) -> None:
+        """See Address.check. Raises SettingsError as well where the driver is not installed."""
+        self.ssl_context()
+        check_driver()
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """The context for TLS; None for sslmode=disable. Raises SettingsError where a file cannot be used."""
+        if self.sslmode is SslMode.DISABLE:
+            return None
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            # on by default from Python 3.13; libpq does not ask for the extensions that it wants
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            context.check_hostname = self.sslmode is SslMode.VERIFY_FULL
+            context.verify_mode = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
+            if self.verifies and self.sslrootcert == _SYSTEM:
+                context.load_default_certs()
+            elif self.verifies:
+                context.load_verify_locations(self.sslrootcert)
+            if self.sslcrl and self.verifies:
+                context.load_verify_locations(self.sslcrl)
+                context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
+            if self.sslcert:
+                context.load_cert_chain(self.sslcert, self.sslkey)
+        except (OSError, ssl.SSLError) as error:
+            words = error.strerror if type(error) is not ssl.SSLError and error.strerror else "not PEM"
+            raise SettingsError(f"the TLS files of {self.name} cannot be used: {words}") from error
+        return context
+
+    @classmethod
+    def parse(cls, text: str, default_password: str | None = None) -> "PostgreSQLURL":
+        """Read one URL; raise SettingsError, which says what is wrong and never repeats the URL, if it is not one."""
+        authority = check_login(text)
+        if "," in authority.rpartition("@")[2]:
+            raise SettingsError("a URL names several nodes, which is not supported: name one host in each URL")
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            raise SettingsError("the host or port of a URL cannot be read") from None
+        port = 5432 if port is None else port
+        if port == 0:
+            raise SettingsError("the port of a URL cannot be 0")
+        if not host or not parts.username:
+            raise SettingsError("a URL has to name a user and a host")
+        where = f"the URL of {host}:{port}"
+        database = unquote(parts.path.removeprefix("/"))
+        if not database or "/" in database:
+            raise SettingsError(f"{where} has to name one database after the host")
+        if "," in parts.path:
+            raise SettingsError(f"{where} has a comma after its database: put white space between two URLs")
+        if parts.fragment:
+            raise SettingsError(f"{where} has a '#': write it as %23")
+        words = dict(parse_qsl(parts.query, keep_blank_values=True))
+        unknown = sorted(words.keys() - set(_WORDS))
+        if unknown:
+            raise SettingsError(f"{where} has the word {unknown[0]}, which is not one of {', '.join(_WORDS)}")
+        empty = sorted(word for word, value in words.items() if not value)
+        if empty:
+            raise SettingsError(f"{where} has an empty {empty[0]}")
+        _check_binding(words.get("channel_binding", "prefer"), where)
+        return cls(
+            host=host,
+            port=port,
+            user=unquote(parts.username),
+            database=database,
+            password=unquote(parts.password) if parts.password is not None else default_password,
+            sslmode=_effective(words.get("sslmode"), words.get("sslrootcert"), where),
+            sslrootcert=words.get("sslrootcert"),
+            sslcrl=words.get("sslcrl"),
+            sslcert=words.get("sslcert"),
+            sslkey=words.get("sslkey"),
+            application_name=words.get("application_name", "ticketd"),
+        )
+
+
+def check_login(text: str) -> str:
+    """The user, password, host and port of a URL, undivided.
+
+    Raises SettingsError where a character of the password ends it too early. The host would be read from the password
+    then, so the error repeats nothing of the URL.
+    """
+    scheme, found, rest = text.partition("://")
+    if not found or scheme.lower() not in SCHEMES:
+        raise SettingsError(f"a URL has to begin with {SCHEMES[0]}://")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    if rest.count("@") > authority.count("@"):
+        raise SettingsError(
+            "a URL has a #, / or ? before the @ that ends its user and password: percent-encode what the password "
+            "holds of # (%23), / (%2F), ? (%3F) and @ (%40)"
+        )
+    return authority
+
+
+def check_driver() -> None:
+    """Raise SettingsError where the driver is not installed."""
+    try:
+        import asyncpg as _  # noqa: F401
+    except ImportError:
+        raise SettingsError(
+            "a postgresql:// URL needs asyncpg, which is not installed: pip install 'ticket-server[postgresql]'"
+        ) from None
+
+
+def _effective(mode: str | None, rootcert: str | None, where: str) -> SslMode:
+    """The mode that is meant, as libpq takes it. Raises SettingsError where the words contradict each other."""
+    if mode is not None and mode not in [str(each) for each in SslMode]:
+        raise SettingsError(f"{where} has the sslmode {mode}, which is not one of {', '.join(SslMode)}")
+    if rootcert == _SYSTEM:
+        if mode not in (None, SslMode.VERIFY_FULL):
+            raise SettingsError(f"{where} has sslrootcert=system, which works only with sslmode=verify-full")
+        return SslMode.VERIFY_FULL
+    found = SslMode(mode or SslMode.PREFER)
+    if rootcert is not None and found is SslMode.REQUIRE:
+        return SslMode.VERIFY_CA
+    if rootcert is not None and found not in (SslMode.VERIFY_CA, SslMode.VERIFY_FULL):
+        raise SettingsError(f"{where} has an sslrootcert, and an sslmode that verifies nothing: set verify-full")
+    if rootcert is None and found in (SslMode.VERIFY_CA, SslMode.VERIFY_FULL):
+        raise SettingsError(f"{where} has sslmode={found} and no sslrootcert: name a file, or write sslrootcert=system")
+    return found
+
+
+def _check_binding(binding: str, where: str) -> None:
+    if binding not in _BINDINGS:
+        raise SettingsError(f"{where} has the channel_binding {binding}, which is not one of {', '.join(_BINDINGS)}")
+    if binding == "require":
+        raise SettingsError(
+            f"{where} has channel_binding=require, which the driver cannot do: use sslmode=verify-full instead"
+        )
