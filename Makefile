@@ -20,6 +20,7 @@ DEBIAN_TOOLS := \
 	npm:npm \
 	chromium:chromium \
 	pg_ctlcluster:postgresql \
+	pgbouncer:pgbouncer \
 	cc:gcc \
 	/usr/include/time.h:libc6-dev \
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core \

@@ -9,6 +9,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -50,9 +51,16 @@ def _user() -> pwd.struct_passwd | None:
 
 
 class PostgreSQL:
-    """One cluster. Made, it runs and is ready. `listens`: on `port` of 127.0.0.1. `options`: settings of the server."""
+    """One cluster. Made, it runs and is ready. `listens`: on `port` of 127.0.0.1. `options`: settings of the server.
+    `tls`: the files of its certificate and key."""
 
-    def __init__(self, *, listens: bool = False, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        listens: bool = False,
+        options: Mapping[str, str] | None = None,
+        tls: tuple[Path, Path] | None = None,
+    ) -> None:
         self.port = free_port() if listens else 5432
         self._listens = listens
         self.options = dict(options or {})
@@ -64,9 +72,21 @@ class PostgreSQL:
         if user is not None:
             os.chown(self._base, user.pw_uid, user.pw_gid)
             self._as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+        if tls is not None:
+            self._use_certificate(*tls, user)
         self._process: ChildProcess | None = None
         self._make()
         self.start()
+
+    def _use_certificate(self, certificate: Path, key: Path, user: pwd.struct_passwd | None) -> None:
+        for name, file in (("ssl_cert_file", certificate), ("ssl_key_file", key)):
+            copy = self._base / file.name
+            copy.write_bytes(file.read_bytes())
+            copy.chmod(0o600)
+            if user is not None:
+                os.chown(copy, user.pw_uid, user.pw_gid)
+            self.options[name] = str(copy)
+        self.options["ssl"] = "on"
 
     def _make(self) -> None:
         made = subprocess.run(
@@ -253,6 +273,13 @@ class PostgreSQL:
         """A user with PASSWORD, and a schema of the same name that is the first of its search path."""
         self.rows(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'; CREATE SCHEMA {name} AUTHORIZATION {name};")
 
+    def allow(self, lines: str) -> None:
+        """Let these lines of pg_hba.conf alone say who may log in over TCP."""
+        file = self._data / "pg_hba.conf"
+        kept = [line for line in file.read_text().splitlines() if not line.startswith("host")]
+        file.write_text("\n".join(kept) + "\n" + lines)
+        self.rows("SELECT pg_reload_conf();")
+
     def url_of(self, user: str, query: str = "", *, password: str = PASSWORD) -> str:
         """What stands in TICKETS_DATABASES for this user."""
         return f"postgresql://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}/postgres{query}"
@@ -268,6 +295,43 @@ class PostgreSQL:
         ran = self.psql(script)
         assert ran.status == 0, ran.errors
         return list(map(int, ran.lines))
+
+
+class PgBouncer:
+    """A pooler before a PostgreSQL server, which lets everybody in as `user`. `mode`: what a session is given for."""
+
+    def __init__(self, server: PostgreSQL, user: str, mode: str) -> None:
+        self.port = free_port()
+        self._base = new_directory("tickets-pgbouncer-")
+        account = _user()
+        settings = self._base / "pgbouncer.ini"
+        settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={server.port} user={user} password='{PASSWORD}'\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
+            f"auth_type = any\npool_mode = {mode}\n"
+        )
+        if account is not None:
+            os.chown(self._base, account.pw_uid, account.pw_gid)
+            os.chown(settings, account.pw_uid, account.pw_gid)
+        as_user = ["-u", account.pw_name] if account is not None else []
+        program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
+        if program is None:
+            raise NoPostgreSQL("found no pgbouncer (Debian, Ubuntu: `apt-get install pgbouncer`)")
+        log = self._base / "log"
+        self._process = ChildProcess([program, *as_user, settings], stdout=log, stderr=log, cwd=self._base)
+        wait_until(self._listens, 20, "pgbouncer to listen")
+
+    def _listens(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
+
+    def __enter__(self) -> "PgBouncer":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._process.kill()
+        remove_directory(self._base)
 
 
 class Session:

@@ -26,7 +26,7 @@ from app.databases.postgresql.draws import Draws, Wanted
 from app.databases.postgresql.errors import MISSING_TABLE, SET_UP, code_of
 from app.databases.postgresql.settings import warnings_of
 from app.databases.postgresql.url import PostgreSQLURL
-from app.databases.protocol import ClockReading, Drawn, Mark, Position, Residue, ServerEntry, Table
+from app.databases.protocol import ClockReading, Drawn, Mark, Position, Residue, RingRecord, ServerEntry, Table
 from app.kinds.definition import Definition
 
 QUESTIONS_AT_ONCE = 3
@@ -218,7 +218,8 @@ class PostgreSQLDatabase(NotebookDatabase):
             return []
         rises = book is Book.MARKS and ring is not None and all(each.old is None for each in writes)
         if rises and len({each.key for each in writes}) == len(writes):
-            return await self.ask(lambda c: _keep(c, [each.new for each in writes], ring), anybody=anybody)
+            marks = [each.new for each in writes if each.new is not None]
+            return list(await self.ask(lambda c: _keep(c, marks, ring), anybody=anybody))
 
         async def work(driver: Any) -> list[Any]:
             async with driver.transaction():
@@ -333,9 +334,7 @@ async def _put(driver: Any, changed: Mapping[tuple[Any, ...], Note | None]) -> N
                 await driver.execute(sql.WRITE_KIND, note.key, *values)
             case None:
                 await driver.execute(sql.FORGET_KIND, *key)
-            case Mark():
-                pass
-            case _:
+            case RingRecord():
                 await driver.execute(sql.WRITE_RECORD, note.number, text_of(note))
 
 
