@@ -105,6 +105,21 @@ def after(kept: N | None, write: Write[N]) -> N | None:
     return new if kept == old else kept
 
 
+def carried_out(
+    writes: Iterable[Write[Any]], kept: dict[tuple[Any, ...], Any]
+) -> tuple[list[Any], dict[tuple[Any, ...], Any]]:
+    """What is kept after each of these writes, and what has to be written, by their keys. `kept`: what is kept before;
+    it is brought up to date."""
+    results: list[Any] = []
+    changed: dict[tuple[Any, ...], Any] = {}
+    for each in writes:
+        before = kept.get(each.key)
+        results.append(after(before, each))
+        if results[-1] != before:
+            kept[each.key] = changed[each.key] = results[-1]
+    return results, changed
+
+
 class NotebookDatabase(TicketDatabase):
     """A ticket database made from few methods; an engine writes those that are abstract here, and `start_draw`.
 

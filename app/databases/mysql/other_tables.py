@@ -3,7 +3,7 @@
 import asyncio
 import re
 from dataclasses import dataclass, replace
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from app.common.errors import SettingsError, TicketDatabaseError
 from app.databases.engine import Source, Used
@@ -12,7 +12,8 @@ from app.databases.mysql.line import session_sql
 from app.databases.mysql.line.bounds import DEFINITION
 from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.driver import code_of
-from app.databases.mysql.line.url import DatabaseURL, check_login
+from app.databases.mysql.line.url import SCHEMES, DatabaseURL
+from app.databases.urls import without_last
 
 PATIENCE_SECONDS = 120.0
 """MAX() of a column without an index reads the whole table."""
@@ -48,16 +49,11 @@ class Column(Source):
     @classmethod
     def parse(cls, text: str, password: str | None = None) -> "Column":
         """Read mysql://…/table.column. Raises SettingsError, which never repeats the URL."""
-        check_login(text)
-        try:
-            parts = urlsplit(text)
-        except ValueError:
-            raise SettingsError("the URL cannot be read") from None
-        path, _, last = parts.path.rpartition("/")
-        table, dot, column = last.rpartition(".")
-        if not path.strip("/") or not dot or not table or not column:
+        rest, last = without_last(text, SCHEMES)
+        table, _, column = last.rpartition(".")
+        if not table or not column:
             raise SettingsError("the URL does not end in a database, a table and a column")
-        url = DatabaseURL.parse(urlunsplit(parts._replace(path=path)))
+        url = DatabaseURL.parse(rest)
         if password is not None:
             url = replace(url, password=password)
         return cls(url, unquote(table), unquote(column))

@@ -1,38 +1,31 @@
-"""A connection to PostgreSQL, opened when it is needed, with one statement or transaction under way at a time.
+"""A connection to PostgreSQL by asyncpg.
 
-The connection is dropped at any doubt: after an error that leaves it in a transaction, at a timeout, where its caller
-is cancelled. asyncpg would ask the server to cancel the statement then, on a further connection. Here the server itself
-ends it, by `statement_timeout`.
+asyncpg would ask the server to cancel a statement that is given up, on a further connection. Here the connection is
+broken off, and the server itself ends the statement, by `statement_timeout`.
 """
 
 import asyncio
 import hashlib
 import ssl
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any
 
 import asyncpg
 
 from app.common.errors import (
-    TicketDatabaseBusy,
     TicketDatabaseError,
-    TicketDatabaseHung,
     TicketDatabaseMisconfigured,
     TicketDatabaseSetWrong,
     TicketDatabaseUnavailable,
 )
-from app.common.patience import patience
+from app.databases.line import SMALL_ANSWER
 from app.databases.postgresql import sql
 from app.databases.postgresql.errors import POOLED, translated
 from app.databases.postgresql.url import PostgreSQLURL, SslMode
 
-T = TypeVar("T")
-Work = Callable[["asyncpg.Connection[asyncpg.Record]"], Awaitable[T]]
-
 OLDEST = 13
-SMALL_ANSWER = 256 * 1024
-"""Bytes that the answer to one statement may have, unless it is a listing."""
+_DRIVERS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 _REFUSED = (asyncpg.InvalidAuthorizationSpecificationError, ConnectionError, ssl.SSLError)
 
 
@@ -54,11 +47,11 @@ class Bounded(asyncio.Protocol):
             self._driver.data_received(data)
 
 
-class Connection:
-    """An open connection. `life`: of the server and database that it leads to. `standby`: whether that takes no writes.
-    `tls`: whether it is encrypted. `facts`: the row of `sql.FACTS`."""
+class PostgreSQLConnection:
+    """See Connection. `driver`: what statements are sent with. `facts`: the row of `sql.FACTS`. `tls`: whether it is
+    encrypted."""
 
-    def __init__(self, driver: "asyncpg.Connection[asyncpg.Record]", facts: "asyncpg.Record") -> None:
+    def __init__(self, driver: Any, facts: Any) -> None:
         self.driver = driver
         self.facts = facts
         parts = "/".join(str(facts[each]) for each in ("system", "started", "timeline", "database", "schema"))
@@ -67,38 +60,68 @@ class Connection:
         self.opened = time.monotonic()
         transport = driver._transport
         self.tls = transport.get_extra_info("ssl_object") is not None
-        self.bound = Bounded(driver._protocol, transport)
-        transport.set_protocol(self.bound)
+        self._bound = Bounded(driver._protocol, transport)
+        transport.set_protocol(self._bound)
 
     @classmethod
-    async def open(cls, url: PostgreSQLURL, context: ssl.SSLContext | None, seconds: float) -> "Connection":
-        """Log in, prepare the session and see which server it is. `seconds`: for one statement. Raises what the driver
-        raises, and TicketDatabaseMisconfigured where tickets cannot be drawn from what is found."""
-        driver = await _logged_in(url, context)
+    async def open(cls, url: PostgreSQLURL, context: ssl.SSLContext | None, seconds: float) -> "PostgreSQLConnection":
+        """Log in, prepare the session and see which server it is. `seconds`: for one statement. Raises
+        TicketDatabaseError."""
+        try:
+            driver = await _logged_in(url, context)
+        except (*_DRIVERS, ValueError) as error:
+            raise _unreached(error) from error
         try:
             await driver.execute(sql.prepare(int(seconds * 1000)))
             facts = await driver.fetchrow(sql.FACTS)
-            assert facts is not None
-            if facts["process"] != driver.get_server_pid():
-                raise TicketDatabaseSetWrong(POOLED.wrong, POOLED.fix)
-            if facts["version"] < OLDEST * 10_000:
-                raise TicketDatabaseMisconfigured(
-                    f"is PostgreSQL {facts['version'] // 10_000}, expected {OLDEST} or later"
-                )
-            if facts["schema"] is None:
-                raise TicketDatabaseSetWrong(
-                    "has no schema in this user's search path", "create one, or set search_path"
-                )
+            _check(facts, driver.get_server_pid())
             return cls(driver, facts)
+        except _DRIVERS as error:
+            driver.terminate()
+            raise translated(error) from error
         except BaseException:
             driver.terminate()
             raise
 
+    @property
+    def usable(self) -> bool:
+        """See Connection.usable."""
+        return not self.driver.is_closed() and not self.driver.is_in_transaction()
 
-async def _logged_in(url: PostgreSQLURL, context: ssl.SSLContext | None) -> "asyncpg.Connection[asyncpg.Record]":
+    def expect(self, most: int) -> None:
+        """See Connection.expect."""
+        self._bound.left = most
+
+    def translated(self, error: Exception) -> TicketDatabaseError | None:
+        """See Connection.translated."""
+        return translated(error) if isinstance(error, _DRIVERS) else None
+
+    def drop(self) -> None:
+        """See Connection.drop."""
+        if not self.driver.is_closed():
+            self.driver.terminate()
+
+    async def leave(self) -> None:
+        """See Connection.leave."""
+        with suppress(*_DRIVERS):
+            await self.driver.close()
+
+
+def _check(facts: Any, process: int) -> None:
+    """Raise TicketDatabaseMisconfigured where tickets cannot be drawn from what was found. `process`: the number that
+    was said at the login."""
+    if facts["process"] != process:
+        raise TicketDatabaseSetWrong(POOLED.wrong, POOLED.fix)
+    if facts["version"] < OLDEST * 10_000:
+        raise TicketDatabaseMisconfigured(f"is PostgreSQL {facts['version'] // 10_000}, expected {OLDEST} or later")
+    if facts["schema"] is None:
+        raise TicketDatabaseSetWrong("has no schema in this user's search path", "create one, or set search_path")
+
+
+async def _logged_in(url: PostgreSQLURL, context: ssl.SSLContext | None) -> Any:
     """As libpq tries: sslmode=prefer goes on in clear where TLS is refused, sslmode=allow the other way round."""
 
-    async def attempt(tls: ssl.SSLContext | bool) -> "asyncpg.Connection[asyncpg.Record]":
+    async def attempt(tls: ssl.SSLContext | bool) -> Any:
         """Every word is given, since the driver takes what is missing from the environment and from files."""
         return await asyncpg.connect(
             host=url.host,
@@ -127,114 +150,7 @@ async def _logged_in(url: PostgreSQLURL, context: ssl.SSLContext | None) -> "asy
         return await attempt(second)
 
 
-class Line:
-    """A place for one connection. Statements take turns on it. `life`, where it is given to `run`, is the only one that
-    the statement may run in: of another one, TicketDatabaseUnavailable is raised and nothing is sent."""
-
-    def __init__(self, url: PostgreSQLURL, timeout: float) -> None:
-        self._url = url
-        self._context = url.ssl_context()
-        self._timeout = timeout
-        self._turn = asyncio.Lock()
-        self.connection: Connection | None = None
-        self.busy = 0
-        self.closed = False
-
-    async def run(self, work: Work[T], life: str | None = None, *, most: int = SMALL_ANSWER, new: bool = False) -> T:
-        """What `work` returns. `most`: bytes that the server may answer. `new`: on a new connection, if one can be had.
-
-        Raises TicketDatabaseError alone, within the timeout. Time in which this process stood still does not count.
-        """
-        self.busy += 1
-        try:
-            async with patience(self._timeout), self._turn:
-                return await self._run(work, life, most=most, new=new)
-        except TimeoutError as error:
-            raise TicketDatabaseHung("did not answer in time") from error
-        finally:
-            self.busy -= 1
-
-    async def _run(self, work: Work[T], life: str | None, *, most: int, new: bool) -> T:
-        connection = await self._ready(new=new)
-        if life is not None and connection.life != life:
-            self.drop()
-            raise TicketDatabaseUnavailable("was restarted or replaced")
-        connection.bound.left = most
-        try:
-            return await _unless_cancelled(work(connection.driver), self.drop)
-        except TicketDatabaseError:
-            self._drop_unless_clean()
-            raise
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
-            found = translated(error)
-            if not isinstance(found, TicketDatabaseBusy):
-                self.drop()
-            self._drop_unless_clean()
-            raise found from error
-
-    async def _ready(self, *, new: bool) -> Connection:
-        if self.closed:
-            raise TicketDatabaseUnavailable("is being left")
-        old = self.connection
-        if old is not None and old.driver.is_closed():
-            self.drop()
-            old = None
-        if old is not None and not new:
-            return old
-        opening = Connection.open(self._url, self._context, self._timeout)
-        try:
-            found = await opening
-        except TicketDatabaseError:
-            raise
-        except (
-            asyncpg.PostgresError,
-            asyncpg.InterfaceError,
-            asyncpg.InternalClientError,
-            OSError,
-            ValueError,
-        ) as error:
-            refused = _while_connecting(error)
-            if old is not None and isinstance(refused, TicketDatabaseBusy):
-                return old
-            raise refused from error
-        self.drop()
-        self.connection = found
-        return found
-
-    def _drop_unless_clean(self) -> None:
-        connection = self.connection
-        if connection is not None and (connection.driver.is_closed() or connection.driver.is_in_transaction()):
-            self.drop()
-
-    def drop(self) -> None:
-        """Break the connection off, if there is one."""
-        connection, self.connection = self.connection, None
-        if connection is not None and not connection.driver.is_closed():
-            connection.driver.terminate()
-
-    async def leave(self) -> None:
-        """End the connection in good order, after what is under way; another one is opened when it is needed."""
-        try:
-            async with patience(self._timeout), self._turn:
-                connection, self.connection = self.connection, None
-                if connection is not None:
-                    await connection.driver.close(timeout=self._timeout)
-        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-            self.drop()
-
-
-async def _unless_cancelled(work: Awaitable[T], drop: Callable[[], None]) -> T:
-    """What `work` returns. Where its caller gives up, the connection is dropped, which ends the work."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        drop()
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        raise
-
-
-def _while_connecting(error: Exception) -> TicketDatabaseError:
+def _unreached(error: Exception) -> TicketDatabaseError:
     if isinstance(error, asyncpg.PostgresError) and not isinstance(error, asyncpg.ConnectionDoesNotExistError):
         return translated(error)
     if isinstance(error, ssl.SSLCertVerificationError):

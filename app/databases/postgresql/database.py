@@ -1,166 +1,103 @@
-"""A ticket database that is a schema of a PostgreSQL server: all sequences are rows of one table.
-
-Draws have a connection of their own, probes another one, and questions and notes share a few.
-"""
+"""A ticket database that is a schema of a PostgreSQL server: all sequences are rows of one table."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.common.errors import (
-    NoFurtherConnection,
+    ColumnExhausted,
     RingChanged,
     SequenceMissing,
-    TicketDatabaseError,
-    TicketDatabaseHung,
-    TicketDatabaseSetWrong,
+    SequenceUnavailable,
+    TicketDatabaseBusy,
     TicketDatabaseUnavailable,
 )
 from app.common.sequences import Width, ceiling_of, is_table_name
+from app.databases.networked import MOST_ROWS, MOST_SERVERS, STALE_SECONDS, NetworkedDatabase, Wanted
 from app.databases.note_text import record_of, server_of, text_of
-from app.databases.notebook import Book, Look, Note, NotebookDatabase, Write, after, key_of
+from app.databases.notebook import Book, Look, Note, Write, carried_out, key_of
 from app.databases.postgresql import sql
-from app.databases.postgresql.connection import Connection, Line, Work
-from app.databases.postgresql.draws import Draws, Wanted
-from app.databases.postgresql.errors import MISSING_TABLE, SET_UP, code_of
-from app.databases.postgresql.settings import warnings_of
+from app.databases.postgresql.connection import PostgreSQLConnection
+from app.databases.postgresql.errors import LOCKED, MISSING_TABLE, code_of
+from app.databases.postgresql.settings import check_table, flaws_of
 from app.databases.postgresql.url import PostgreSQLURL
-from app.databases.protocol import ClockReading, Drawn, Mark, Position, Residue, RingRecord, ServerEntry, Table
+from app.databases.protocol import ClockReading, Drawn, Mark, Position, RingRecord, ServerEntry, Table
 from app.kinds.definition import Definition
 
-QUESTIONS_AT_ONCE = 3
-"""Connections for questions and notes."""
-RENEW_SECONDS = 10.0
-"""The probe's connection is renewed so often: the name or address may lead to another server by now."""
-STALE_SECONDS = 86_400.0
-"""A ticket server that has not been seen for so long is forgotten."""
-MOST_ROWS = 100_000
-"""A database that lists more rows of one sort cannot be used."""
-MOST_SERVERS = 2_000
-LISTING = 64 * 1024 * 1024
-"""Bytes that a listing may have: a mark with the longest name and token takes less than 400."""
 
-
-class PostgreSQLDatabase(NotebookDatabase):
+class PostgreSQLDatabase(NetworkedDatabase[PostgreSQLConnection]):
     """One schema as a ticket database. Several ticket servers may use it at once."""
 
     system = "postgresql"
 
     def __init__(self, url: PostgreSQLURL, offset: int, increment: int, timeout: float) -> None:
-        super().__init__(url.name, offset, increment)
-        self._probe = Line(url, timeout)
-        self._drawing = Line(url, timeout)
-        self._asking = [Line(url, timeout) for _ in range(QUESTIONS_AT_ONCE)]
-        self._lines = [self._probe, self._drawing, *self._asking]
-        self._draws = Draws(self._drawing, lambda: (self._incarnation, self.increment))
-        self._checked: Connection | None = None
-        self._forget = False
-
-    def __repr__(self) -> str:
-        return f"<PostgreSQLDatabase {self.name} offset {self.offset}>"
-
-    @property
-    def connections(self) -> int:
-        """How many connections are open."""
-        return sum(line.connection is not None for line in self._lines)
-
-    @property
-    def first_connection(self) -> Connection:
-        """The first one of those for questions that is open."""
-        return next(line.connection for line in self._asking if line.connection is not None)
-
-    async def ask(self, work: Work[Any], *, anybody: bool = True, most: int = LISTING) -> Any:
-        """What `work` returns, on a connection for questions that is free, if there is one."""
-        life = None if anybody else self._life
-        line = min(self._asking, key=lambda each: (each.busy > 0, each.connection is None, each.busy))
-        try:
-            return await line.run(work, life, most=most)
-        except NoFurtherConnection:
-            others = [each for each in self._asking if each.connection is not None]
-            if not others:
-                raise
-            return await min(others, key=lambda each: each.busy).run(work, life, most=most)
-
-    @property
-    def _life(self) -> str:
-        """Of the server and database that the last look found; a word that no connection has before the first."""
-        return self._incarnation.partition("-")[0] or "none"
+        context = url.ssl_context()
+        super().__init__(url.name, offset, increment, lambda: PostgreSQLConnection.open(url, context, timeout), timeout)
 
     # --- probes and draws ------------------------------------------------------------------------------------------
 
-    async def look(self, entry: ServerEntry | None) -> Look:
-        """See NotebookDatabase.look. A connection that was cut says nothing about the database, so another is tried."""
-        old = self._probe.connection
-        try:
-            return await self._look(entry)
-        except (TicketDatabaseHung, TicketDatabaseSetWrong):
-            self._probe.drop()
-            raise
-        except TicketDatabaseUnavailable:
-            self._probe.drop()
-            if old is None:
-                raise
-        return await self._look(entry)
+    async def prepare(self, connection: PostgreSQLConnection) -> None:
+        """See NetworkedDatabase.prepare. Raises TicketDatabaseUnavailable on a standby."""
+        driver = connection.driver
+        if await driver.fetchval("SELECT pg_is_in_recovery()"):
+            raise TicketDatabaseUnavailable("is a standby, which takes no writes")
+        rows = await driver.fetch(sql.FOUND_TABLES, list(sql.COLUMNS))
+        for row in rows:
+            check_table(row)
+        if len(rows) < len(sql.COLUMNS):
+            async with driver.transaction():
+                await driver.execute(sql.CLOSE_KINDS_GATE)
+                await driver.execute(sql.TABLES)
+        await driver.execute(sql.MAKE_FENCE)
 
-    async def _look(self, entry: ServerEntry | None) -> Look:
-        known = self._probe.connection
-        new = self._forget or known is None or time.monotonic() >= known.opened + RENEW_SECONDS
-        asked: list[float] = []
-
-        async def work(driver: Any) -> Any:
-            if self._checked is not self._probe.connection:
-                await _prepare_tables(driver)
-                self._checked = self._probe.connection
-            asked.append(time.monotonic())
-            if entry is None:
-                return await driver.fetchrow(sql.LOOK, MOST_SERVERS)
+    async def look_on(self, connection: PostgreSQLConnection, entry: ServerEntry | None) -> Look:
+        """See NetworkedDatabase.look_on. What is added to a life names the file that the table of sequences is in."""
+        asked = time.monotonic()
+        if entry is None:
+            row = await connection.driver.fetchrow(sql.LOOK, MOST_SERVERS)
+        else:
             values = MOST_SERVERS, entry.instance, text_of(entry), STALE_SECONDS
-            return await driver.fetchrow(sql.LOOK_AND_ANNOUNCE, *values)
-
-        row = await self._probe.run(work, most=LISTING, new=new)
-        answered, found = time.monotonic(), self._probe.connection
-        if found is None:
-            raise TicketDatabaseUnavailable("broke the connection off")
-        if self._forget and found is not known:
-            self._forget = False
-            for line in (self._drawing, *self._asking):
-                await line.leave()
+            row = await connection.driver.fetchrow(sql.LOOK_AND_ANNOUNCE, *values)
+        answered = time.monotonic()
         return Look(
-            incarnation=f"{found.life}-{row['node']}",
-            identity=found.identity,
-            latency=answered - asked[0],
-            clock=ClockReading(row["clock"], asked[0], answered),
+            incarnation=f"{connection.life}-{row['node']}",
+            identity=connection.identity,
+            latency=answered - asked,
+            clock=ClockReading(row["clock"], asked, answered),
             record=None if row["record"] is None else record_of(row["record"]),
             servers=[server_of(text, at) for text, at in sql.parsed(row["servers"])],
-            warnings=warnings_of(row),
+            warnings=tuple(flaw.wrong for flaw in flaws_of(row)),
         )
 
     async def clock(self) -> float:
         """See NotebookDatabase.clock."""
-        return float(await self.ask(lambda c: c.fetchval(sql.CLOCK)))
+        return float(await self.ask(lambda c: c.driver.fetchval(sql.CLOCK)))
 
-    def start_draw(
-        self,
-        residue: Residue,
-        table: Table,
-        count: int,
-        after: int,
-        done: Callable[[Drawn], None],
-        *,
-        least: int = 0,
-    ) -> None:
-        """See TicketDatabase.start_draw."""
-        self._draws.start(Wanted(residue, table, count, least, self._incarnation, done))
+    async def draw_all(self, wanted: Mapping[str, Wanted], incarnation: str) -> Mapping[str, Drawn]:
+        """See NetworkedDatabase.draw_all. A row that another session has locked holds up its own sequence alone: after
+        a third of the time the statement is sent again, and passes over the rows that are locked."""
+        rows = [(name, *each.residue, each.least, each.more, each.table.last) for name, each in wanted.items()]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        try:
+            found = await self.on_drawing(lambda c: c.driver.fetch(_DRAW, *columns))
+        except TicketDatabaseBusy as error:
+            if code_of(error.__cause__) != LOCKED:
+                raise
+            found = await self.on_drawing(lambda c: c.driver.fetch(_DRAW_UNLOCKED, *columns))
+        node = incarnation.rpartition("-")[2]
+        return {row["sequence"]: _drawn(row, wanted[row["sequence"]], node) for row in found}
+
+    async def forget_server(self, connection: PostgreSQLConnection) -> None:
+        """See NetworkedDatabase.forget_server."""
+        await connection.driver.execute(sql.FORGET_SERVER, self.instance)
 
     # --- sequences -------------------------------------------------------------------------------------------------
 
     async def sequences(self, names: Iterable[str] | None) -> Sequence[tuple[Table, Position]]:
         """See NotebookDatabase.sequences. A row whose name or width no ticket server would write is no sequence."""
         query, values = (sql.LIST, ()) if names is None else (sql.LIST_NAMED, (list(names),))
-        rows = await self._listed(query, *values)
         found = []
-        for name, last, bits, born in rows:
+        for name, last, bits, born in await self._listed(query, *values):
             if is_table_name(name) and bits in list(Width):
                 width, created = Width(bits), born.replace("-", "")[:12]
                 table = Table(name, width, ceiling_of(width, unsigned=True), created)
@@ -170,7 +107,7 @@ class PostgreSQLDatabase(NotebookDatabase):
     async def _listed(self, query: str, *values: Any, anybody: bool = True) -> list[Any]:
         """The rows of a listing; none where the table is not there yet. Raises where there are too many."""
         try:
-            rows: list[Any] = await self.ask(lambda c: c.fetch(query, MOST_ROWS + 1, *values), anybody=anybody)
+            rows: list[Any] = await self.ask(lambda c: c.driver.fetch(query, MOST_ROWS + 1, *values), anybody=anybody)
         except TicketDatabaseUnavailable as error:
             if code_of(error.__cause__) == MISSING_TABLE:
                 return []
@@ -181,12 +118,12 @@ class PostgreSQLDatabase(NotebookDatabase):
 
     async def make(self, sequence: str, width: Width, start: int) -> None:
         """See TicketDatabase.make."""
-        await self.ask(lambda c: c.execute(sql.MAKE, sequence, start - 1, int(width)))
+        await self.ask(lambda c: c.driver.execute(sql.MAKE, sequence, start - 1, int(width)))
 
     async def advance(self, floors: Mapping[str, int]) -> None:
         """See TicketDatabase.advance."""
         names, above = list(floors), list(floors.values())
-        if names and await self.ask(lambda c: c.fetchval(sql.ADVANCE, names, above)) < len(names):
+        if names and await self.ask(lambda c: c.driver.fetchval(sql.ADVANCE, names, above)) < len(names):
             raise SequenceMissing("has no such sequence")
 
     # --- notes -----------------------------------------------------------------------------------------------------
@@ -216,106 +153,75 @@ class PostgreSQLDatabase(NotebookDatabase):
         """See NotebookDatabase.write. Marks that rise are written by one statement; other notes are locked and read."""
         if not writes:
             return []
-        rises = book is Book.MARKS and ring is not None and all(each.old is None for each in writes)
-        if rises and len({each.key for each in writes}) == len(writes):
-            marks = [each.new for each in writes if each.new is not None]
-            return list(await self.ask(lambda c: _keep(c, marks, ring), anybody=anybody))
+        marks = [each.new for each in writes if book is Book.MARKS and each.old is None and each.new is not None]
+        if ring is not None and len(writes) == len(marks) == len({each.key for each in writes}):
+            return list(await self.ask(lambda c: _keep(c.driver, marks, ring), anybody=anybody))
 
-        async def work(driver: Any) -> list[Any]:
-            async with driver.transaction():
-                if ring is not None and await driver.fetchval(sql.FENCE) != ring:
+        async def work(connection: PostgreSQLConnection) -> list[Any]:
+            async with connection.driver.transaction():
+                if ring is not None and await connection.driver.fetchval(sql.FENCE) != ring:
                     raise RingChanged
-                return await _write(driver, book, writes, entry)
+                return await _write(connection.driver, book, writes, entry)
 
-        return list(await self.ask(work, anybody=anybody))
+        return await self.ask(work, anybody=anybody)
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use: another connection of the same user, or a probe."""
 
-        async def connected() -> list[str]:
-            own = [line.connection.facts["process"] for line in self._lines if line.connection is not None]
-            rows = await self.ask(lambda c: c.fetch(sql.OTHERS, [*own, c.get_server_pid()]))
+        async def others(connection: PostgreSQLConnection) -> list[str]:
+            own = [each.facts["process"] for each in (connection, *self.open_connections)]
+            rows = await connection.driver.fetch(sql.OTHERS, own)
             return [f"a connection of {name or 'another program'}" for (name,) in rows]
 
-        before, probed = await connected(), await super().in_use(seconds)
-        return list(dict.fromkeys([*before, *await connected(), *probed]))
-
-    # --- the end ---------------------------------------------------------------------------------------------------
-
-    def forget_connections(self) -> None:
-        """See TicketDatabase.forget_connections."""
-        self._forget = True
-
-    async def close(self) -> None:
-        """See TicketDatabase.close."""
-        await self._draws.close()
-        if self.instance and self._probe.connection is not None:
-            with suppress(TicketDatabaseError):
-                await self._probe.run(lambda c: c.execute(sql.FORGET_SERVER, self.instance))
-        for line in self._lines:
-            line.closed = True
-            await line.leave()
+        before, probed = await self.ask(others), await super().in_use(seconds)
+        return list(dict.fromkeys([*before, *await self.ask(others), *probed]))
 
 
-async def _prepare_tables(driver: Any) -> None:
-    """Make what is missing of the tables. Raises TicketDatabaseSetWrong where one of them cannot be used, which is left
-    as it is, and TicketDatabaseUnavailable on a standby."""
-    if await driver.fetchval("SELECT pg_is_in_recovery()"):
-        raise TicketDatabaseUnavailable("is a standby, which takes no writes")
-    rows = await driver.fetch(sql.FOUND_TABLES, list(sql.COLUMNS))
-    for row in rows:
-        check_table(row)
-    if len(rows) < len(sql.COLUMNS):
-        async with driver.transaction():
-            await driver.execute(sql.CLOSE_KINDS_GATE)
-            await driver.execute(sql.TABLES)
-    await driver.execute(sql.MAKE_FENCE)
+_DRAW, _DRAW_UNLOCKED = sql.draw(), sql.draw(skip_locked=True)
 
 
-def check_table(row: Any) -> None:
-    """Raise TicketDatabaseSetWrong where a table that `sql.FOUND_TABLES` shows cannot be used."""
-    name = row["name"]
-    missing = [column for column in sql.COLUMNS[name] if column not in row["columns"]]
-    if row["kind"] != "r":
-        raise TicketDatabaseSetWrong(f"has something else than a plain table under the name {name}", SET_UP)
-    if missing or (name == sql.SEQUENCES and set(row["types"]) != sql.TYPES):
-        needs = ", ".join(sorted(sql.TYPES)) if name == sql.SEQUENCES else ", ".join(sql.COLUMNS[name])
-        raise TicketDatabaseSetWrong(f"has a table {name} without the columns {needs}", f"move it away and {SET_UP}")
-    if row["persistence"] != "p":
-        raise TicketDatabaseSetWrong(f"has {name} UNLOGGED: a crash empties it", f"ALTER TABLE {name} SET LOGGED")
+def _drawn(row: Any, wanted: Wanted, node: str) -> Drawn:
+    """What the statement says of one sequence. What was drawn from a table that was made anew becomes a gap."""
+    if str(row["node"]) != node:
+        return TicketDatabaseUnavailable("had its table of sequences made anew")
+    if row["last"] is not None:
+        return wanted.ending_at(row["last"])
+    if row["number"] not in (None, wanted.residue.ring):
+        return RingChanged()
+    if row["held"]:
+        return ColumnExhausted("holds no further id for it", max(0, row["position"]))
+    if row["there"]:
+        return SequenceUnavailable("has its row locked by another session")
+    return SequenceMissing("has no such sequence")
 
 
-async def _keep(driver: Any, marks: Sequence[Mark], ring: int | None) -> list[Mark]:
-    columns = zip(*((m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in marks), strict=True)
-    rows = await driver.fetch(sql.KEEP_MARKS, *map(list, columns), ring)
-    if not rows:
+def _columns(marks: Iterable[Mark]) -> list[list[Any]]:
+    rows = [(mark.sequence, mark.offset, mark.increment, mark.mark, mark.issued, mark.token) for mark in marks]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+async def _keep(driver: Any, marks: Sequence[Mark], ring: int) -> list[Mark]:
+    rows = await driver.fetch(sql.KEEP_MARKS, *_columns(marks), ring)
+    kept = {key_of(mark): mark for mark in (Mark(*row) for row in rows)}
+    if not kept:
         raise RingChanged
-    kept = {(mark.sequence, mark.offset, mark.increment): mark for mark in (Mark(*row) for row in rows)}
-    return [kept[mark.sequence, mark.offset, mark.increment] for mark in marks]
+    return [kept[key_of(mark)] for mark in marks]
 
 
 async def _write(driver: Any, book: Book, writes: Sequence[Write[Any]], entry: ServerEntry | None) -> list[Any]:
-    """Within a transaction. What is kept is locked, or nobody else can write it: then `after` says what to write."""
-    kept: dict[tuple[Any, ...], Any] = {}
+    """Within a transaction. What is kept is locked, or nobody else can write it; then it is said what to write."""
+    kept: list[Any] = []
     match book:
         case Book.MARKS:
             columns = [list(column) for column in zip(*sorted({each.key for each in writes}), strict=True)]
-            marks = [Mark(*row) for row in await driver.fetch(sql.HELD_MARKS, *columns)]
-            kept = {(mark.sequence, mark.offset, mark.increment): mark for mark in marks}
+            kept = [Mark(*row) for row in await driver.fetch(sql.HELD_MARKS, *columns)]
         case Book.RING:
             await driver.execute(sql.CLOSE_GATE)
-            kept = {key_of(record): record for record in map(record_of, await driver.fetchval(sql.RECORDS))}
+            kept = [record_of(row[0]) for row in await driver.fetch(sql.RECORD, 1)]
         case Book.KINDS:
             await driver.execute(sql.CLOSE_KINDS_GATE)
-            definitions = [_definition_of(row) for row in await driver.fetch(sql.KINDS, MOST_ROWS)]
-            kept = {(each.key,): each for each in definitions}
-    results: list[Any] = []
-    changed: dict[tuple[Any, ...], Note | None] = {}
-    for each in writes:
-        before = kept.get(each.key)
-        results.append(after(before, each))
-        if results[-1] != before:
-            kept[each.key] = changed[each.key] = results[-1]
+            kept = [_definition_of(row) for row in await driver.fetch(sql.KINDS, MOST_ROWS)]
+    results, changed = carried_out(writes, {key_of(note): note for note in kept})
     await _put(driver, changed)
     if changed and entry is not None:
         await driver.execute(sql.SAY, entry.instance, text_of(entry))
@@ -325,17 +231,15 @@ async def _write(driver: Any, book: Book, writes: Sequence[Write[Any]], entry: S
 async def _put(driver: Any, changed: Mapping[tuple[Any, ...], Note | None]) -> None:
     marks = [note for note in changed.values() if isinstance(note, Mark)]
     if marks:
-        columns = zip(*((m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in marks), strict=True)
-        await driver.execute(sql.REPLACE_MARKS, *map(list, columns))
+        await driver.execute(sql.REPLACE_MARKS, *_columns(marks))
     for key, note in changed.items():
-        match note:
-            case Definition():
-                values = note.sequence, note.kind, note.text(), note.decided, note.by
-                await driver.execute(sql.WRITE_KIND, note.key, *values)
-            case None:
-                await driver.execute(sql.FORGET_KIND, *key)
-            case RingRecord():
-                await driver.execute(sql.WRITE_RECORD, note.number, text_of(note))
+        if isinstance(note, Definition):
+            values = note.sequence, note.kind, note.text(), note.decided, note.by
+            await driver.execute(sql.WRITE_KIND, note.key, *values)
+        elif isinstance(note, RingRecord):
+            await driver.execute(sql.WRITE_RECORD, note.number, text_of(note))
+        elif note is None:
+            await driver.execute(sql.FORGET_KIND, *key)
 
 
 def _definition_of(row: Any) -> Definition:

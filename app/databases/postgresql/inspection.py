@@ -6,9 +6,9 @@ from typing import Any
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseSetWrong
 from app.databases.inspection import LOOK_SECONDS, Flaw, Inspection, Inspector
 from app.databases.postgresql import sql
-from app.databases.postgresql.database import PostgreSQLDatabase, check_table
+from app.databases.postgresql.database import PostgreSQLDatabase
 from app.databases.postgresql.errors import SET_UP, code_of
-from app.databases.postgresql.settings import flaws_of
+from app.databases.postgresql.settings import check_table, flaws_of
 from app.databases.postgresql.url import PostgreSQLURL
 
 _UNREACHABLE = "start it, or see to host, port and firewall"
@@ -45,7 +45,7 @@ class PostgreSQLInspector(Inspector):
         before = time.time()
         there = await self._database.clock()
         after = time.time()
-        connection = self._database.first_connection
+        (connection,) = self._database.open_connections
         found.connect_seconds = time.monotonic() - began
         found.clock_doubt = (after - before) / 2
         found.clock_ahead = there - (before + after) / 2
@@ -60,16 +60,16 @@ class PostgreSQLInspector(Inspector):
     async def look(self) -> None:
         """See Inspector.look."""
         found = self.inspection
-        for row in await self._database.ask(lambda c: c.fetch(sql.SETTINGS)):
+        for row in await self._database.ask(lambda c: c.driver.fetch(sql.SETTINGS)):
             self._judge(row)
-        rows = await self._database.ask(lambda c: c.fetch(sql.FOUND_TABLES, list(sql.COLUMNS)))
+        rows = await self._database.ask(lambda c: c.driver.fetch(sql.FOUND_TABLES, list(sql.COLUMNS)))
         for row in rows:
             try:
                 check_table(row)
             except TicketDatabaseSetWrong as error:
                 found.flaws.append(Flaw(error.wrong, error.fix))
         missing = sorted(set(sql.COLUMNS) - {row["name"] for row in rows})
-        if missing and not await self._database.ask(lambda c: c.fetchval(sql.MAY_CREATE)):
+        if missing and not await self._database.ask(lambda c: c.driver.fetchval(sql.MAY_CREATE)):
             found.flaws.append(Flaw(f"has no {', '.join(missing)}, and its user may not create tables", SET_UP))
         for name, table in found.tables.items():
             found.columns[name] = f"{int(table.width)} bits"

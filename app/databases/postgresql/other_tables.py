@@ -1,13 +1,15 @@
 """What a column or a sequence of somebody else's has used: for moving a ticket sequence above it."""
 
 from dataclasses import dataclass, replace
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from app.common.errors import SettingsError, TicketDatabaseError
 from app.databases.engine import Source, Used
-from app.databases.postgresql.connection import Line
+from app.databases.line import Line
+from app.databases.postgresql.connection import PostgreSQLConnection
 from app.databases.postgresql.errors import code_of
-from app.databases.postgresql.url import PostgreSQLURL, check_login
+from app.databases.postgresql.url import SCHEMES, PostgreSQLURL
+from app.databases.urls import without_last
 
 PATIENCE_SECONDS = 120.0
 """max() of a column without an index reads the whole table."""
@@ -36,27 +38,23 @@ class Counter(Source):
     @classmethod
     def parse(cls, text: str, password: str | None = None) -> "Counter":
         """Read postgresql://…/table.column or …/sequence. Raises SettingsError, which never repeats the URL."""
-        check_login(text)
-        try:
-            parts = urlsplit(text)
-        except ValueError:
-            raise SettingsError("the URL cannot be read") from None
-        path, _, last = parts.path.rpartition("/")
+        rest, last = without_last(text, SCHEMES)
         relation, dot, column = last.partition(".")
-        if not path.strip("/") or not relation or (dot and not column):
+        if not relation or (dot and not column):
             raise SettingsError("the URL does not end in a database and a table and column, or a sequence")
-        url = PostgreSQLURL.parse(urlunsplit(parts._replace(path=path)))
+        url = PostgreSQLURL.parse(rest)
         return cls(url if password is None else replace(url, password=password), unquote(relation), unquote(column))
 
     async def used(self) -> Used:
         """See Source.used."""
-        line = Line(self.url, PATIENCE_SECONDS)
+        context = self.url.ssl_context()
+        line = Line(lambda: PostgreSQLConnection.open(self.url, context, PATIENCE_SECONDS), PATIENCE_SECONDS)
         relation, column = _quoted(self.relation), _quoted(self.column)
         try:
             if not self.column:
-                return Used(0, int(await line.run(lambda c: c.fetchval(_LAST, relation)) or 0))
-            largest = await line.run(lambda c: c.fetchval(f"SELECT max({column}) FROM {relation}"))  # noqa: S608
-            counted = await line.run(lambda c: c.fetchval(_LAST_OF_COLUMN, relation, self.column))
+                return Used(0, int(await line.run(lambda c: c.driver.fetchval(_LAST, relation)) or 0))
+            largest = await line.run(lambda c: c.driver.fetchval(f"SELECT max({column}) FROM {relation}"))  # noqa: S608
+            counted = await line.run(lambda c: c.driver.fetchval(_LAST_OF_COLUMN, relation, self.column))
         except TicketDatabaseError as error:
             raise self._explained(error) from error
         finally:

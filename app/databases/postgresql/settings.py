@@ -1,9 +1,12 @@
-"""What of a PostgreSQL server's settings could lose a committed ticket."""
+"""What of a PostgreSQL server's settings and of the ticket server's tables could lose a committed ticket."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.common.errors import TicketDatabaseSetWrong
 from app.databases.inspection import Flaw
+from app.databases.postgresql import sql
+from app.databases.postgresql.errors import SET_UP
 
 _RELOAD = "in postgresql.conf and reload it"
 
@@ -25,6 +28,14 @@ def flaws_of(settings: Mapping[str, Any]) -> Iterator[Flaw]:
         )
 
 
-def warnings_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """The same as /healthz shows it."""
-    return tuple(flaw.wrong for flaw in flaws_of(settings))
+def check_table(row: Mapping[str, Any]) -> None:
+    """Raise TicketDatabaseSetWrong where a table, as `sql.FOUND_TABLES` shows it, cannot be used."""
+    name = row["name"]
+    missing = [column for column in sql.COLUMNS[name] if column not in row["columns"]]
+    if row["kind"] != "r":
+        raise TicketDatabaseSetWrong(f"has something else than a plain table under the name {name}", SET_UP)
+    if missing or (name == sql.SEQUENCES and set(row["types"]) != sql.TYPES):
+        needs = ", ".join(sorted(sql.TYPES)) if name == sql.SEQUENCES else ", ".join(sql.COLUMNS[name])
+        raise TicketDatabaseSetWrong(f"has a table {name} without the columns {needs}", f"move it away and {SET_UP}")
+    if row["persistence"] != "p":
+        raise TicketDatabaseSetWrong(f"has {name} UNLOGGED: a crash empties it", f"ALTER TABLE {name} SET LOGGED")

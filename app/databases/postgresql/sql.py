@@ -172,7 +172,7 @@ def draw(*, skip_locked: bool = False) -> str:
     return f"""
 WITH wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
-    AS w(sequence, origin, step, least, more, ceiling, ring)
+    AS w(sequence, origin, step, ring, least, more, ceiling)
 ), {_FENCED}, held AS MATERIALIZED (
     SELECT w.*, s.id, greatest(s.id, w.least - 1, 0) AS above FROM wanted w JOIN {SEQUENCES} s USING (sequence)
     ORDER BY w.sequence FOR UPDATE OF s {"SKIP LOCKED" if skip_locked else ""}
@@ -241,7 +241,6 @@ FENCE = f"WITH {_FENCED} SELECT number FROM fence"
 CLOSE_GATE = f"SELECT pg_advisory_xact_lock({GATE})"
 CLOSE_KINDS_GATE = f"SELECT pg_advisory_xact_lock({KINDS_GATE})"
 RECORD = "SELECT record FROM _ring WHERE one = 1 AND record IS NOT NULL LIMIT $1"
-RECORDS = "SELECT array(SELECT record FROM _ring WHERE one = 1 AND record IS NOT NULL)"
 WRITE_RECORD = "UPDATE _ring SET number = $1, record = $2 WHERE one = 1"
 KINDS = "SELECT sequence, kind, parameters, decided, claimed_by FROM _kinds LIMIT $1"
 WRITE_KIND = """

@@ -1,18 +1,17 @@
 """The URL of a PostgreSQL ticket database, as it stands in TICKETS_DATABASES. Its words are libpq's."""
 
-import re
 import ssl
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from app.common.errors import SettingsError
+from app.databases import urls
 from app.databases.engine import Address
 
 SCHEMES = ("postgresql", "postgres")
 FORM = "postgresql://user:password@host:port/database?sslmode=verify-full&sslrootcert=FILE"
-_WORDS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding", "application_name")
+_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding", "application_name")
 _BINDINGS = ("disable", "prefer", "require")
 _SYSTEM = "system"
 """As `sslrootcert`: the certificates that this machine trusts."""
@@ -53,7 +52,7 @@ class PostgreSQLURL(Address):
     @property
     def name(self) -> str:
         """host:port, as operators see it; an IPv6 address stands in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return urls.host_and_port(self.host, self.port)
 
     @property
     def verifies(self) -> bool:
@@ -96,41 +95,18 @@ class PostgreSQLURL(Address):
     @classmethod
     def parse(cls, text: str, default_password: str | None = None) -> "PostgreSQLURL":
         """Read one URL; raise SettingsError, which says what is wrong and never repeats the URL, if it is not one."""
-        authority = check_login(text)
-        if "," in authority.rpartition("@")[2]:
-            raise SettingsError("a URL names several nodes, which is not supported: name one host in each URL")
-        try:
-            parts = urlsplit(text)
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            raise SettingsError("the host or port of a URL cannot be read") from None
-        port = 5432 if port is None else port
-        if port == 0:
-            raise SettingsError("the port of a URL cannot be 0")
-        if not host or not parts.username:
-            raise SettingsError("a URL has to name a user and a host")
-        where = f"the URL of {host}:{port}"
-        database = unquote(parts.path.removeprefix("/"))
-        if not database or "/" in database:
-            raise SettingsError(f"{where} has to name one database after the host")
-        if "," in parts.path:
-            raise SettingsError(f"{where} has a comma after its database: put white space between two URLs")
-        if parts.fragment:
-            raise SettingsError(f"{where} has a '#': write it as %23")
-        words = dict(parse_qsl(parts.query, keep_blank_values=True))
-        unknown = sorted(words.keys() - set(_WORDS))
-        if unknown:
-            raise SettingsError(f"{where} has the word {unknown[0]}, which is not one of {', '.join(_WORDS)}")
+        parts = urls.read(text, SCHEMES, 5432, _OPTIONS)
+        words, where = parts.options, parts.where
         empty = sorted(word for word, value in words.items() if not value)
         if empty:
             raise SettingsError(f"{where} has an empty {empty[0]}")
         _check_binding(words.get("channel_binding", "prefer"), where)
         return cls(
-            host=host,
-            port=port,
-            user=unquote(parts.username),
-            database=database,
-            password=unquote(parts.password) if parts.password is not None else default_password,
+            host=parts.host,
+            port=parts.port,
+            user=parts.user,
+            database=parts.database,
+            password=default_password if parts.password is None else parts.password,
             sslmode=_effective(words.get("sslmode"), words.get("sslrootcert"), where),
             sslrootcert=words.get("sslrootcert"),
             sslcrl=words.get("sslcrl"),
@@ -138,24 +114,6 @@ class PostgreSQLURL(Address):
             sslkey=words.get("sslkey"),
             application_name=words.get("application_name", "ticketd"),
         )
-
-
-def check_login(text: str) -> str:
-    """The user, password, host and port of a URL, undivided.
-
-    Raises SettingsError where a character of the password ends it too early. The host would be read from the password
-    then, so the error repeats nothing of the URL.
-    """
-    scheme, found, rest = text.partition("://")
-    if not found or scheme.lower() not in SCHEMES:
-        raise SettingsError(f"a URL has to begin with {SCHEMES[0]}://")
-    authority = re.split("[/?#]", rest, maxsplit=1)[0]
-    if rest.count("@") > authority.count("@"):
-        raise SettingsError(
-            "a URL has a #, / or ? before the @ that ends its user and password: percent-encode what the password "
-            "holds of # (%23), / (%2F), ? (%3F) and @ (%40)"
-        )
-    return authority
 
 
 def check_driver() -> None:

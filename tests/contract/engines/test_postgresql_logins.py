@@ -60,8 +60,8 @@ async def encrypted(database: PostgreSQLDatabase) -> bool:
     """Whether the server says that the connection is."""
     await database.probe()
     query = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
-    says = bool(await database.ask(lambda c: c.fetchval(query)))
-    assert database.first_connection.tls == says
+    says = bool(await database.ask(lambda c: c.driver.fetchval(query)))
+    assert all(each.tls == says for each in database.open_connections)
     return says
 
 

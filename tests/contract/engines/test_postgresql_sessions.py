@@ -199,7 +199,7 @@ async def test_commits_are_flushed_whatever_is_set_for_the_user(opened: Open, ru
     run(f"ALTER ROLE {user} SET synchronous_commit = off;")
     database = opened()
     assert isinstance(database, PostgreSQLDatabase)
-    assert await database.ask(lambda c: c.fetchval("SHOW synchronous_commit")) == "on"
+    assert await database.ask(lambda c: c.driver.fetchval("SHOW synchronous_commit")) == "on"
 
 
 async def test_a_user_that_may_only_read_is_told_so(opened: Open, run: Run, user: str) -> None:
@@ -325,8 +325,8 @@ async def test_an_answer_that_is_larger_than_any_of_ours_ends_the_connection(ope
     assert isinstance(database, PostgreSQLDatabase)
     await database.probe()
     with pytest.raises(TicketDatabaseUnavailable):
-        await database.ask(lambda c: c.fetchval("SELECT repeat('x', 2000000)"), most=1_000_000)
-    assert await database.ask(lambda c: c.fetchval("SELECT 1")) == 1
+        await database.ask(lambda c: c.driver.fetchval("SELECT repeat('x', 2000000)"), most=1_000_000)
+    assert await database.ask(lambda c: c.driver.fetchval("SELECT 1")) == 1
 
 
 async def test_a_statement_that_hangs_is_given_up_and_the_next_one_has_a_new_connection(opened: Open) -> None:
@@ -335,9 +335,9 @@ async def test_a_statement_that_hangs_is_given_up_and_the_next_one_has_a_new_con
     await database.probe()
     began = time.monotonic()
     with pytest.raises((TicketDatabaseHung, TicketDatabaseBusy)):
-        await database.ask(lambda c: c.fetchval("SELECT pg_sleep(20)"))
+        await database.ask(lambda c: c.driver.fetchval("SELECT pg_sleep(20)"))
     assert time.monotonic() - began < 3.0
-    assert await database.ask(lambda c: c.fetchval("SELECT 1")) == 1
+    assert await database.ask(lambda c: c.driver.fetchval("SELECT 1")) == 1
 
 
 async def test_draws_that_are_abandoned_leave_no_task_behind(opened: Open, locked: Session) -> None:

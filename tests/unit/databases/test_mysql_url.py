@@ -161,7 +161,7 @@ def test_a_column() -> None:
         f"mysql://u:{SECRET}@h/shop/photos.",
         f"mysql://u:{SECRET}@h/a/b/photos.id",
         f"mysql://u:{SECRET}@h:x/shop/photos.id",
-        f"postgres://u:{SECRET}@h/shop/photos.id",
+        f"oracle://u:{SECRET}@h/shop/photos.id",
         "photos.id",
     ],
 )

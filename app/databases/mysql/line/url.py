@@ -1,15 +1,15 @@
 """The URL of a MySQL ticket database, as it stands in TICKETS_DATABASES."""
 
-import re
 import ssl
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from app.common.errors import SettingsError
+from app.databases import urls
 from app.databases.engine import Address
 
+SCHEMES = ("mysql",)
 FORM = "mysql://user:password@host:port/database?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE"
 _OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "get-server-public-key")
 _FLAGS = {"true": True, "false": False}
@@ -51,7 +51,7 @@ class DatabaseURL(Address):
     @property
     def name(self) -> str:
         """host:port, as operators see it; an IPv6 address stands in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return urls.host_and_port(self.host, self.port)
 
     @property
     def wants_tls(self) -> bool:
@@ -95,68 +95,26 @@ class DatabaseURL(Address):
     @classmethod
     def parse(cls, text: str, default_password: str | None = None) -> "DatabaseURL":
         """Read one URL; raise SettingsError, which says what is wrong and never repeats the URL, if it is not one."""
-        authority = check_login(text)
-        if "," in authority.rpartition("@")[2]:
-            raise SettingsError("a URL names several nodes, which is not supported: name one host in each URL")
-        try:
-            parts = urlsplit(text)
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            raise SettingsError("the host or port of a URL cannot be read") from None
-        port = 3306 if port is None else port
-        if port == 0:
-            raise SettingsError("the port of a URL cannot be 0")
-        if not host or not parts.username:
-            raise SettingsError("a URL has to name a user and a host")
-        where = f"the URL of {host}:{port}"
-        database = unquote(parts.path.removeprefix("/"))
-        if not database or "/" in database:
-            raise SettingsError(f"{where} has to name one database after the host")
-        if "," in parts.path:
-            raise SettingsError(f"{where} has a comma after its database: put white space between two URLs")
-        if parts.fragment:
-            raise SettingsError(f"{where} has a '#': write it as %23")
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        unknown = sorted(options.keys() - set(_OPTIONS))
-        if unknown:
-            raise SettingsError(f"{where} has the option {unknown[0]}, which is not one of {', '.join(_OPTIONS)}")
+        parts = urls.read(text, SCHEMES, 3306, _OPTIONS)
+        options, where = parts.options, parts.where
         mode = options.get("ssl-mode", SslMode.PREFERRED).upper()
         if mode not in SslMode.__members__:
             raise SettingsError(f"{where} has the ssl-mode {mode}, which is not one of {', '.join(SslMode)}")
         get_key = options.get("get-server-public-key", "false").lower()
         if get_key not in _FLAGS:
             raise SettingsError(f"{where} has a get-server-public-key that is neither true nor false")
-        password = unquote(parts.password) if parts.password is not None else default_password
         return cls(
-            host=host,
-            port=port,
-            user=unquote(parts.username),
-            database=database,
-            password=password,
+            host=parts.host,
+            port=parts.port,
+            user=parts.user,
+            database=parts.database,
+            password=default_password if parts.password is None else parts.password,
             ssl_mode=_effective(SslMode(mode), options.get("ssl-ca"), where),
             ssl_ca=options.get("ssl-ca"),
             ssl_cert=options.get("ssl-cert"),
             ssl_key=options.get("ssl-key"),
             get_server_public_key=_FLAGS[get_key],
         )
-
-
-def check_login(text: str) -> str:
-    """The user, password, host and port of a URL, undivided.
-
-    Raises SettingsError where a character of the password ends it too early. The host would be read from the password
-    then, so the error repeats nothing of the URL.
-    """
-    scheme, found, rest = text.partition("://")
-    if not found or scheme.lower() != "mysql":
-        raise SettingsError("a URL has to begin with mysql://")
-    authority = re.split("[/?#]", rest, maxsplit=1)[0]
-    if rest.count("@") > authority.count("@"):
-        raise SettingsError(
-            "a URL has a #, / or ? before the @ that ends its user and password: percent-encode what the password "
-            "holds of # (%23), / (%2F), ? (%3F) and @ (%40)"
-        )
-    return authority
 
 
 def _effective(mode: SslMode, ssl_ca: str | None, where: str) -> SslMode:
