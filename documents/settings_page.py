@@ -47,7 +47,8 @@ DETAILS: Mapping[str, tuple[str, ...]] = {
         "`embedded` stands for two SQLite files on this machine, one for odd ids and one for even ids. The server "
         "also uses these where the setting is unset, but only while it listens on loopback. Where it listens beyond "
         "loopback, you have to name the databases, or `embedded`: otherwise the server does not start.",
-        "[MySQL and MariaDB](databases/mysql-and-mariadb.md) says what `ssl-mode` and the other parts of a URL mean.",
+        "[MySQL and MariaDB](databases/mysql-and-mariadb.md) and [PostgreSQL](databases/postgresql.md) say what the "
+        "parts of a URL mean.",
     ),
     "tokens": (
         "Clients send a token as `Authorization: Bearer TOKEN`. Use long random tokens. Where the tokens come from a "
