@@ -6,14 +6,14 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/ticketd
 WORKDIR /build
 # The requirements in a layer of their own: a change to the code does not install them again.
-COPY requirements.txt ./
-RUN /opt/ticketd/bin/pip install --require-hashes -r requirements.txt
+COPY requirements-image.txt ./
+RUN /opt/ticketd/bin/pip install --require-hashes -r requirements-image.txt
 COPY pyproject.toml README.md ./
 COPY app ./app
 # No build isolation: it would fetch a build backend that no hash vouches for. Both tools go when they have done their work.
 COPY deploy/sbom.py /build/
 RUN /opt/ticketd/bin/pip install --no-deps --no-build-isolation . \
- && /opt/ticketd/bin/python sbom.py requirements.txt > /opt/ticketd/sbom.cdx.json \
+ && /opt/ticketd/bin/python sbom.py requirements-image.txt > /opt/ticketd/sbom.cdx.json \
  && /opt/ticketd/bin/pip uninstall --yes setuptools pip
 
 

@@ -148,6 +148,7 @@ install-check: $(VENV)/.test  ## install the server and the client in every docu
 # the public index alone, whatever this machine's pip is told, so that no hash in it is of a file only we have.
 lock: $(VENV)/.lock  ## write the hash-locked requirements anew (UPGRADE=1: with the newest versions)
 	$(call compile,requirements.txt)
+	$(call compile,requirements-image.txt,--extra postgresql --constraints requirements.txt)
 	$(call compile,requirements-test.txt,--extra test --extra check --extra docs --constraints requirements.txt)
 
 # setuptools is locked as well: it builds the project, and an isolated build would fetch one that no hash vouches for.

@@ -14,8 +14,8 @@ The way of a ticket
     tickets/reserve/        where TICKETS_RESERVE_SECONDS is set: tickets drawn ahead, which `issuer` hands out first.
     tickets/lanes/          a lane is one sequence on one database. While its statement is under way, requests queue;
                             the next statement draws for all of them.
-    databases/mysql/draws/  puts the draws of several lanes on few connections. `databases/sqlite` does the same for the
-                            embedded pair.
+    databases/mysql/draws/  puts the draws of several lanes on few connections. `databases/networked` and
+                            `databases/sqlite` do the same for PostgreSQL and for the embedded pair.
 
 The answer takes the same way back. `lanes/id_guard` drops every id that breaks a rule (offset, floor, ceiling).
 `marks/ledger` commits a high-water mark above the id on every other database that is up. Then the lane answers the
@@ -89,7 +89,8 @@ The rooms of app/, each above the rooms that it imports
     operations/     what operators see and do: reports, metrics, rates, traces
     tickets/        the domain, as above; it knows neither HTTP nor metrics
     databases/      the protocol of a ticket database; `notebook` makes it from ten methods for an engine that keeps
-                    rows; `engines` lists the engines, each an `Engine` with a folder
+                    rows, `networked` with connections and a queue of draws for one that is reached over a network;
+                    `engines` lists the engines, each an `Engine` with a folder
         mysql/      MySQL and MariaDB; the only room that imports their driver
         postgresql/ PostgreSQL; the only room that imports its driver
         sqlite/     the embedded pair

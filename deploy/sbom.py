@@ -1,6 +1,6 @@
 """The software bill of materials of an installed ticket server, as CycloneDX JSON, on standard output.
 
-    sbom.py requirements.txt
+    sbom.py requirements-image.txt
 
 Lists each distribution of the lock file that is installed in this Python's environment: the lock serves every platform,
 and an image holds those of one. Fails where something is installed that the lock does not name, or in another version.

@@ -1,7 +1,7 @@
 """A place for one connection to a database server. Statements take turns on it, and it is opened when it is needed.
 
-The connection is dropped at any doubt: after an error that leaves it unusable, at a timeout, and where the caller is
-cancelled. A driver that would ask the server to cancel the statement then never gets to: the connection is gone.
+The line drops its connection at any doubt: after an error that leaves it unusable, at a timeout, and when the caller is
+cancelled. The driver therefore never waits for the server to cancel a statement.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Connection(Protocol):
         """Break the connection off where the next answers have more bytes than this."""
 
     def translated(self, error: Exception) -> TicketDatabaseError | None:
-        """What an error of the driver says, in our words; None for an error that is none of the driver's."""
+        """The error of the driver in our words; None if the driver raises no such error."""
 
     def drop(self) -> None:
         """Break it off."""
@@ -63,16 +63,19 @@ class Line(Generic[C]):
     async def run(
         self, work: Callable[[C], Awaitable[T]], life: str | None = None, *, most: int = SMALL_ANSWER, new: bool = False
     ) -> T:
-        """What `work` returns. `life`, where it is given, is the only one that it may run in. `most`: bytes that the
-        server may answer. `new`: on a new connection, if one can be had.
+        """Run `work` on the connection and return its result. `life`: run it in this life only. `most`: bytes that the
+        server may answer. `new`: open a new connection for it, if the server accepts one.
 
         Raises TicketDatabaseError alone, within the time. Time in which this process stood still does not count.
         """
         self.busy += 1
         try:
             async with patience(self._seconds), self._turn:
+                old = self.connection
                 connection = await self._ready(new=new)
-                if life is not None and connection.life != life:
+                if life not in (None, connection.life) and connection is old:  # the server may have restarted since
+                    connection = await self._ready(new=True)
+                if life not in (None, connection.life):
                     self.drop()
                     raise TicketDatabaseUnavailable("was restarted or replaced")
                 connection.expect(most)
@@ -125,7 +128,7 @@ class Line(Generic[C]):
             connection.drop()
 
     async def leave(self) -> None:
-        """End the connection in good order, after what is under way; another one is opened when it is needed."""
+        """End the connection in good order after the statement under way. The next statement opens another one."""
         try:
             async with patience(self._seconds), self._turn:
                 connection, self.connection = self.connection, None

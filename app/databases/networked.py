@@ -1,7 +1,7 @@
 """A notebook database that is reached over connections: how an engine's few statements become a ticket database.
 
-Draws have a connection of their own, probes another one, and questions and notes share a few. What waits while a
-statement draws is drawn by the next one, which names each sequence once.
+Draws have a connection of their own, probes another one, and questions and notes share a few. While a statement draws,
+further draws wait; the next statement draws for all of them, and names each sequence once.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ LISTING = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be drawn, see TicketDatabase.start_draw. `incarnation`: the one of the last look before that."""
+    """A draw that waits, see TicketDatabase.start_draw. `incarnation`: found by the last look before it started."""
 
     residue: Residue
     table: Table
@@ -60,13 +60,14 @@ class Wanted:
         return self.residue.increment * (self.count - 1)
 
     def ending_at(self, last: int) -> Draw:
-        """What was drawn, by its last ticket."""
+        """The draw, from its last ticket."""
         return Draw(last - self.more, self.residue.increment, self.count)
 
 
 class NetworkedDatabase(NotebookDatabase, Generic[C]):
-    """A database reached by connections that `opener` makes, see Line. An engine writes what is abstract here and in
-    NotebookDatabase, but for `look`. An incarnation is a connection's `life`, `-`, and what `look_on` adds to it."""
+    """A database reached by connections that `opener` makes, see Line. An engine writes the methods that are abstract
+    here, and those of NotebookDatabase except `look`. An incarnation is a connection's `life`, `-`, and a suffix that
+    `look_on` chooses."""
 
     def __init__(
         self, name: str, offset: int, increment: int, opener: Callable[[], Awaitable[C]], seconds: float
@@ -88,8 +89,8 @@ class NetworkedDatabase(NotebookDatabase, Generic[C]):
 
     @abstractmethod
     async def prepare(self, connection: C) -> None:
-        """Make what is missing of the tables, and see whether they can be used, on a new connection for probes. Raises
-        TicketDatabaseMisconfigured where an operator has to act."""
+        """On a new connection for probes, make the tables that are missing, and check that all can be used. Raises
+        TicketDatabaseMisconfigured if an operator has to act."""
 
     @abstractmethod
     async def look_on(self, connection: C, entry: ServerEntry | None) -> Look:
@@ -102,7 +103,7 @@ class NetworkedDatabase(NotebookDatabase, Generic[C]):
 
     @abstractmethod
     async def forget_server(self, connection: C) -> None:
-        """Take away what this ticket server has announced."""
+        """Delete this ticket server's announcement."""
 
     # --- what follows from it --------------------------------------------------------------------------------------
 
@@ -126,7 +127,7 @@ class NetworkedDatabase(NotebookDatabase, Generic[C]):
         return self._incarnation.partition("-")[0] or "none"
 
     async def ask(self, work: Callable[[C], Awaitable[T]], *, anybody: bool = True, most: int = LISTING) -> T:
-        """What `work` returns, on a connection for questions that is free, if there is one. See Line.run."""
+        """Run `work` on a connection for questions, on a free one if possible, and return its result. See Line.run."""
         life = None if anybody else self._life
         line = min(self._asking, key=lambda each: (each.busy > 0, each.connection is None, each.busy))
         try:
@@ -138,7 +139,7 @@ class NetworkedDatabase(NotebookDatabase, Generic[C]):
             return await min(others, key=lambda each: each.busy).run(work, life, most=most)
 
     async def on_drawing(self, work: Callable[[C], Awaitable[T]]) -> T:
-        """What `work` returns, on the connection for draws, in the life that the last look found."""
+        """Run `work` on the connection for draws, in the life that the last look found, and return its result."""
         return await self._drawing.run(work, self._life)
 
     async def look(self, entry: ServerEntry | None) -> Look:
@@ -156,7 +157,7 @@ class NetworkedDatabase(NotebookDatabase, Generic[C]):
         except TimeoutError as error:
             raise TicketDatabaseHung("did not answer in time") from error
         except TicketDatabaseError:
-            self._probing.drop()  # what is wrong may have been put right for new connections only
+            self._probing.drop()  # the operator's fix may hold for new connections only
             raise
 
     async def _look(self, entry: ServerEntry | None) -> Look:
@@ -192,7 +193,7 @@ class NetworkedDatabase(NotebookDatabase, Generic[C]):
             self._working = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
-        """Draw what waits, again and again until nothing does."""
+        """Send one statement after another until no draw waits."""
         try:
             while self._waiting:
                 batch: dict[str, Wanted] = {}
@@ -220,16 +221,23 @@ class NetworkedDatabase(NotebookDatabase, Generic[C]):
         asked = {name: wanted for name, wanted in batch.items() if name not in refused}
         if not asked:
             return refused
-        try:
-            drawn = await self.draw_all(asked, self._incarnation)
-        except TicketDatabaseError as error:
-            if isinstance(error, TicketDatabaseHung):
-                for wanted in self._waiting:  # they have waited as long
-                    asyncio.get_running_loop().call_soon(wanted.done, error)
-                self._waiting = []
-            return refused | dict.fromkeys(asked, error)
         lost = TicketDatabaseUnavailable("lost its ring record")
-        return refused | {name: drawn.get(name, lost) for name in asked}
+        try:
+            async with patience(self._seconds):
+                drawn = await self.draw_all(asked, self._incarnation)
+            return refused | {name: drawn.get(name, lost) for name in asked}
+        except (TimeoutError, TicketDatabaseHung):
+            return refused | dict.fromkeys(asked, self._hung())
+        except TicketDatabaseError as error:
+            return refused | dict.fromkeys(asked, error)
+
+    def _hung(self) -> TicketDatabaseHung:
+        """Fail the draws that wait behind a statement without an answer: their time is over too. Returns the error."""
+        error = TicketDatabaseHung("did not answer in time")
+        for wanted in self._waiting:
+            asyncio.get_running_loop().call_soon(wanted.done, error)
+        self._waiting = []
+        return error
 
     def forget_connections(self) -> None:
         """See TicketDatabase.forget_connections."""

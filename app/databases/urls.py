@@ -1,4 +1,4 @@
-"""What the URLs of all database servers have in common. No error repeats the URL, which may hold a password."""
+"""Reads the parts that the URLs of all database servers share. No error repeats the URL, which may hold a password."""
 
 import re
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from app.common.errors import SettingsError
 
 
 class URLParts(NamedTuple):
-    """A URL that was read. `options`: what follows its `?`. `where`: what an error calls it; never a secret."""
+    """A URL that was read. `options`: the words after its `?`. `where`: its name in an error; never a secret."""
 
     host: str
     port: int
@@ -84,5 +84,5 @@ def without_last(text: str, schemes: Collection[str]) -> tuple[str, str]:
         raise SettingsError("the URL cannot be read") from None
     path, _, last = parts.path.rpartition("/")
     if not path.strip("/"):
-        raise SettingsError("the URL does not end in a database and what is to be read there")
+        raise SettingsError("the URL does not end in a database and the name of a counter in it")
     return urlunsplit(parts._replace(path=path)), last

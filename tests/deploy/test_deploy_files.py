@@ -365,7 +365,7 @@ def test_a_stop_leaves_time_to_drain() -> None:
 # -- the requirements
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt"])
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-image.txt", "requirements-test.txt"])
 def test_requirements_are_locked_and_name_no_address(name: str) -> None:
     text = (REPOSITORY / name).read_text(encoding="utf-8")
     assert not re.search(r"https?://|file:|--(extra-)?index-url|--find-links|--trusted-host", text)
@@ -377,6 +377,7 @@ def test_requirements_are_locked_and_name_no_address(name: str) -> None:
 def test_what_the_server_runs_on_is_what_the_tests_run_on() -> None:
     pins = [
         set(re.findall(r"^([a-z0-9-]+==\S+)", (REPOSITORY / name).read_text(encoding="utf-8"), re.MULTILINE))
-        for name in ("requirements.txt", "requirements-test.txt")
+        for name in ("requirements.txt", "requirements-image.txt", "requirements-test.txt")
     ]
-    assert pins[0] <= pins[1]
+    assert pins[0] < pins[1] < pins[2]
+    assert {pin.partition("==")[0] for pin in pins[1] - pins[0]} == {"asyncpg"}, "what `make run` does without"

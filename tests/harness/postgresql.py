@@ -24,7 +24,7 @@ _PACKAGED = Path("/usr/lib/postgresql")
 _SUPERUSER = "tickets"
 _UNPRIVILEGED = ("postgres", "nobody")
 PASSWORD = "tickets: p@ss/w?rd"
-"""Of every user that a test makes, with what a URL has to escape."""
+"""Of every user that a test makes; a URL has to escape some of its characters."""
 
 
 class NoPostgreSQL(Exception):
@@ -218,7 +218,7 @@ class PostgreSQL:
         assert done.returncode == 0, done.stderr[-2000:]
 
     def dump(self, schema: str) -> str:
-        """What pg_dump writes of a schema: statements that make it anew."""
+        """The output of pg_dump for a schema: statements that make it again."""
         done = subprocess.run(
             [_program("pg_dump"), *self.command()[5:], "-n", schema, "--clean", "--if-exists"],
             env=self.environment(),
@@ -278,14 +278,17 @@ class PostgreSQL:
         file = self._data / "pg_hba.conf"
         kept = [line for line in file.read_text().splitlines() if not line.startswith("host")]
         file.write_text("\n".join(kept) + "\n" + lines)
+        loaded = "SELECT pg_conf_load_time();"
+        before = self.rows(loaded)
         self.rows("SELECT pg_reload_conf();")
+        wait_until(lambda: self.rows(loaded) != before, 10, "PostgreSQL to read pg_hba.conf")
 
     def url_of(self, user: str, query: str = "", *, password: str = PASSWORD) -> str:
-        """What stands in TICKETS_DATABASES for this user."""
+        """The URL of this user's schema, for TICKETS_DATABASES."""
         return f"postgresql://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}/postgres{query}"
 
     def rows(self, script: str) -> list[list[str]]:
-        """What a script prints, as text; it has to succeed."""
+        """The lines that a script prints, each split into its columns. The script has to succeed."""
         ran = self.psql(script)
         assert ran.status == 0, ran.errors
         return [line.split("|") for line in ran.lines]
@@ -298,7 +301,7 @@ class PostgreSQL:
 
 
 class PgBouncer:
-    """A pooler before a PostgreSQL server, which lets everybody in as `user`. `mode`: what a session is given for."""
+    """A pooler before a PostgreSQL server, which lets every client in as `user`. `mode`: its pool_mode."""
 
     def __init__(self, server: PostgreSQL, user: str, mode: str) -> None:
         self.port = free_port()

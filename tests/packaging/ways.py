@@ -154,11 +154,12 @@ def ways() -> Iterator[Way]:
     here, client = _named("."), _named("./client")
     for python in interpreters(OLDEST["server"]):
         yield Way("pip install .", True, False, pip(here, python=python), python.name)
-    yield Way("pip install '.[tracing]'", True, False, pip(_named(".[tracing]")))
+    for extra in ("postgresql", "tracing"):
+        yield Way(f"pip install '.[{extra}]'", True, False, pip(_named(f".[{extra}]")))
     yield Way("pip install git+URL", True, False, pip(_from_git()))
-    yield Way(
-        "pip install 'ticket-server[tracing] @ git+URL'", True, False, pip(_from_git("ticket-server[tracing] @ "))
-    )
+    for extra in ("postgresql", "tracing"):
+        named = f"ticket-server[{extra}] @ "
+        yield Way(f"pip install '{named}git+URL'", True, False, pip(_from_git(named)))
     yield Way("pip install dist/ticket_server-*.whl", True, False, pip(_built("ticket_server-*.whl")))
     yield Way("pip install dist/ticket_server-*.tar.gz", True, False, pip(_built("ticket_server-*.tar.gz")))
     yield Way("pipx install .", True, False, pipx(here))

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.harness.load import Load
+from tests.harness.load import Load, Want
 from tests.harness.notebook import Notebook
-from tests.harness.pair import MySQLPair
+from tests.harness.pair import Schema
 from tests.harness.postgresql import PostgreSQL
 from tests.harness.ticketd import PATIENT, TicketServer
 
@@ -75,7 +75,7 @@ def test_an_earlier_copy_of_its_files(pair: list[PostgreSQL], servers: Servers, 
 
 
 def test_a_base_backup_that_nobody_recovers(pair: list[PostgreSQL], servers: Servers, notebook: Notebook) -> None:
-    """It is started as it is: identifier and timeline are those of the original."""
+    """The server starts on it as on its own data: identifier and timeline are those of the original."""
     saved = pair[1].base_backup()
     notebook.take_all_kinds(*servers)
     pair[1].put_back(saved)
@@ -147,12 +147,11 @@ def test_one_is_killed_under_load_and_no_request_fails(
 
 
 def test_a_ring_of_mysql_and_postgresql(
-    mysql_pair: MySQLPair, pair: list[PostgreSQL], new_schema: Callable[[], object], new_name: Callable[[], str]
+    fresh_schema: Schema, pair: list[PostgreSQL], new_name: Callable[[], str]
 ) -> None:
     """Each keeps the other's marks: the PostgreSQL server goes back, and nothing comes twice."""
-    schema = mysql_pair.make_schema("mixed")
     pair[1].make_user("mixed")
-    databases = f"{mysql_pair[0].url_of(schema.name)} {pair[1].url_of('mixed')}"
+    databases = f"{fresh_schema.urls.split()[0]} {pair[1].url_of('mixed')}"
     with TicketServer(databases, settings=SETTINGS) as one, TicketServer(databases, settings=SETTINGS) as other:
         for server in (one, other):
             server.wait_health()
@@ -167,3 +166,38 @@ def test_a_ring_of_mysql_and_postgresql(
         assert notebook.take_from(other, ODD) > 10**6
         assert notebook.take_from(other, EVEN) > 10**6
         notebook.check()
+
+
+def test_a_ring_moves_from_mysql_to_postgresql_under_load(
+    fresh_schema: Schema, pair: list[PostgreSQL], new_name: Callable[[], str]
+) -> None:
+    """One database after the other is replaced by an empty one; the servers are restarted one after the other."""
+    for each in pair:
+        each.make_user("moved")
+    first, second = fresh_schema.urls.split()
+    new_first, new_second = [each.url_of("moved") for each in pair]
+    sequence = new_name()
+    with (
+        TicketServer(f"{first} {second}", settings=SETTINGS) as one,
+        TicketServer(f"{first} {second}", settings=SETTINGS) as other,
+    ):
+        for server in (one, other):
+            server.wait_health()
+        assert one.put(f"/sequence/{sequence}").status == 201
+        mix: list[Want | str] = [sequence, Want(sequence, "count", 7), Want(sequence, "block", 150)]
+        with Load([one.address, other.address], mix=mix, clients=4, pause=0.005) as load:
+            for urls in (f"{first} {new_second}", f"{new_first} {new_second}"):
+                load.run_until_tickets(100)
+                for server in (one, other):
+                    server.environment["TICKETS_DATABASES"] = urls
+                    server.restart()
+                    server.wait_ready()
+                for server in (one, other):
+                    server.wait_health()
+            load.run_until_tickets(100)
+        names = [each["name"] for each in one.get("/healthz").json()["databases"]]
+    assert names == [f"127.0.0.1:{each.port}" for each in pair]
+    assert load.result.duplicates() == []
+    highest = [max(i for a in load.result.answers for i in a.ids if i % 2 == offset % 2) for offset in (ODD, EVEN)]
+    moved = f"SELECT id FROM moved.ticket_sequences WHERE sequence = '{sequence}';"
+    assert all(each.numbers(moved)[0] >= most for each, most in zip(pair, highest, strict=True))

@@ -51,7 +51,7 @@ class PostgreSQLDatabase(NetworkedDatabase[PostgreSQLConnection]):
         await driver.execute(sql.MAKE_FENCE)
 
     async def look_on(self, connection: PostgreSQLConnection, entry: ServerEntry | None) -> Look:
-        """See NetworkedDatabase.look_on. What is added to a life names the file that the table of sequences is in."""
+        """See NetworkedDatabase.look_on. The incarnation ends with the number of the file that holds the sequences."""
         asked = time.monotonic()
         if entry is None:
             row = await connection.driver.fetchrow(sql.LOOK, MOST_SERVERS)
@@ -132,8 +132,10 @@ class PostgreSQLDatabase(NetworkedDatabase[PostgreSQLConnection]):
         """See NotebookDatabase.read. The number of a change is the transaction's."""
         match book:
             case Book.MARKS:
-                rows = await self._listed(sql.MARKS, since or 0, anybody=anybody)
-                return [Mark(*row[1:]) for row in rows if row[1] is not None], rows[0][0] if rows else 0
+                since = 0 if since is None or anybody else since  # transactions of another life have other numbers
+                rows = await self._listed(sql.MARKS, since, anybody=anybody)
+                number = 0 if anybody or not rows else rows[0][0]
+                return [Mark(*row[1:]) for row in rows if row[1] is not None], number
             case Book.RING:
                 return [record_of(row[0]) for row in await self._listed(sql.RECORD, anybody=anybody)], 0
             case Book.KINDS:
@@ -181,7 +183,7 @@ _DRAW, _DRAW_UNLOCKED = sql.draw(), sql.draw(skip_locked=True)
 
 
 def _drawn(row: Any, wanted: Wanted, node: str) -> Drawn:
-    """What the statement says of one sequence. What was drawn from a table that was made anew becomes a gap."""
+    """The result of the statement for one sequence. Tickets from a table that was made again become a gap."""
     if str(row["node"]) != node:
         return TicketDatabaseUnavailable("had its table of sequences made anew")
     if row["last"] is not None:
@@ -209,7 +211,7 @@ async def _keep(driver: Any, marks: Sequence[Mark], ring: int) -> list[Mark]:
 
 
 async def _write(driver: Any, book: Book, writes: Sequence[Write[Any]], entry: ServerEntry | None) -> list[Any]:
-    """Within a transaction. What is kept is locked, or nobody else can write it; then it is said what to write."""
+    """Lock and read the notes that are kept, then write the changed ones; within a transaction."""
     kept: list[Any] = []
     match book:
         case Book.MARKS:

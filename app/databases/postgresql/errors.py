@@ -12,33 +12,28 @@ from app.common.errors import (
 )
 
 SET_UP = "run deploy/postgresql/01-tickets.sql there, as the tables' owner"
-MISSING_TABLE = "42P01"
-LOCKED = "55P03"
-
-POOLED = TicketDatabaseSetWrong(
+MISSING_TABLE, LOCKED, NO_FURTHER_CONNECTION = "42P01", "55P03", "53300"
+POOLED = (
     "is reached through a connection pooler, which may use another session for each transaction",
     "name the PostgreSQL server's own host and port in TICKETS_DATABASES, not those of pgbouncer",
 )
-"""Settings of the session and prepared statements would be lost, and nobody would notice that."""
-
+"""What is wrong and how to fix it. Settings of the session and prepared statements would be lost without a word."""
+CLEAR_TEXT = (
+    "asks for the password in clear text, and has not proved who it is",
+    "let its pg_hba.conf ask for scram-sha-256, or use sslmode=verify-full",
+)
+_MISCONFIGURED = {
+    "26000": POOLED,
+    "42P05": POOLED,
+    "42501": ("does not give this user the privileges that a ticket server needs", SET_UP),
+    "42703": ("has a table of the ticket server's without a column that it needs", SET_UP),
+    "42883": ("lacks a function of PostgreSQL 13", "use PostgreSQL itself, not a product that resembles it"),
+}
 _BUSY = {
     "40001": "refused the transaction as it ran beside another",
     "40P01": "deadlocked",
     LOCKED: "waited too long for a lock",
     "57014": "had the statement cancelled",
-}
-_NO_FURTHER_CONNECTION = {
-    "53300": "has too many connections",
-}
-_MISCONFIGURED = {
-    "42501": TicketDatabaseSetWrong("does not give this user the privileges that a ticket server needs", SET_UP),
-    "42703": TicketDatabaseSetWrong("has a table of the ticket server's without a column that it needs", SET_UP),
-    "42883": TicketDatabaseSetWrong(
-        "lacks a function that every PostgreSQL from 13 on has",
-        "use PostgreSQL itself, not a product that resembles it",
-    ),
-    "26000": POOLED,
-    "42P05": POOLED,
 }
 _DATABASE = {
     "08P01": "does not speak PostgreSQL's protocol",
@@ -49,7 +44,6 @@ _DATABASE = {
     MISSING_TABLE: "has lost a table of the ticket server's",
     "53100": "has a full disk",
     "53200": "is out of memory",
-    "55000": "is not ready for that",
     "57P01": "is shutting down",
     "57P02": "crashed",
     "57P03": "is starting up or shutting down",
@@ -71,11 +65,10 @@ def translated(error: BaseException) -> TicketDatabaseError:
     code = code_of(error)
     if code in _BUSY:
         return TicketDatabaseBusy(_BUSY[code])
-    if code in _NO_FURTHER_CONNECTION:
-        return NoFurtherConnection(_NO_FURTHER_CONNECTION[code])
+    if code == NO_FURTHER_CONNECTION:
+        return NoFurtherConnection("has too many connections")
     if code in _MISCONFIGURED:
-        found = _MISCONFIGURED[code]
-        return TicketDatabaseSetWrong(found.wrong, found.fix)
+        return TicketDatabaseSetWrong(*_MISCONFIGURED[code])
     if code[:2] in ("22", "23"):
         return SequenceUnavailable(f"refuses the row (SQLSTATE {code})")
     if code and not isinstance(error, asyncpg.ConnectionDoesNotExistError):

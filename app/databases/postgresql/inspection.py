@@ -4,13 +4,15 @@ import time
 from typing import Any
 
 from app.common.errors import TicketDatabaseError, TicketDatabaseMisconfigured, TicketDatabaseSetWrong
-from app.databases.inspection import LOOK_SECONDS, Flaw, Inspection, Inspector
+from app.databases.inspection import LOOK_SECONDS, Flaw, Inspection, Inspector, NotLookedAt
 from app.databases.postgresql import sql
 from app.databases.postgresql.database import PostgreSQLDatabase
 from app.databases.postgresql.errors import SET_UP, code_of
 from app.databases.postgresql.settings import check_table, flaws_of
 from app.databases.postgresql.url import PostgreSQLURL
 
+LONG_SECONDS = 60
+"""While a transaction is open for longer, PostgreSQL cannot clear away the dead row versions that draws leave."""
 _UNREACHABLE = "start it, or see to host, port and firewall"
 _ADVICE = {
     "28000": "add a line for this user and host to pg_hba.conf",
@@ -60,7 +62,7 @@ class PostgreSQLInspector(Inspector):
     async def look(self) -> None:
         """See Inspector.look."""
         found = self.inspection
-        for row in await self._database.ask(lambda c: c.driver.fetch(sql.SETTINGS)):
+        for row in await self._database.ask(lambda c: c.driver.fetch(sql.SETTINGS, LONG_SECONDS)):
             self._judge(row)
         rows = await self._database.ask(lambda c: c.driver.fetch(sql.FOUND_TABLES, list(sql.COLUMNS)))
         for row in rows:
@@ -82,6 +84,10 @@ class PostgreSQLInspector(Inspector):
         if row["default_synchronous"] == "off":
             found.remarks.append(
                 "synchronous_commit is off for its user; ticket servers set it to on for their sessions"
+            )
+        if not row["sees_others"]:
+            found.not_looked_at.append(
+                NotLookedAt("whether another user has a transaction open for long", "pg_read_all_stats")
             )
         if row["long"] is not None:
             found.flaws.append(

@@ -1,4 +1,4 @@
-"""What a column or a sequence of somebody else's has used: for moving a ticket sequence above it."""
+"""Reads how far another program has used a column or a sequence, so that a ticket sequence can start above it."""
 
 from dataclasses import dataclass, replace
 from urllib.parse import unquote

@@ -1,4 +1,4 @@
-"""What of a PostgreSQL server's settings and of the ticket server's tables could lose a committed ticket."""
+"""Settings of a PostgreSQL server, and changes to the ticket server's tables, that could lose a committed ticket."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

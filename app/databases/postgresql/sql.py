@@ -28,27 +28,16 @@ COLUMNS = {
 """The columns that the server needs of each table."""
 
 TABLES = f"""
-CREATE TABLE IF NOT EXISTS {SEQUENCES} (
-    sequence text PRIMARY KEY,
-    id bigint NOT NULL DEFAULT 0,
-    bits smallint NOT NULL DEFAULT 64,
-    born uuid NOT NULL DEFAULT gen_random_uuid()
-) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS _ring (
-    one smallint PRIMARY KEY CHECK (one = 1), number bigint, record text
-);
-CREATE TABLE IF NOT EXISTS _high_water (
-    sequence text NOT NULL, offset_of integer NOT NULL, increment_of integer NOT NULL, mark bigint NOT NULL,
-    issued bigint NOT NULL, token text NOT NULL, changed bigint NOT NULL,
-    PRIMARY KEY (sequence, offset_of, increment_of)
-) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS _kinds (
-    folded text PRIMARY KEY, sequence text NOT NULL, kind text NOT NULL, parameters text NOT NULL,
-    decided boolean NOT NULL, claimed_by text NOT NULL
-);
-CREATE TABLE IF NOT EXISTS _servers (
-    instance text PRIMARY KEY, entry text NOT NULL, seen double precision NOT NULL
-) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS {SEQUENCES} (sequence text PRIMARY KEY, id bigint NOT NULL DEFAULT 0,
+    bits smallint NOT NULL DEFAULT 64, born uuid NOT NULL DEFAULT gen_random_uuid()) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS _ring (one smallint PRIMARY KEY CHECK (one = 1), number bigint, record text);
+CREATE TABLE IF NOT EXISTS _high_water (sequence text NOT NULL, offset_of integer NOT NULL,
+    increment_of integer NOT NULL, mark bigint NOT NULL, issued bigint NOT NULL, token text NOT NULL,
+    changed bigint NOT NULL, PRIMARY KEY (sequence, offset_of, increment_of)) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS _kinds (folded text PRIMARY KEY, sequence text NOT NULL, kind text NOT NULL,
+    parameters text NOT NULL, decided boolean NOT NULL, claimed_by text NOT NULL);
+CREATE TABLE IF NOT EXISTS _servers (instance text PRIMARY KEY, entry text NOT NULL,
+    seen double precision NOT NULL) WITH (fillfactor = 50);
 CREATE TABLE IF NOT EXISTS _probe (one smallint PRIMARY KEY CHECK (one = 1), seen double precision NOT NULL);
 """
 """deploy/postgresql/01-tickets.sql has the same for an account that may not create tables."""
@@ -59,10 +48,11 @@ MAKE_FENCE = "INSERT INTO _ring (one) VALUES (1) ON CONFLICT DO NOTHING"
 
 
 def prepare(milliseconds: int) -> str:
-    """What a new session is told. `milliseconds`: the longest that a statement of it may take.
+    """The settings of a new session. `milliseconds`: the longest that one of its statements may take.
 
-    The planner has to use indexes: it knows nothing of a table that was never analysed, and would read all of it. What
-    has no index costs so much in its eyes then that it would compile it first, which takes a quarter of a second.
+    The planner has to use indexes: without statistics of a table it may read the whole table. With these settings it
+    overrates the cost of a statement that has no index to use, and would spend longer on compiling it than on running
+    it; hence `jit = off`.
     """
     return f"""
 SET default_transaction_isolation = 'read committed';
@@ -107,9 +97,11 @@ SETTINGS = """
 SELECT current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
     current_setting('synchronous_commit') AS synchronous, pg_is_in_recovery() AS standby,
     (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS default_synchronous,
+    pg_has_role('pg_read_all_stats', 'USAGE') AS sees_others,
     (SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = to_regclass('ticket_sequences')) AS dead,
     (SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::double precision FROM pg_stat_activity
-        WHERE backend_xmin IS NOT NULL AND xact_start < clock_timestamp() - interval '1 minute') AS long
+        WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+        AND xact_start < clock_timestamp() - make_interval(secs => $1)) AS long
 """
 MAY_CREATE = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
 
@@ -163,8 +155,8 @@ fence AS MATERIALIZED (SELECT r.number FROM gate, _ring r WHERE gate.passed AND 
 
 
 def draw(*, skip_locked: bool = False) -> str:
-    """Draw for several sequences, each named once: all of each or nothing. `skip_locked`: those whose row another
-    session has locked come back without an answer.
+    """Draw for several sequences, each named once: all of each or nothing. `skip_locked`: pass over the sequences whose
+    row another session has locked.
 
     `origin` and `step` are offset and increment. `least`: no ticket is below it. `more`: how far the last of these
     tickets is above the first one.

@@ -56,7 +56,7 @@ class PostgreSQLURL(Address):
 
     @property
     def verifies(self) -> bool:
-        """Whether the server's certificate has to be one that is trusted."""
+        """Whether the server has to show a certificate that `sslrootcert` signed."""
         return self.sslmode in (SslMode.VERIFY_CA, SslMode.VERIFY_FULL)
 
     def with_password(self, password: str) -> Self:

@@ -2,7 +2,8 @@
 kind."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,29 @@ async def opened() -> AsyncIterator[Open]:
     yield open_one
     for client in clients:
         await client.close()
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def stranger(serve: Serve) -> AsyncIterator[int]:
+    """The port of a server that does this for each connection, until the client has gone away."""
+    serving: set[asyncio.Task[None]] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await serve(reader, writer)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.ensure_future(handle(reader, writer)))
+
+    async with await asyncio.start_server(begin, "127.0.0.1", 0) as listener:
+        yield listener.sockets[0].getsockname()[1]
+        await asyncio.gather(*serving)
 
 
 async def encrypted(database: PostgreSQLDatabase) -> bool:
@@ -119,6 +143,53 @@ async def test_a_certificate_for_another_host_is_refused_by_verify_full_alone(
     with pytest.raises(TicketDatabaseUnavailable, match="cannot be verified"):
         await opened(elsewhere).probe()
     assert await encrypted(opened(elsewhere.replace("verify-full", "verify-ca")))
+
+
+async def test_the_password_is_sent_in_clear_only_where_the_certificate_was_verified(
+    opened: Open, secure: PostgreSQL, authority: Authority
+) -> None:
+    secure.make_user("plain")
+    secure.allow("host all plain 127.0.0.1/32 password\nhost all all 127.0.0.1/32 scram-sha-256\n")
+    for words in ("sslmode=disable", "sslmode=prefer", "sslmode=require"):
+        with pytest.raises(TicketDatabaseSetWrong, match="asks for the password in clear text"):
+            await opened(secure.url_of("plain", f"?{words}")).probe()
+    assert await encrypted(opened(secure.url_of("plain", f"?sslmode=verify-full&sslrootcert={authority.file}")))
+
+
+async def test_a_stranger_that_asks_for_the_password_does_not_get_it(opened: Open) -> None:
+    """The server sees the request even after a notice, and in small pieces."""
+    heard = bytearray()
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        for piece in (b"N\0\0\0\x05\0R\0\0", b"\0\x08\0\0", b"\0\x03"):
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.02)
+        heard.extend(await reader.read())
+
+    async with stranger(ask) as port:
+        with pytest.raises(TicketDatabaseSetWrong, match="in clear text"):
+            await opened(f"postgresql://u:open-sesame@127.0.0.1:{port}/d?sslmode=disable").probe()
+    assert b"open-sesame" not in heard
+
+
+async def test_a_stranger_that_sends_without_end_is_cut_off(opened: Open) -> None:
+    sent = 0
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.read(1000)
+        writer.write(b"N\x7f\xff\xff\xff")
+        while True:
+            writer.write(bytes(65_536))
+            await writer.drain()
+            sent += 65_536
+
+    async with stranger(pour) as port:
+        with pytest.raises(TicketDatabaseUnavailable):
+            await opened(f"postgresql://u:p@127.0.0.1:{port}/d?sslmode=disable").probe()
+    assert sent < 64 * 1024 * 1024
 
 
 async def test_neither_variables_nor_password_files_are_read(
@@ -226,10 +297,8 @@ async def test_what_is_no_postgresql_is_unavailable_in_time(opened: Open) -> Non
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listener:
-        port = listener.sockets[0].getsockname()[1]
+    async with stranger(answer) as port:
         for mode in ("disable", "prefer", "require"):
             with pytest.raises(TicketDatabaseUnavailable):
                 await opened(f"postgresql://u:p@127.0.0.1:{port}/d?sslmode={mode}").probe()
@@ -242,7 +311,7 @@ async def test_a_port_at_which_nobody_listens_refuses_connections(opened: Open) 
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 async def test_pgbouncer_is_refused_by_name(opened: Open, postgresql_pair: list[PostgreSQL], mode: str) -> None:
-    """In session mode too: the sessions that it keeps would have what another program has set."""
+    """In session mode too: a pooled session keeps the settings that another program made."""
     user = f"pooled_{mode}"
     postgresql_pair[0].make_user(user)
     with PgBouncer(postgresql_pair[0], user, mode) as pooler:

@@ -1,4 +1,4 @@
-"""What a PostgreSQL server, its settings and other people's sessions do to a ticket database that is one."""
+"""A PostgreSQL ticket database beside sessions that lock it, and under settings that would change how it draws."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ def run(server: PostgreSQL, user: str) -> Run:
 
 @pytest.fixture
 def locked(server: PostgreSQL, user: str) -> Iterator[Session]:
-    """A session of somebody else in the user's schema."""
+    """A session of another program in the user's schema."""
     with Session(server) as session:
         session.ask(f"SET search_path = {user};")
         yield session
