@@ -251,6 +251,11 @@ class PostgreSQL:
         where = {"PGHOST": str(self._base), "PGPORT": str(self.port)}
         return {**where, "PGUSER": _SUPERUSER, "PGDATABASE": "postgres"}
 
+    @property
+    def program_path(self) -> str:
+        """A PATH on which psql is found."""
+        return f"{Path(_program('psql')).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+
     @staticmethod
     def environment() -> dict[str, str]:
         """Ours without what psql would listen to."""
