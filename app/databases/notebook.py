@@ -9,14 +9,13 @@ already is said once, in `after`.
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
 from app.common.errors import RingChanged, TicketDatabaseUnavailable
 from app.databases.protocol import (
-    LARGEST_INCREMENT,
     OLDER_SECONDS,
     USE_INTERVALS,
     ClockReading,
@@ -116,7 +115,6 @@ class NotebookDatabase(TicketDatabase):
         self.name = name
         self.offset = offset
         self.increment = increment
-        self.describe: Callable[[], ServerEntry] | None = None
         self._incarnation = ""
         self._readings: deque[tuple[float, int]] = deque(maxlen=READINGS_KEPT)
 
@@ -161,20 +159,6 @@ class NotebookDatabase(TicketDatabase):
         """
 
     # --- what follows from it --------------------------------------------------------------------------------------
-
-    @property
-    def largest_block(self) -> int:
-        """See TicketDatabase.largest_block."""
-        return LARGEST_INCREMENT // self.increment
-
-    @property
-    def instance(self) -> str:
-        """Which ticket server this is; empty where it has announced nothing."""
-        return "" if self.describe is None else self.describe().instance
-
-    def announce(self, describe: Callable[[], ServerEntry]) -> None:
-        """See TicketDatabase.announce."""
-        self.describe = describe
 
     def use_increment(self, increment: int) -> None:
         """See TicketDatabase.use_increment."""

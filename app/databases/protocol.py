@@ -14,8 +14,8 @@ What names a database is its incarnation, not its address. An engine gives anoth
 back: with a restart, with another server in its place, with a file that was put back.
 
 `TicketDatabase` is what the domain calls. An engine whose sequences and notes are rows subclasses `NotebookDatabase`
-(in `notebook`), which makes all of this from ten methods. An engine may also implement the protocol itself, if servers
-of earlier releases write the same tables, a probe has to be one packet, or the database's clock dates the marks.
+(in `notebook`), which makes all of this from ten methods. An engine may also implement the protocol itself; the one that
+does says why.
 
 `engines` lists the engines. Every method raises a `TicketDatabaseError` and nothing else, and ends within the
 database's timeout. `tests/contract/engines` holds each engine to what is said here. The file is long because a method
@@ -320,10 +320,18 @@ class TicketDatabase(Protocol):
     """Of the ids that it draws."""
     increment: int
     """The increment that it draws with; that of the ring, once the ring is known."""
+    describe: Callable[[], ServerEntry] | None = None
+    """See `announce`; None where the program is no ticket server."""
 
     @property
     def largest_block(self) -> int:
         """The most tickets that one draw can take."""
+        return LARGEST_INCREMENT // self.increment
+
+    @property
+    def instance(self) -> str:
+        """Which ticket server this is; empty where it has announced nothing."""
+        return "" if self.describe is None else self.describe().instance
 
     @property
     def connections(self) -> int:
@@ -347,6 +355,7 @@ class TicketDatabase(Protocol):
     def announce(self, describe: Callable[[], ServerEntry]) -> None:
         """Write what this returns with every probe from now on: a program that does so is a ticket server. `close`
         takes it away. `instance` and `probe_interval` never change."""
+        self.describe = describe
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """The ticket servers that have probed the database in the last so many seconds by its own clock, this one

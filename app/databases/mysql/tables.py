@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from app.common.errors import SequenceMissing, TicketDatabaseError
+from app.common.errors import SequenceMissing
 from app.common.sequences import Width, ceiling_of, folded, is_table_name
 from app.common.slices import sliced
 from app.databases.inspection import Flaw
@@ -80,15 +80,9 @@ class MySQLTables:
     async def advance(self, floors: Mapping[str, int]) -> None:
         """See TicketDatabase.advance. An explicit 0 would draw an id."""
         for part in _parts((name for name, floor in floors.items() if floor > 0), 50):
-            statements = ["BEGIN", *(sequence_sql.advance(name, floors[name]) for name in part), "COMMIT"]
+            advances = [sequence_sql.advance(name, floors[name]) for name in part]
             async with self._pool.question(times=MAKING) as connection:
-                try:
-                    await connection.start(";".join(statements))
-                    for _ in statements[1:]:
-                        await connection.next()
-                except TicketDatabaseError:
-                    connection.drop()  # a transaction is open on it
-                    raise
+                await connection.run(["BEGIN", *advances, "COMMIT"])
 
 
 def names_of(rows: Rows) -> list[str]:

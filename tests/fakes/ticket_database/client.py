@@ -81,7 +81,6 @@ class FakeTicketDatabase(TicketDatabase):
         self._on_draw = on_draw
         self._incarnation = ""
         self._in_flight = 0
-        self._describe: Callable[[], ServerEntry] | None = None
 
     def __repr__(self) -> str:
         return f"<FakeTicketDatabase {self.name}>"
@@ -177,7 +176,7 @@ class FakeTicketDatabase(TicketDatabase):
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         since = loop.time()
-        entry = None if self._describe is None else self._describe()
+        entry = None if self.describe is None else self.describe()
 
         def found() -> ProbeResult:
             server = self.server
@@ -268,7 +267,7 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.record_ring."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        entry, clock = None if self._describe is None else self._describe(), loop.clock
+        entry, clock = None if self.describe is None else self.describe(), loop.clock
         return await self._statement(
             lambda: self.server.record_ring(old, new, entry, clock.now), anybody=True, patient=True
         )
@@ -283,20 +282,15 @@ class FakeTicketDatabase(TicketDatabase):
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use."""
-        own = self._describe().instance if self._describe is not None else ""
 
         def found() -> tuple[list[str], dict[str, float]]:
-            return self.server.users(self), self.server.probed(own)
+            return self.server.users(self), self.server.probed(self.instance)
 
         before, first = await self._statement(found, writes=False)
         await asyncio.sleep(seconds)
         after, later = await self._statement(found, writes=False)
         probes = any(first.get(instance) != at for instance, at in later.items())
         return list(dict.fromkeys([*before, *after, *["a ticket server that probes it"] * probes]))
-
-    def announce(self, describe: Callable[[], ServerEntry]) -> None:
-        """See TicketDatabase.announce."""
-        self._describe = describe
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """See TicketDatabase.servers."""
@@ -410,5 +404,5 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.close. Nobody waits for what it says then: it arrives at once, or not at all."""
         self.closed = True
         server = self.server
-        if self._describe is not None and not (self.cut or server.down or server.hangs or server.read_only):
-            server.state.servers.pop(self._describe().instance, None)
+        if self.describe is not None and not (self.cut or server.down or server.hangs or server.read_only):
+            server.state.servers.pop(self.describe().instance, None)

@@ -152,7 +152,7 @@ def keep(table: str, marks: list[tuple[str, int, int, int, int, str]], ring: int
     )
 
 
-def read_back(table: str, keys: list[tuple[str, int, int]]) -> str:
+def read_back(table: str, keys: Sequence[tuple[str, int, int]]) -> str:
     """The rows of these sequences, offsets and increments."""
     requested = ", ".join(f"('{sequence}', {offset}, {increment})" for sequence, offset, increment in keys)
     return f"{marks_in(table)} WHERE (sequence, offset_of, increment_of) IN ({requested})"
@@ -261,7 +261,6 @@ def _in_one_transaction(
         *([use(*announcements, condition)] if announcements is not None else []),
         write,
         "COMMIT",
-        RECORD,
     ]
 
 
@@ -381,9 +380,9 @@ def standing_uses(but: str) -> str:
     )
 
 
-def forget_server(instance: str) -> str:
+def forget_server(instance: str) -> list[str]:
     """Takes away what a ticket server has announced."""
-    return "; ".join(f"DELETE FROM {table} WHERE instance = '{instance}'" for table in ("_in_use", "_servers"))  # noqa: S608 - see ServerEntry
+    return [f"DELETE FROM {table} WHERE instance = '{instance}'" for table in ("_in_use", "_servers")]  # noqa: S608 - see ServerEntry
 
 
 def servers(seconds: float) -> str:

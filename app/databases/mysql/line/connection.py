@@ -11,9 +11,14 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
-from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseSetWrong, TicketDatabaseUnavailable
+from app.common.errors import (
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseSetWrong,
+    TicketDatabaseUnavailable,
+)
 from app.common.patience import patience
 from app.databases.inspection import Flaw
 from app.databases.mysql.line import session_sql
@@ -72,6 +77,14 @@ class SessionMoved(TicketDatabaseSetWrong):
             "(ProxySQL, MaxScale)",
             "name the database itself in TICKETS_DATABASES, or have the proxy keep one session for each connection",
         )
+
+
+class Question(NamedTuple):
+    """A statement that asks; what is made of its rows, and the size of its result at most."""
+
+    statement: str
+    make: Callable[[Rows], Any]
+    bound: Bound = SMALL
 
 
 class MySQLConnection:
@@ -236,6 +249,27 @@ class MySQLConnection:
         """One statement; what `make` makes of its rows."""
         await self.start(statement, bound)
         return self.understand(make)
+
+    async def run(self, statements: Sequence[str], *questions: Question) -> list[Any]:
+        """Run the statements, then ask, all in one packet: a process that stands still between two packets would keep
+        what a transaction has locked. Returns the answers.
+
+        Where one fails inside a transaction, or what became of that is unknown, the connection is dropped.
+        """
+        bounds = [*(SMALL for _ in statements), *(question.bound for question in questions)]
+        answers = []
+        try:
+            await self.start("; ".join((*statements, *(question.statement for question in questions))), bounds[0])
+            for number, bound in enumerate(bounds):
+                if number:
+                    await self.next(bound)
+                if number >= len(statements):
+                    answers.append(self.understand(questions[number - len(statements)].make))
+        except TicketDatabaseError:
+            if "BEGIN" in statements:
+                self.drop()
+            raise
+        return answers
 
     def understand(self, make: Callable[[Rows], T]) -> T:
         """What `make` makes of the rows received last.
