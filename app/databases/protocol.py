@@ -14,8 +14,8 @@ What names a database is its incarnation, not its address. An engine gives anoth
 back: with a restart, with another server in its place, with a file that was put back.
 
 `TicketDatabase` is what the domain calls. An engine whose sequences and notes are rows subclasses `NotebookDatabase`
-(in `notebook`), which makes all of this from ten methods. An engine may also implement the protocol itself; the one that
-does says why.
+(in `notebook`), which makes all of this from ten methods. An engine may also implement the protocol itself, and then
+says why.
 
 `engines` lists the engines. Every method raises a `TicketDatabaseError` and nothing else, and ends within the
 database's timeout. `tests/contract/engines` holds each engine to what is said here. The file is long because a method
