@@ -29,7 +29,7 @@ def listen(variable: str, host: str, port: int) -> list[socket.socket]:
             made = [on_error.enter_context(_listening(family, address)) for family, _, _, _, address in found]
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise _unusable_host(host, error.strerror) from error
+                raise _unusable_host(host, error.strerror or str(error)) from error
             reason = f"{variable}: cannot listen on {host}:{port}: {error.strerror or error}"
             raise (PortInUse if error.errno == errno.EADDRINUSE else SettingsError)(reason) from error
         on_error.pop_all()
