@@ -17,7 +17,7 @@ from bench.claims import judge
 from bench.model import CaseFailed, Missing
 from bench.run_facts import Facts
 from bench.stage import Stage
-from documents import blocks
+from docs.generator import blocks
 
 ROOT = Path(__file__).parent.parent
 _NAMES = [*(case.name for case in CASES), memory.NAME]

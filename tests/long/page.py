@@ -10,7 +10,7 @@ from typing import Any
 
 from app.common.version import VERSION
 from bench import machine
-from documents import blocks
+from docs.generator import blocks
 from tests.long.plan import REPOSITORY, Outcome
 
 ROOT = REPOSITORY

@@ -10,7 +10,7 @@ from app.commands.remote import DEFAULT_URL
 from app.commands.server_connection import TOKEN_VARIABLE, URL_VARIABLE
 from app.setting_names import FILE, PREFIX
 from app.settings import SECRETS, Settings
-from documents.blocks import table
+from docs.generator.blocks import table
 
 FIRST = (
     "databases",
