@@ -7,7 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.model.schedule import FAULTS, LOSSES, Schedule
+from tests.model.faults import FAULTS, LOSSES
+from tests.model.schedule import Schedule
 
 REPORT_SECONDS = 15.0
 EVERYTHING = 1_000

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.engines.storages import INCREMENT, FakeStorage, MySQLStorage, RowStorage, SQLiteStorage, Storage
+from tests.contract.engines.fake_storage import FakeStorage, RowStorage
+from tests.contract.engines.mysql_storage import MySQLStorage
+from tests.contract.engines.sqlite_storage import SQLiteStorage
+from tests.contract.engines.storages import INCREMENT, Storage
 from tests.harness.engine import Engine
 from tests.harness.pair import MySQLPair
 

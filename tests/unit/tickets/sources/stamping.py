@@ -38,6 +38,7 @@ async def take(
     server: FakeTicketServer,
     count: int = 1,
     sequence: str = "likes",
+    /,
     *,
     key: int | None = None,
     shard: int | None = None,

@@ -332,5 +332,5 @@ async def test_two_sequences_of_one_server_share_the_number() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
         await made(server, "likes", "loves")
-        (one,), (other,) = await take(server), await take(server, sequence="loves")
+        (one,), (other,) = await take(server), await take(server, 1, "loves")
         assert worker_and_time(server, one)[0] == worker_and_time(server, other)[0] == 1
