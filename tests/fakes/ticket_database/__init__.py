@@ -11,6 +11,7 @@ for real time: with no latency set a statement lets other tasks run twice, and n
 
 from tests.fakes.ticket_database.client import FakeTicketDatabase
 from tests.fakes.ticket_database.connections import TIMEOUT
+from tests.fakes.ticket_database.failing import FailingDraws
 from tests.fakes.ticket_database.rows import RowTicketDatabase, client_of
 from tests.fakes.ticket_database.server import TRUE_TIME, FakeServer
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
@@ -18,6 +19,7 @@ from tests.fakes.ticket_database.tables import FakeState, FakeTable
 __all__ = [
     "TIMEOUT",
     "TRUE_TIME",
+    "FailingDraws",
     "FakeServer",
     "FakeState",
     "FakeTable",

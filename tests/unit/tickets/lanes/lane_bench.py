@@ -1,20 +1,20 @@
 """One lane on a fake database, with a ledger that the tests control."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from app.common.errors import (
     TicketDatabaseBusy,
     TicketDatabaseError,
 )
-from app.databases.protocol import Drawn, Residue, Table
+from app.databases.protocol import Draw, Residue, Table
 from app.operations.metrics import Metrics
 from app.tickets.lanes.lane import Lane
 from app.tickets.requests.request import Tickets
 from app.tickets.ring.ring import Ring
 from tests.fakes.asked import ask
-from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
+from tests.fakes.ticket_database import FailingDraws, FakeServer, FakeTicketDatabase
 
 
 class Witness:
@@ -61,26 +61,22 @@ class Witness:
             lane.close()
 
 
-class SlowDatabase(FakeTicketDatabase):
-    """Notes every statement, takes ten milliseconds for each, and fails on demand."""
+class SlowDatabase(FailingDraws):
+    """Takes ten milliseconds for each statement, and fails on demand. `counts`: the tickets of each draw."""
 
     def __init__(self, server: FakeServer) -> None:
         super().__init__(server, latency=lambda: (0.005, 0.005), largest_block=1000)
         self.counts: list[int] = []
         self.fails_with: TicketDatabaseError | None = None
 
-    def start_draw(
-        self,
-        residue: Residue,
-        table: Table,
-        count: int,
-        after: int,
-        done: Callable[[Drawn], None],
-        *,
-        least: int = 0,
-    ) -> None:
+    def fault(self) -> TicketDatabaseError | None:
+        """See FailingDraws.fault."""
+        return self.fails_with
+
+    def drawing(self, residue: Residue, table: Table, count: int, after: int, least: int) -> Draw:
+        """See FakeTicketDatabase.drawing."""
         self.counts.append(count)
-        super().start_draw(residue, table, count, after, lambda drawn: done(self.fails_with or drawn), least=least)
+        return super().drawing(residue, table, count, after, least)
 
 
 class Bench:

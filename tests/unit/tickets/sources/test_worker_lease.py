@@ -141,8 +141,7 @@ async def test_who_leaves_no_word_keeps_the_number_up_to_the_end_of_the_lease() 
     async with Site(2) as site:
         server = await site.ticket_server()
         lease = await leased(server)
-        for database in server.databases:
-            database.cut = True  # type: ignore[attr-defined]
+        server.cut_off()
         other = await site.ticket_server()
         assert (await leased(other)).number == 3
         await asyncio.sleep((lease.until_ms - true_ms() + MARGIN_MS) / 1000 + 0.1)
@@ -157,16 +156,14 @@ async def test_one_that_was_taken_over_is_lost_and_its_times_are_nobody_elses() 
         late, wall = await site.ticket_server(), Wall()
         await made(late)
         lease = await leased(late)
-        for database in late.databases:
-            database.cut = True  # type: ignore[attr-defined]
+        late.cut_off()
         await asyncio.sleep(LEASE_MS / 1000 + 3)
         other = await site.ticket_server(wall=wall)
         taken = await leased(other)
         assert taken.number == lease.number
         wall.off = -MARGIN_MS / 1000 - 1  # it has the right to no time of the other's, whatever its clock says
         assert worker_and_time(other, (await take(other))[0])[1] > lease.until_ms
-        for database in late.databases:
-            database.cut = False  # type: ignore[attr-defined]
+        late.reconnect()
         await asyncio.sleep(3)
         assert (await leased(late)).number == 3
         assert late.lease.lease is not None
@@ -222,8 +219,7 @@ async def test_a_number_that_another_held_meanwhile_stamps_above_what_that_one_s
         server = await site.ticket_server(wall=wall)
         await made(server)
         seen = await take(server)
-        for database in server.databases:
-            database.cut = True  # type: ignore[attr-defined]
+        server.cut_off()
         await asyncio.sleep(LEASE_MS / 1000 + 3)
         other = await site.ticket_server()
         assert (await leased(other)).number == 1
@@ -232,8 +228,7 @@ async def test_a_number_that_another_held_meanwhile_stamps_above_what_that_one_s
         put(site.servers, 3, true_ms() + LEASE_MS)
         await site.stop(other)
         await asyncio.sleep(3)
-        for database in server.databases:
-            database.cut = False  # type: ignore[attr-defined]
+        server.reconnect()
         await asyncio.sleep(3)
         assert (await leased(server)).number == 1
         last = max(worker_and_time(server, id_)[1] for id_ in seen)

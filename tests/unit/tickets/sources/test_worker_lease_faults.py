@@ -189,8 +189,7 @@ def test_of_three_databases_one_that_is_away_may_be_the_only_one_that_knows(refu
             await asyncio.sleep(LEASE_MS / 1000 + 30)
             seen += await take(holder)
             assert (await leased(holder)).number == 1
-            for database in holder.databases:
-                database.cut = True  # type: ignore[attr-defined]
+            holder.cut_off()
             second.down = True
             first.restore(copy)
             third.heal()
