@@ -78,7 +78,7 @@ def _run(
 
 
 def _facts(stage: Stage, options: argparse.Namespace, busy: str) -> Facts:
-    """What is known of a run before it begins."""
+    """The facts of a run that are known before it begins."""
     engine = stage.engine
     product = "MariaDB" if engine.is_mariadb else "MySQL"
     return Facts(

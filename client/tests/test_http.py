@@ -1,4 +1,4 @@
-"""What goes over HTTP: deadlines, bounds, and connections that are kept, closed and used again."""
+"""The client over HTTP: deadlines, bounds, and connections that are kept, closed and used again."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def grow(urls: str, increment: int, settings: Mapping[str, object] | None = None
 
 
 def last_error(server: TicketServer, name: str) -> str:
-    """What /healthz says of this database."""
+    """The last error of this database in /healthz."""
     return next(str(each["last_error"]) for each in server.databases() if each["name"] == name)
 
 

@@ -34,7 +34,7 @@ def as_data(outcomes: Sequence[Outcome]) -> Data:
 
 
 def tables(data: Data) -> list[str]:
-    """What the page says of a run."""
+    """The page's text about a run."""
     hardware = data["hardware"]
     return [
         f"Release {data['version']}, `make long` of {data['date']}, on {hardware['cores']} cores "

@@ -83,7 +83,7 @@ def _another_body_is_announced(world: World) -> bool:
 
 
 def _recorded(world: World, servers: list[FakeServer]) -> list[FakeServer]:
-    """Those that record the ring. One that is new in it is taken in when the others can be asked."""
+    """The databases that record the ring. A new one joins the ring once the servers can ask the others."""
     numbers = {server: server.state.ring.number if server.state.ring else 0 for server in world.ring}
     return [server for server in servers if numbers[server] == max(numbers.values())]
 
@@ -107,7 +107,7 @@ def _serves_kind(world: World, host: Host, definition: Definition, well: list[Fa
 
 
 def _check_leases(world: World) -> None:
-    """No lease ends later than a right clock and how far ahead of one a server may be allow."""
+    """Check that no lease ends later than a right clock allows, plus the time that a server may be ahead of it."""
     limit = world.true_ms + LEASE_MS + world.allowed_ahead_ms
     for server in world.servers:
         for mark in server.state.marks.values():
@@ -116,7 +116,7 @@ def _check_leases(world: World) -> None:
 
 
 def _stands_ahead(world: World, host: Host, definition: Definition) -> bool:
-    """Whether ids of it lie further in the future than may be waited for, since clocks were wrong."""
+    """Whether ids of this sequence lie further in the future than may be waited for, since clocks were wrong."""
     kind = timed(definition)
     latest = world.true_ms + 300
     if kind.parts != "shard":

@@ -1,4 +1,4 @@
-"""What happens in the model, and in which order: a schedule that a seed decides."""
+"""The steps of the model and their order: a schedule that a seed decides."""
 
 import random
 import secrets
@@ -133,7 +133,7 @@ class Schedule:
         self.world.pass_time(self._chance.choice(MOMENTS) if then is None else then)
 
     def _host(self) -> Host:
-        """One that runs."""
+        """A ticket server that runs, chosen at random."""
         if not self.world.running:
             for host in self.world.hosts:
                 host.restart()
@@ -338,7 +338,7 @@ class Schedule:
             self._did("relapse", server.name)
 
     def _relapse_behind_its_back(self) -> None:
-        """The same, while one ticket server stands still with what it drew, and the others go on drawing."""
+        """A relapse while one ticket server stands still with tickets that it drew, and the others go on drawing."""
         server, host, sequence = self._server(), self._host(), self._sequence()
         if not self.world.may_go_back(server) or len(self.world.running) < 2:
             return

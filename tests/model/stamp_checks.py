@@ -1,4 +1,4 @@
-"""What has to hold for each id that a ticket server stamps in the model."""
+"""The checks on each id that a ticket server stamps in the model."""
 
 from typing import TYPE_CHECKING
 

@@ -74,7 +74,7 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
 
 
 def run_until_wrong(where: Where) -> str:
-    """What the model says of the first schedule that goes wrong; nothing if none does."""
+    """The model's words about the first schedule that goes wrong; empty if none does."""
     for seed in range(where.seed, where.seed + SCHEDULES):
         try:
             schedule = Schedule(

@@ -51,7 +51,7 @@ REFUSING = 0.15
 
 
 class _ErrorsInTheLog(logging.Handler):
-    """What the program logs as an error is one that it did not foresee."""
+    """Collects what the program logs as errors: the program did not foresee any of them."""
 
     def __init__(self, errors: list[BaseException]) -> None:
         super().__init__(logging.ERROR)
@@ -96,10 +96,10 @@ class World:
         self.returning: FakeServer | None = None
         self.record = Record(self.servers, CEILINGS, lambda: self.ring)
         self.departed: set[FakeServer] = set()
-        """Those that have ever left the ring."""
+        """The databases that have ever left the ring."""
         self.stamps = Stamps(lambda server: server in self.departed or server not in self.ring)
         self.kinds: dict[str, Definition] = {}
-        """Those that were made, or are being made."""
+        """The sequences of other kinds that were made or are being made."""
         self.ahead_ms = 0.0
         """How far ahead of the true time the clock of any database has ever been."""
         self.rewinds = 0
@@ -134,7 +134,7 @@ class World:
 
     @property
     def own_increment(self) -> int | None:
-        """What TICKETS_INCREMENT has to be set to where no database records a ring; None where it may be unset."""
+        """The value that TICKETS_INCREMENT needs where no database records a ring. None: it may be unset."""
         return None if self.increment == self.size else self.increment
 
     @property

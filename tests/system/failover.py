@@ -11,12 +11,12 @@ from tests.harness.ticketd import PATIENT, TicketServer
 ATTEMPT, REQUEST = 0.5, 2.0
 """TICKETS_DATABASE_TIMEOUT and TICKETS_REQUEST_TIMEOUT, as they are by default."""
 MARGIN = 1.0
-"""What a busy machine may add before the client sees the answer."""
+"""Seconds that a busy machine may add before the client sees the answer."""
 
 
 @contextmanager
 def servers_on(databases: str, number: int = 1, **settings: object) -> Iterator[list[TicketServer]]:
-    """So many ticket servers on the same databases, all up with all of them; patient, unless `settings` are given."""
+    """Ticket servers on the same databases, all of which are up for each. The deadlines are long without `settings`."""
     with ExitStack() as stack:
         servers = [TicketServer(databases, settings=settings or PATIENT) for _ in range(number)]
         for server in servers:
@@ -33,7 +33,7 @@ def addresses(servers: list[TicketServer]) -> list[tuple[str, int]]:
 
 
 def allowed(result: Result, before: float) -> float:
-    """How long a request may take that meets one failing database: a second, and what this machine takes by itself."""
+    """Seconds that a request may take if one database fails: one, and the time that this machine takes anyway."""
     return 2 * ATTEMPT + 2 * result.between(0, before).slowest()
 
 

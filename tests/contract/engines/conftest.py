@@ -38,7 +38,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 
 @pytest.fixture(params=ENGINES)
 def own_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
-    """The same without the database of offset 2; its server may be restarted and configured."""
+    """An engine's database of offset 1 alone; its server may be restarted and configured."""
     own = _storage(request, tmp_path, "server_of_ones_own", alone=True)
     yield own
     own.configure(INCREMENT)

@@ -91,7 +91,7 @@ class FakeStorage(Storage):
 
 
 class RowStorage(FakeStorage):
-    """The same with sequences and notes that are rows."""
+    """Two servers in memory whose sequences and notes are rows."""
 
     columns = (UNSIGNED_INT, Column(Width.BIGINT, TICKET_LIMIT))
     has_settings = False

@@ -20,7 +20,7 @@ INCREMENT = 2
 ROOM = 3
 """With so many times their number left, every engine draws several tickets."""
 TIMEOUT = 20.0
-"""Of every statement: long enough for a machine that is busy with something else."""
+"""Seconds for every statement: long enough for a machine that is busy with something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Storage(abc.ABC):
 
     @property
     def deadlocks(self) -> list[str]:
-        """Those that statements were tried again after."""
+        """The deadlocks after which a statement was tried again."""
         return [why for why in self.retried if "deadlock" in why]
 
     async def client(

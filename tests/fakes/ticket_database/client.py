@@ -1,4 +1,4 @@
-"""What one ticket server holds of a fake server."""
+"""One ticket server's side of a fake server."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -161,7 +161,7 @@ class FakeTicketDatabase(FakeConnections, TicketDatabase):
             draw()
 
     def drawing(self, residue: Residue, table: Table, count: int, after: int, least: int) -> Draw:
-        """What the server does when the statement of a draw arrives."""
+        """Draw on the server, when the statement arrives there."""
         offset, increment, _ = residue
         return self.server.draw(table.sequence, count, offset, increment, after, least=least, most=table.last)
 

@@ -18,7 +18,7 @@ from tests.fakes.ticket_database.statement import Client, Statement
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
 
 TRUE_TIME = 1_750_000_000.0
-"""What it is, in seconds since 1970, when a virtual clock stands at 0."""
+"""The true time, in seconds since 1970, when a virtual clock stands at 0."""
 STALE_SECONDS = 86_400.0
 
 
@@ -192,11 +192,11 @@ class FakeServer:
         return [row for key, row in self.state.marks.items() if self.state.changed[key] >= since]
 
     def time_at(self, now: float) -> float:
-        """What its clock says when a virtual one stands at `now`, in seconds since 1970."""
+        """The server's time, in seconds since 1970, when a virtual clock stands at `now`."""
         return TRUE_TIME + now + self.clock_offset
 
     def uses(self, entry: ServerEntry | None, now: float) -> tuple[Use, ...]:
-        """What other ticket servers than this one announce, when a virtual clock stands at `now`."""
+        """The announcements of the other ticket servers, when a virtual clock stands at `now`."""
         at = self.time_at(now)
         others = [each for key, each in self.state.servers.items() if entry is None or key != entry.instance]
         standing = (each for each in others if abs(each.at - at) <= USE_INTERVALS * each.probe_interval)
@@ -216,7 +216,7 @@ class FakeServer:
         self.probes(entry, now)
 
     def probes(self, entry: ServerEntry | None, now: float) -> None:
-        """A ticket server looks, or somebody else, when a virtual clock stands at `now`."""
+        """Keep the announcement of a ticket server that probes when a virtual clock stands at `now`."""
         if entry is None:
             return
         at = self.time_at(now)
@@ -290,12 +290,12 @@ class FakeServer:
         self.restart()
 
     def set_global(self, offset: int, increment: int) -> None:
-        """The same while it runs, and every connection is ended: whoever reconnects finds the same incarnation."""
+        """Other values while the server runs. It ends every connection, and a new one finds the same incarnation."""
         self.offset, self.increment = offset, increment
         self.connected.clear()
 
     def users(self, asking: Client) -> list[str]:
-        """Who else is connected, and the ticket servers that a test says are alive."""
+        """The other connections, and the ticket servers that a test says are alive."""
         others = [f"a connection of {each.user}" for each in self.connected if not each.closed and each is not asking]
         return [*self.alive, *others]
 

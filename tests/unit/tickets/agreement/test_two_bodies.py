@@ -236,7 +236,7 @@ async def test_a_body_is_announced_as_it_is_taken_in_and_not_with_the_next_probe
 
 
 def number_of(site: Site) -> int:
-    """Of the ring that the second database records: it rises with each body that is taken in."""
+    """The number of the ring that the second database records. It rises with each body that joins the ring."""
     ring = site.servers[1].state.ring
     assert ring is not None
     return ring.number
