@@ -33,6 +33,7 @@ from app.http.pages.status_page import StatusPage
 from app.http.pages.status_query import LARGEST_PAGE as LARGEST_STATUS_PAGE
 from app.http.pages.status_query import SORTS, query_of
 from app.http.problems import Code, Problem, body_too_large, method_not_allowed, problem_of
+from app.http.query import Parameters
 from app.http.tickets.endpoint import ACCEPT_BYTES, prefers_text
 from app.http.tickets.head import LARGEST_BODY
 from app.operations.admin import Admin
@@ -126,6 +127,7 @@ def _add_sequences(api: FastAPI, admin: Admin, turns: Turns) -> None:
         request: Request, sequence: Name, requested: Annotated[NewSequence | None, Body()] = None
     ) -> Response:
         validated(sequence)
+        _refuse_parameters(request)
         requested = requested or NewSequence()
         given = requested.parameters
         _audited(request, kind=requested.kind, **given)
@@ -145,6 +147,7 @@ def _add_sequences(api: FastAPI, admin: Admin, turns: Turns) -> None:
     )
     async def bump_sequence(request: Request, sequence: Name, requested: Bump) -> dict[str, Any]:
         validated(sequence)
+        _refuse_parameters(request)
         _audited(request, above=requested.above, force=requested.force)
         return await admin.bump(sequence, requested.above, force=requested.force)
 
@@ -283,6 +286,12 @@ def _add_sequence_page(api: FastAPI, access: Access, sequence_page: SequencePage
 
 def _page(page: Page) -> Response:
     return HTMLResponse(page.html, headers=page.headers)
+
+
+def _refuse_parameters(request: Request) -> None:
+    """Raise InvalidRequest for a query parameter: what changes a sequence stands in the body, and `?bits=32` without
+    effect would make a sequence that is wrong for ever."""
+    Parameters(request.scope["query_string"]).refuse_others(())
 
 
 def _audited(request: Request, **about: object) -> None:
