@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from lying_server import Answer, Changed, Honest, LyingServer, Says, problem
+from lying_server import Answer, Changed, Honest, Says, Serve, problem
 from ticketd_client import NoSuchSequence, NotAllowed, SequenceExhausted, Tickets, TicketsUnavailable
-
-Serve = Callable[[Answer], LyingServer]
 
 LIES: list[tuple[str, Answer, str]] = [
     ("step 0", Changed(step=0), "with a step of 0"),

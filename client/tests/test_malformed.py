@@ -123,7 +123,7 @@ def changed(reply: bytes, chance: random.Random) -> bytes:
 
 
 def outcome(url: str, call: Callable[[Tickets], object]) -> object:
-    """What comes of it: an answer or a TicketError. Anything else fails the test."""
+    """The result of a call: an answer or a TicketError. Anything else fails the test."""
     with Tickets(url, prefetch=0, timeout=0.5, patience=0.001) as tickets:
         try:
             return call(tickets)

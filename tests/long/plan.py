@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a part."""
+    """The result of a part."""
 
     part: Part
     seconds: float
@@ -62,7 +62,7 @@ class Outcome:
 
 
 def model(schedules: int) -> Part:
-    """So many schedules that were not tried before, on every processor."""
+    """This number of schedules with new seeds, on every processor."""
     first = random.SystemRandom().randrange(10**9)
     seeds = ["--schedules", f"{schedules}", "--first", f"{first}"]
     return Part(

@@ -233,7 +233,7 @@ class Round:
     # -- the verdict
 
     def wrong(self) -> list[str]:
-        """What came of it that must not."""
+        """The promises that the run broke."""
         found = list(self.issued.twice)
         changes = max(self._number(each) for each in (*self._bodies, *self._common))
         for server in self.servers:

@@ -42,7 +42,7 @@ WRONG = "|".join(
         "is above the end of",
     ]
 )
-"""What the model says of a ticket that must not have been handed out."""
+"""The model's words about a ticket that no server may hand out."""
 _check = IdGuard.check
 _may_have_gone_back = cast(property, LaneOpening.may_have_gone_back).fget
 
@@ -163,7 +163,7 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
 
 
 def run_until_wrong(where: Where) -> str:
-    """What the model says of the first ticket that must not have been handed out; nothing if there is none."""
+    """The model's words about the first ticket that no server may hand out; empty if there is none."""
     for seed in range(where.seed, where.seed + SCHEDULES):
         try:
             Schedule(

@@ -1,39 +1,26 @@
 """One ticket database of each storage engine, as the contract tests handle it: fresh, with as many clients as expected.
 
 A `Storage` is the database. Its clients are the `TicketDatabase`s under test: each is what one ticket server would
-have, with connections of its own. What engines may differ in has a name here, and the tests go by that.
+have, with connections of its own. Where engines may differ, the difference has a name here, and the tests go by that.
+`mysql_storage`, `sqlite_storage` and `fake_storage` are the engines.
 """
 
 import abc
 import asyncio
-import contextlib
-import itertools
-import random
-import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
-from app.common.sequences import TICKET_LIMIT, Width, is_name
-from app.databases.mysql.database import MySQLDatabase
-from app.databases.mysql.line.url import DatabaseURL
+from app.common.sequences import Width
 from app.databases.protocol import Draw, Residue, ServerEntry, Table, TicketDatabase
-from app.databases.sqlite.database import SQLiteDatabase
-from app.kinds.definition import Definition
-from tests.fakes.ticket_database import TRUE_TIME, FakeServer, client_of
-from tests.fakes.virtual_time import VirtualLoop
-from tests.fakes.virtual_time import run as run_in_virtual_time
-from tests.harness.pair import MySQLPair
-from tests.harness.schema import USER
 
 INCREMENT = 2
 ROOM = 3
 """With so many times their number left, every engine draws several tickets."""
 TIMEOUT = 20.0
-"""Of every statement: long enough for a machine that is busy with something else."""
+"""Seconds for every statement: long enough for a machine that is busy with something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +76,7 @@ class Storage(abc.ABC):
 
     @property
     def deadlocks(self) -> list[str]:
-        """Those that statements were tried again after."""
+        """The deadlocks after which a statement was tried again."""
         return [why for why in self.retried if "deadlock" in why]
 
     async def client(
@@ -245,266 +232,3 @@ async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.02)
-
-
-# --- MySQL and MariaDB ---------------------------------------------------------------------------------------------
-
-
-class MySQLStorage(Storage):
-    """A schema of its own on two running servers, or on one of which `alone` says that no other test has it."""
-
-    renames_itself = True
-    _numbers = itertools.count(1)
-
-    def __init__(self, pair: MySQLPair, *, alone: bool = False) -> None:
-        super().__init__()
-        self.leaves_the_last = not pair.odd.engine.is_mariadb
-        self._pair = pair
-        self._alone = alone
-        self._schema = f"engines_{next(self._numbers)}"
-        self._made: set[int] = set()
-
-    def _open(self, offset: int, increment: int, timeout: float) -> TicketDatabase:
-        server = self._pair[offset - 1]
-        if offset not in self._made:
-            self._made.add(offset)
-            server.make_schema(self._schema, tables=False)
-        url = DatabaseURL.parse(server.url_of(self._schema, query="?ssl-mode=DISABLED&get-server-public-key=true"))
-        return MySQLDatabase(url, offset, increment, timeout, on_retry=self.retried.append)
-
-    async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
-        sign = "UNSIGNED" if column.unsigned else ""
-        self._execute(
-            f"CREATE TABLE `{sequence}` (id {column.width.name} {sign} NOT NULL AUTO_INCREMENT, "
-            "stub CHAR(1) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, PRIMARY KEY (stub), KEY (id))"
-        )
-        return (await client.tables([sequence]))[sequence]
-
-    def make_foreign_tables(self) -> Sequence[str]:
-        self._execute("CREATE TABLE no_id (stub CHAR(1) NOT NULL PRIMARY KEY)")
-        self._execute("CREATE TABLE no_stub (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY)")
-        self._execute("CREATE TABLE small (id SMALLINT NOT NULL AUTO_INCREMENT UNIQUE, stub CHAR(1) PRIMARY KEY)")
-        return ["no_id", "no_stub", "small", "_probe", "_ring", "_high_water"]
-
-    def seen_by_older_releases(self) -> set[str]:
-        tables = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()"
-        names = {str(name) for (name,) in self._execute(tables)}
-        marks = {str(name) for (name,) in self._execute("SELECT sequence FROM _high_water")}
-        return {name for name in names if is_name(name)} | marks
-
-    def probe_as_an_older_release(self) -> None:
-        self._execute("REPLACE INTO _probe (id, at) VALUES (1, UTC_TIMESTAMP(6))")
-
-    def probe_as_the_release_before(self, release: str) -> None:
-        row = f"'0ef', '{release}', 'ticket', 1.0, 0.0, UTC_TIMESTAMP(6)"
-        self._execute(f"REPLACE INTO _servers VALUES ({row})")
-
-    def age_servers(self, days: int) -> None:
-        self._execute(f"UPDATE _servers SET at = at - INTERVAL {days} DAY")
-
-    def age_uses(self, seconds: float) -> None:
-        self._execute(f"UPDATE _in_use SET at = at - INTERVAL {int(seconds * 1e6)} MICROSECOND")
-
-    def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
-        self._execute(f"INSERT INTO _kinds VALUES ('{sequence}', '{kind}', '{parameters}')")
-
-    def definitions_of_0_2_0(self) -> list[tuple[str, str, str]]:
-        return [tuple(row) for row in self._execute("SELECT sequence, kind, parameters FROM _kinds")]
-
-    def alter_by_hand(self, sequence: str) -> None:
-        self._execute(f"ALTER TABLE `{sequence}` DROP PRIMARY KEY, ADD PRIMARY KEY (stub), ADD note INT")
-        self._execute(f"ALTER TABLE `{sequence}` ENGINE=MyISAM")
-        self._execute(f"ALTER TABLE `{sequence}` ENGINE=InnoDB, AUTO_INCREMENT=1000")
-
-    def drop(self, sequence: str) -> None:
-        self._execute(f"DROP TABLE `{sequence}`")
-
-    def sessions(self) -> frozenset[object]:
-        sql = "SELECT id FROM information_schema.processlist WHERE user = %s AND db = %s"
-        rows = self._pair.odd.execute(sql, [USER, self._schema], database=None)
-        return frozenset(number for (number,) in rows)
-
-    async def begin_another_life(self) -> None:
-        assert self._alone
-        await until(lambda: self._uptime() >= 2)  # a server's lives differ by the second in which they began
-        await asyncio.to_thread(self._pair.odd.restart)
-
-    async def crash(self) -> None:
-        assert self._alone
-        await until(lambda: self._uptime() >= 2)
-        await asyncio.to_thread(self._pair.odd.restart, kill=True)
-
-    def _uptime(self) -> int:
-        return int(self._pair.odd.execute("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
-
-    def configure(self, increment: int) -> None:
-        assert self._alone
-        self._execute(f"SET GLOBAL auto_increment_increment = {increment}")
-        self._pair.odd.end_connections()
-
-    def _execute(self, sql: str) -> list[tuple[Any, ...]]:
-        return self._pair.odd.execute(sql, database=self._schema)
-
-
-# --- SQLite --------------------------------------------------------------------------------------------------------
-
-
-class SQLiteStorage(Storage):
-    """Two files; every client of one has it open by itself."""
-
-    columns = (UNSIGNED_INT, Column(Width.BIGINT, TICKET_LIMIT))
-    has_settings = False
-    sees_open_files = True
-    needs_room = False
-    fences_draws = True
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder = folder
-
-    def _path(self, offset: int) -> Path:
-        return self._folder / f"{offset}.sqlite3"
-
-    def _open(self, offset: int, increment: int, timeout: float) -> TicketDatabase:
-        return SQLiteDatabase(self._path(offset), offset, increment, timeout)
-
-    async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
-        return await made(client, sequence, column.width)
-
-    def make_foreign_tables(self) -> Sequence[str]:
-        self._execute("CREATE TABLE words (id INTEGER PRIMARY KEY, stub TEXT UNIQUE)")
-        return ["words", "_sequences"]
-
-    def seen_by_older_releases(self) -> set[str]:
-        rows = self._execute("SELECT name FROM _sequences UNION SELECT sequence FROM _high_water")
-        return {str(name) for (name,) in rows}
-
-    def probe_as_an_older_release(self) -> None:
-        self._execute(f"UPDATE _database SET probed = {time.time()!r}")
-
-    def probe_as_the_release_before(self, release: str) -> None:
-        self._execute(f"REPLACE INTO _servers VALUES ('0ef', '{release}', 'ticket', 1.0, 0.0, {time.time()!r})")
-
-    def age_servers(self, days: int) -> None:
-        self._execute(f"UPDATE _servers SET at = at - {days * 86_400}")
-
-    def age_uses(self, seconds: float) -> None:
-        self._execute(f"UPDATE _in_use SET at = at - {seconds!r}")
-
-    def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
-        self._execute(f"INSERT INTO _kinds VALUES ('{sequence}', '{kind}', '{parameters}')")
-
-    def definitions_of_0_2_0(self) -> list[tuple[str, str, str]]:
-        return [tuple(row) for row in self._execute("SELECT sequence, kind, parameters FROM _kinds")]
-
-    def alter_by_hand(self, sequence: str) -> None:
-        self._execute(f"UPDATE _sequences SET last = 999 WHERE name = '{sequence}'")
-
-    def drop(self, sequence: str) -> None:
-        table = "_inner_sequences" if sequence.startswith("_") else "_sequences"
-        self._execute(f"DELETE FROM {table} WHERE name = '{sequence}'")
-
-    def sessions(self) -> frozenset[object]:
-        return frozenset()
-
-    async def begin_another_life(self) -> None:
-        self._path(1).with_name("1.sqlite3-life").unlink()
-
-    def configure(self, increment: int) -> None:
-        """A file has no such setting."""
-
-    def _execute(self, sql: str) -> list[tuple[Any, ...]]:
-        with contextlib.closing(sqlite3.connect(self._path(1))) as connection, connection:
-            return connection.execute(sql).fetchall()
-
-
-# --- the fake ------------------------------------------------------------------------------------------------------
-
-
-class FakeStorage(Storage):
-    """Two servers in memory; every client's statements take other times on their way."""
-
-    has_no_earlier_release = True
-    is_rows = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._servers = [FakeServer(offset, INCREMENT, (), _loop_time, is_rows=self.is_rows) for offset in (1, 2)]
-        self._latencies = random.Random(1)
-
-    def true_time(self) -> float:
-        return TRUE_TIME + _loop_time()
-
-    def monotonic(self) -> float:
-        return _loop_time()
-
-    def run(self, scenario: Coroutine[Any, Any, None]) -> None:
-        run_in_virtual_time(self._and_close(scenario))
-
-    def _open(self, offset: int, increment: int, timeout: float) -> TicketDatabase:
-        server = self._servers[offset - 1]
-        return client_of(server, increment=increment, latency=self._latency, timeout=timeout)
-
-    def stand_still(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        loop.clock.now += seconds
-
-    def _latency(self) -> tuple[float, float]:
-        return self._latencies.uniform(0, 0.02), self._latencies.uniform(0, 0.02)
-
-    async def make_column(self, client: TicketDatabase, sequence: str, column: Column) -> Table:
-        self._servers[0].make(sequence, column.width, 1, unsigned=column.unsigned)
-        return (await client.tables([sequence]))[sequence]
-
-    def make_foreign_tables(self) -> Sequence[str]:
-        return []
-
-    def seen_by_older_releases(self) -> set[str]:
-        return set()  # no release but this one uses it
-
-    def probe_as_an_older_release(self) -> None:
-        self._servers[0].older_probe = self._servers[0].time_at(_loop_time())
-
-    def probe_as_the_release_before(self, release: str) -> None:
-        self._servers[0].probes(ServerEntry("0ef", release, ("ticket",), 1.0, uses=None), _loop_time())
-
-    def age_servers(self, days: int) -> None:
-        servers = self._servers[0].state.servers
-        servers.update({key: replace(entry, at=entry.at - days * 86_400) for key, entry in servers.items()})
-
-    def age_uses(self, seconds: float) -> None:
-        servers = self._servers[0].state.servers
-        servers.update({key: replace(entry, at=entry.at - seconds) for key, entry in servers.items()})
-
-    def write_definition(self, sequence: str, kind: str, parameters: str) -> None:
-        self._servers[0].state.kinds[sequence] = Definition.from_text(sequence, kind, parameters)
-
-    def alter_by_hand(self, sequence: str) -> None:
-        self._servers[0].table(sequence).advance(999)
-
-    def drop(self, sequence: str) -> None:
-        self._servers[0].drop(sequence)
-
-    def sessions(self) -> frozenset[object]:
-        return frozenset()
-
-    async def begin_another_life(self) -> None:
-        self._servers[0].restart()
-
-    def configure(self, increment: int) -> None:
-        self._servers[0].set_global(1, increment)
-
-
-class RowStorage(FakeStorage):
-    """The same with sequences and notes that are rows."""
-
-    columns = (UNSIGNED_INT, Column(Width.BIGINT, TICKET_LIMIT))
-    has_settings = False
-    needs_room = False
-    fences_draws = True
-    is_rows = True
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

@@ -1,7 +1,7 @@
 """An engine that keeps sequences and notes as rows of one store, in memory: the protocol from `NotebookDatabase`.
 
-What PostgreSQL and Redis will be like: a sequence is a row with its last ticket, a draw of any number ends where the
-last ticket does, and changes are counted, not dated. The store, its network and its faults are a `FakeServer`'s.
+A sequence is a row with its last ticket, a draw of any number ends where the last ticket does, and changes are counted,
+not dated. The store, its network and its faults are a `FakeServer`'s.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ from app.tickets.requests.request import TicketRequest, Tickets
 from app.tickets.ring.ring import Member
 from tests.fakes.asked import Asked
 from tests.fakes.virtual_time import settled, virtual_time
-from tests.unit.tickets.lanes.test_lane import Bench
+from tests.unit.tickets.lanes.lane_bench import Bench
 
 
 class Breaking(Metrics):
