@@ -226,7 +226,7 @@ class Mark:
 
     No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token`
     is `<epoch>:<nonce>`, an epoch being the incarnation of that database and of its table: whoever moves the sequence
-    up after a rewind supersedes it, and a reservation under an older token is refused.
+    up after a rewind supersedes it, and a database refuses a mark under an older token.
 
     Those whose name begins with `_` are kept where a release that does not know inner sequences does not look: it would
     take the name for damage.

@@ -74,7 +74,7 @@ LONGEST_STALL = 3.0
 
 
 class Faulty(FakeTicketDatabase):
-    """Answers some draws with an error, made or not; reservations too."""
+    """Answers some draws and some writes of marks with an error, made or not."""
 
     chance: random.Random
     faults = 0.0

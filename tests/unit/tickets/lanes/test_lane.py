@@ -36,7 +36,7 @@ class Witness:
 
     def __init__(self) -> None:
         self.opened = 0
-        self.reserved: list[int] = []
+        self.marks_set_for: list[int] = []
         self.soon = 0
         self.step = 1_000_000
         self.fails_with: TicketDatabaseError | None = None
@@ -52,20 +52,20 @@ class Witness:
         position = await lane.member.database.position(lane.sequence)
         lane.guard.advance(position.next_id - 1)
         lane.marks.token = f"life:{self.opened}"
-        lane.marks.mark = lane.marks.reserve_at = self.step
+        lane.marks.mark = lane.marks.next_mark_at = self.step
 
-    async def reserve(self, lane: Lane, last: int, *, protected: bool) -> None:
-        self.reserved.append(last)
+    async def set_mark(self, lane: Lane, last: int, *, protected: bool) -> None:
+        self.marks_set_for.append(last)
         await asyncio.sleep(0)
         if self.fails_with is not None:
             raise self.fails_with
-        lane.marks.mark, lane.marks.reserve_at = last + self.step, last + self.step // 2
+        lane.marks.mark, lane.marks.next_mark_at = last + self.step, last + self.step // 2
 
-    def reserve_soon(self, lane: Lane) -> None:
+    def set_mark_soon(self, lane: Lane) -> None:
         self.soon += 1
         if self.breaks:
             raise ZeroDivisionError
-        lane.marks.reserve_at = lane.marks.mark
+        lane.marks.next_mark_at = lane.marks.mark
 
     def check(self, lane: Lane) -> None:
         if self.refuses:
@@ -286,14 +286,14 @@ async def test_what_was_drawn_while_the_lane_was_closed_is_dropped() -> None:
 
 
 @virtual_time
-async def test_no_ticket_above_the_mark_is_handed_out_before_it_is_reserved() -> None:
+async def test_no_ticket_above_the_mark_is_handed_out_before_the_next_mark_is_set() -> None:
     bench = await Bench().begin()
     bench.witness.step = 100
     await bench.ask(20)
-    assert bench.witness.reserved == []
+    assert bench.witness.marks_set_for == []
     await bench.ask(20)
     await bench.ask(20)  # ends at 119
-    assert bench.witness.reserved == [119]
+    assert bench.witness.marks_set_for == [119]
 
 
 @virtual_time
@@ -329,7 +329,7 @@ async def test_a_draw_of_the_present_ring_that_a_database_refuses_takes_all_of_t
 async def test_the_next_step_is_reserved_ahead_without_anybody_waiting() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.lane.marks.reserve_at = 2
+    bench.lane.marks.next_mark_at = 2
     began = asyncio.get_running_loop().time()
     await bench.ask()
     assert bench.witness.soon == 1
@@ -470,7 +470,7 @@ async def test_a_block_at_the_end_is_whole_or_not_at_all() -> None:
 async def test_an_error_that_nobody_knows_sends_everybody_on_and_the_lane_goes_on() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.witness.breaks, bench.lane.marks.reserve_at = True, 0
+    bench.witness.breaks, bench.lane.marks.next_mark_at = True, 0
     assert await bench.asked(3) == [None] * 3
     bench.witness.breaks = False
     assert await bench.ask() is not None
