@@ -31,6 +31,19 @@ from ticketd_client.django import TicketField, get_tickets
 
 MANY = 10_000
 MIGRATIONS = "pictures_migrations_of_this_test"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
 
 
 def as_mysqlclient() -> None:
@@ -74,19 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TicketServer]:
                 "django.contrib.auth.middleware.AuthenticationMiddleware",
                 "django.contrib.messages.middleware.MessageMiddleware",
             ],
-            TEMPLATES=[
-                {
-                    "BACKEND": "django.template.backends.django.DjangoTemplates",
-                    "APP_DIRS": True,
-                    "OPTIONS": {
-                        "context_processors": [
-                            "django.template.context_processors.request",
-                            "django.contrib.auth.context_processors.auth",
-                            "django.contrib.messages.context_processors.messages",
-                        ]
-                    },
-                }
-            ],
+            TEMPLATES=TEMPLATES,
             DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
         )
         django.setup()
