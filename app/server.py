@@ -44,7 +44,7 @@ class Ports(NamedTuple):
 
 
 class Drain:
-    """What a signal begins: not ready, then no new request, then the end."""
+    """The phases that a signal begins: not ready, then no new request, then the end."""
 
     def __init__(self, service: Service, server: HTTPServer, redis_door: RedisDoor, seconds: float) -> None:
         self._service = service

@@ -16,7 +16,7 @@ TURN_SECONDS = 0.005
 exceed it."""
 
 SLICE_SECONDS = 0.001
-"""What one worker takes at the most before the next in line goes on."""
+"""The longest time for which one worker runs before the next in line."""
 
 
 class Worker(Protocol):

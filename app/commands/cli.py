@@ -25,7 +25,7 @@ WATCHED = 4.0
 READ_BY_DOCTOR = ("databases", "database_password", "data_dir", "increment", "database_timeout")
 READ_BY_GROW = ("databases", "database_password", "data_dir", "database_timeout", "probe_interval")
 INCREMENT_NAMES = ("TICKETS_INCREMENT", "TICKETS_INCREMENT_FILE")
-"""What `grow` ignores in the environment: its flag sets the increment."""
+"""Variables that `grow` ignores, because its flag sets the increment."""
 
 _PROGRAM = """
 examples:

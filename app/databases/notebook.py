@@ -54,7 +54,7 @@ class Write(Generic[N]):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """By which a kept note is found."""
+        """The key that finds a kept note."""
         note = self.new if self.new is not None else self.old
         assert note is not None
         return key_of(note)
@@ -75,7 +75,7 @@ class Look:
 
 
 def key_of(note: Mark | RingRecord | Definition) -> tuple[Any, ...]:
-    """What tells a note from the others of its book. There is one ring record."""
+    """The key of a note in its book. There is one ring record."""
     if isinstance(note, Mark):
         return note.sequence, note.offset, note.increment
     return (note.key,) if isinstance(note, Definition) else ()
@@ -137,7 +137,7 @@ class NotebookDatabase(TicketDatabase):
 
     @abstractmethod
     async def clock(self) -> float:
-        """What the database's clock says, in seconds since 1970. Asked of any incarnation."""
+        """The time of the database's clock, in seconds since 1970. Any incarnation may answer."""
 
     @abstractmethod
     async def read(self, book: Book, since: int | None = None, *, anybody: bool = False) -> tuple[list[Any], int]:

@@ -33,7 +33,7 @@ from app.tickets.watch.prober import Prober
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainSettings:
-    """What the domain takes from the settings of the server.
+    """The settings of the server that the domain uses.
 
     `address`: this server's host name and port, as other servers name it. `increment`: TICKETS_INCREMENT, None where it
     is unset. The other fields are the settings of the same name, times in seconds.

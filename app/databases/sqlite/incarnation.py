@@ -74,7 +74,7 @@ class FileIncarnation:
 
     @property
     def name(self) -> str:
-        """What every process that has the file open calls its incarnation."""
+        """The incarnation of the file, the same in every process that has the file open."""
         return str(self._record["life"])
 
     @property

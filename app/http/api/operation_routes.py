@@ -16,7 +16,7 @@ from app.operations.metrics import GAUGES
 
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 READY_EXPOSITION = f"# HELP tickets_ready {GAUGES['tickets_ready']}\n# TYPE tickets_ready gauge\ntickets_ready 1.0\n"
-"""What /readyz says to Prometheus, which scrapes it without a token."""
+"""The answer of /readyz to Prometheus, which scrapes it without a token."""
 FRESH = {"cache-control": "no-store"}
 
 ALIVE = {"description": "The process is running.", "content": {described.JSON: {"example": {"status": "alive"}}}}

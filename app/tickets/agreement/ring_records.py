@@ -290,7 +290,7 @@ async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
 
 
 async def _ask(database: TicketDatabase, own: RingRecord | None, record: RingRecord) -> Comer:
-    """What a database says about the ring of `record`. `own`: the record that it has. Raises DatabaseFailed."""
+    """Ask a database how it stands to the ring of `record`. `own`: its own record. Raises DatabaseFailed."""
     offset, wrong, holds = database.offset, "", False
     if own is None:
         found, wrong = found_by_marks(await _kept_by(database), offset, record)

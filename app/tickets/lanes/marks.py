@@ -1,4 +1,4 @@
-"""What the ledger holds for one lane: how far its tickets may be handed out, and what that rests on."""
+"""The marks of one lane: up to which ticket the lane may hand out, and the token and reading behind that limit."""
 
 SMALLEST_STEP = 1_000
 LARGEST_STEP = 10_000_000

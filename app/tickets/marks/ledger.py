@@ -267,7 +267,8 @@ class Ledger:
         return lane.marks.ids_ahead(self._clock(), lane.residue.increment, left)
 
     def _smallest_step(self, lane: Lane, last: int) -> int:
-        """The same for a sequence that is being advanced: the smallest step, since another advance would skip it."""
+        """How far above `last` the mark has to lie after an advance, in ids: the smallest step, since another
+        advance would skip it."""
         lane.marks.begin_again()
         return self._ids_ahead(lane, last)
 

@@ -1,4 +1,4 @@
-"""What the lanes tell of their work, for whoever counts or traces it."""
+"""The events that lanes report to metrics and traces."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -335,7 +335,7 @@ FORGET_STALE = tuple(
     f"DELETE FROM {table} WHERE at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"  # noqa: S608
     for table in ("_servers", "_in_use")
 )
-"""What servers left that ended without a word."""
+"""Remove the rows of servers that ended without removing them."""
 
 
 def announce(instance: str, release: str, kinds: str, probe_interval: float, reserve_window: float) -> str:

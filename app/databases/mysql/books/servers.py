@@ -45,7 +45,7 @@ class MySQLServers:
         return took
 
     def _used(self, entry: ServerEntry) -> tuple[str, list[own_sql.UseRow], float]:
-        """What the server says of the bodies that it uses, as `own_sql.use` takes it."""
+        """The bodies of data that this server uses, as arguments of `own_sql.use`."""
         used = {use.offset: (use.offset, use.word, use.place, use.server) for use in entry.uses or ()}
         self._offsets_used |= used.keys()
         rows = [used.get(offset, (offset, "", "", "")) for offset in sorted({own_sql.NO_OFFSET, *self._offsets_used})]

@@ -74,7 +74,7 @@ class BlockForms:
         return BlockByItsEnds(*what) if ends_only else BlockBetweenIds(*what, shared=is_shared)
 
     def drawn(self, draw: PendingDraw, block: Block, ids: Sequence[int]) -> Draw | None:
-        """What a block's ids are; None where another server drew in the middle of it. Raises TicketDatabaseError."""
+        """The ids of a block; None if another server drew in the middle of it. Raises TicketDatabaseError."""
         drawn = block.drawn(ids)
         seen = self._seen_of(draw)
         seen.last = block.last

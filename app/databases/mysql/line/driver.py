@@ -276,7 +276,7 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]
 
     @property
     def salt(self) -> bytes | None:
-        """What the server wants hashed with the password."""
+        """The bytes that the server wants hashed with the password."""
         return self._salt
 
     @salt.setter
@@ -295,7 +295,7 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]
         await super().ensure_closed()
 
     def expect(self, bound: Bound) -> None:
-        """What comes next is an answer of this size at most."""
+        """Expect an answer of this size at most."""
         self._bound, self._left, self._before_rows = bound, HEAD, True
 
     async def _read_bytes(self, num_bytes: int) -> bytes:

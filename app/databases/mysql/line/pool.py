@@ -147,7 +147,7 @@ class MySQLPool:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with new connections while those there are go on working."""
+        """Faults of new connections, while the open ones go on working."""
         found = []
         if self._refused is not None:
             found.append(f"new connections fail: {self._refused}")
