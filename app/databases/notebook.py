@@ -183,7 +183,7 @@ class NotebookDatabase(TicketDatabase):
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""
         found = await self.look(None if self.describe is None else self.describe())
-        if self._incarnation != found.incarnation:  # no wait follows: nobody draws before the caller knows it
+        if self._incarnation != found.incarnation:  # no wait follows, so no draw begins before the caller knows it
             self._incarnation = found.incarnation
             self._readings.clear()  # it may count its changes from elsewhere
         now, mine = found.clock.seconds, self.instance

@@ -67,8 +67,8 @@ What follows for each case
   that lacks the mark lately: its announcement stands there, or it could not reach that database.
 - A witness is replaced by an empty database. Before that comes up, it gets the marks that the other databases keep, the
   larger of two, and the others get the marks about it that they lack. After that every lane sets a new mark, on this
-  database as well. The live counters of sequences that nobody draws from follow as soon as they have been read, within
-  seconds where there are thousands. Until then its marks are *incomplete*, and `/healthz` warns.
+  database as well. The live counters of sequences without a draw follow as soon as the server has read them, within
+  seconds for thousands of sequences. Until then its marks are *incomplete*, and `/healthz` warns.
 - A witness is restored. Its rows are old, and the same exchange brings them up to date. If a row still has an old
   token, the next mark is refused, and the lane opens again.
 - A database is restored while every server is down. It starts under another incarnation, so its epoch differs from that

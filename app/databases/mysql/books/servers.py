@@ -1,4 +1,4 @@
-"""Which ticket servers use a MySQL or MariaDB ticket database, and who else is connected to it."""
+"""The ticket servers that use a MySQL or MariaDB ticket database, and the other clients connected to it."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from app.databases.protocol import LARGEST_INCREMENT, ServerEntry, Use
 
 
 class MySQLServers:
-    """The part of a MySQL ticket database that knows who uses it."""
+    """The part of a MySQL ticket database that knows its users."""
 
     _pool: MySQLPool
     _describe: Callable[[], ServerEntry] | None
