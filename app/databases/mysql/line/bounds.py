@@ -12,7 +12,7 @@ packet, its head and its body."""
 _ROW = 2 * READ_COST + 384
 """The most that a row of a listing costs: names have 64 letters, a mark's token 128."""
 _LONGEST_PACKET = 16 * 1024
-"""The most bytes of a packet with a row, a column's description or an error: the longest is a ring record of 8,000 letters."""
+"""Bytes of a packet with a row, a column's description or an error: the longest is a ring record of 8,000 letters."""
 
 
 class Bound(NamedTuple):
