@@ -151,7 +151,7 @@ class MySQLLedger:
 
 
 def _place(mark: Mark) -> tuple[str, str, int]:
-    """The place of a mark in a write. Writes that lock rows in different orders deadlock, so servers share one order."""
+    """The place of a mark in a write. All servers use one order, because rows locked in two orders cause deadlocks."""
     return own_sql.marks_table_of(mark.sequence), mark.sequence, mark.offset
 
 
