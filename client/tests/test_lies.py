@@ -89,6 +89,17 @@ def test_a_list_that_cannot_be(serve: Serve, changes: dict[str, Any], says: str)
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize("prefetch", [0, 100])
+def test_databases_that_fold_names_answer_in_lower_case(serve: Serve, prefetch: int) -> None:
+    with Tickets(serve(Changed(sequence="photos")).url, prefetch=prefetch, timeout=2) as tickets:
+        assert tickets.take("Photos") == 1
+        assert len(tickets.take_many("PHOTOS", 3)) == 3
+    other = serve(Changed(sequence="Photos"))
+    refused = pytest.raises(TicketsUnavailable, match="answered for the sequence 'Photos'")
+    with Tickets(other.url, prefetch=prefetch, timeout=0.4) as tickets, refused:
+        tickets.take("photos")
+
+
 def test_a_block_that_was_given_before(serve: Serve) -> None:
     again = Honest(101)
 

@@ -111,8 +111,8 @@ def costly(seconds: float) -> Part:
 def two_bodies(rounds: int, program: str | None) -> Part:
     """Two bodies of data for one offset, on this database server or the one that the tests find."""
     chosen = {"TICKETS_TEST_MYSQLD": program} if program else {}
-    command = [sys.executable, "-m", "tests.long.two_bodies", "--rounds", f"{rounds}"]
-    return Part(f"two bodies for one offset, {rounds} rounds", command, chosen)
+    command = [sys.executable, "-m", "tests.long.two_bodies", "--rounds", f"{rounds}", "--held", "120"]
+    return Part(f"two bodies for one offset, three held for 120 s, {rounds} rounds", command, chosen)
 
 
 def older_releases(program: str | None) -> Part:

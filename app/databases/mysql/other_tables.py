@@ -91,7 +91,7 @@ async def used_by(column: Column) -> Used:
 
 def _last_counted(definition: str, column: str) -> int:
     """The last id that the table's counter gave, if the column is the one that it counts; else 0."""
-    counted = re.search(rf"^\s+{re.escape(sequence_sql.quoted(column))} .*\bAUTO_INCREMENT\b", definition, re.MULTILINE)
+    counted = re.search(rf"^\s+{re.escape(session_sql.quoted(column))} .*\bAUTO_INCREMENT\b", definition, re.MULTILINE)
     counter = _COUNTER.search(definition)
     return int(counter[1]) - 1 if counted and counter else 0
 

@@ -11,6 +11,7 @@ from app.common.slices import sliced
 from app.databases.inspection import Flaw
 from app.databases.mysql import sequence_sql
 from app.databases.mysql.books.rows import largest_id, moment, next_id, table_name
+from app.databases.mysql.line import session_sql
 from app.databases.mysql.line.bounds import MOST_TABLES, listing
 from app.databases.mysql.line.driver import Rows
 from app.databases.mysql.line.pool import MySQLPool
@@ -130,7 +131,7 @@ def not_crash_safe(rows: Rows) -> list[Flaw]:
         Flaw(
             f"{name}: its engine {engine} is not crash-safe: a high-water mark that a crash loses may be a ticket "
             "issued twice",
-            f"ALTER TABLE {sequence_sql.quoted(str(name))} ENGINE=InnoDB",
+            f"ALTER TABLE {session_sql.quoted(str(name))} ENGINE=InnoDB",
         )
         for name, engine in rows
         if str(engine) not in CRASH_SAFE_ENGINES

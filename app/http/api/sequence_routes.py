@@ -12,6 +12,7 @@ from app.http.api import sequence_list
 from app.http.api.description import problems
 from app.http.api.models import Bump, Bumped, NewSequence, Sequence, Sequences
 from app.http.api.sequence_list import LARGEST_PAGE, SEARCH_PATTERN
+from app.http.query import Parameters
 from app.operations.admin import Admin
 
 Name = Annotated[str, Path(description="the sequence's name")]
@@ -77,6 +78,7 @@ def _add_changes(api: FastAPI, admin: Admin) -> None:
         request: Request, sequence: Name, requested: Annotated[NewSequence | None, Body()] = None
     ) -> Response:
         validated(sequence)
+        _refuse_parameters(request)
         requested = requested or NewSequence()
         given = requested.parameters
         _audited(request, kind=requested.kind, **given)
@@ -96,8 +98,17 @@ def _add_changes(api: FastAPI, admin: Admin) -> None:
     )
     async def bump_sequence(request: Request, sequence: Name, requested: Bump) -> dict[str, Any]:
         validated(sequence)
+        _refuse_parameters(request)
         _audited(request, above=requested.above, force=requested.force)
         return await admin.bump(sequence, requested.above, force=requested.force)
+
+
+def _refuse_parameters(request: Request) -> None:
+    """Raise InvalidRequest for a query parameter, because the changes of a sequence stand in the body.
+
+    If the server ignored `?bits=32`, it would make a sequence that is wrong for ever.
+    """
+    Parameters(request.scope["query_string"]).refuse_others(())
 
 
 def _audited(request: Request, **about: object) -> None:

@@ -226,10 +226,10 @@ class TicketEndpoint:
         if place.whole:
             largest = self._desk.largest_block
             given = Parameters(query)
+            given.refuse_others(BLOCK_PARAMETERS)
             size = given.number("size", largest)
             if size is None:
                 raise InvalidRequest(f"size is required: a whole number from 1 to {largest}")
-            given.refuse_others(BLOCK_PARAMETERS)
             return Order(name, encoded, size, BLOCK)
         count = address = None
         if query:

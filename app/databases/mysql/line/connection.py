@@ -131,7 +131,7 @@ class MySQLConnection:
     async def _prepare(self) -> None:
         """Set what the session's statements depend on; `_read_facts` reads it back, in a packet of its own."""
         place = self._increment, self._offset
-        statements = session_sql.prepare(*place, mariadb=self.mariadb)
+        statements = session_sql.prepare(*place, self._url.database, mariadb=self.mariadb)
         await self._driver.query("; ".join(statements))
         for _ in statements[1:]:
             await self._driver.next()

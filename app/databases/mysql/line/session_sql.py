@@ -100,13 +100,20 @@ CONNECTION_ID = "SELECT CONNECTION_ID()"
 """The server's number for the session. A proxy's greeting has a number of its own."""
 
 
-def prepare(increment: int, offset: int, *, mariadb: bool) -> tuple[str, ...]:
-    """The statements that prepare a session; the last one is `CONNECTION_ID`."""
+def quoted(identifier: str) -> str:
+    """An identifier of somebody else's, whatever it holds."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def prepare(increment: int, offset: int, database: str, *, mariadb: bool) -> tuple[str, ...]:
+    """The statements that prepare a session for this database of its server; the last one is `CONNECTION_ID`."""
     assignments = [f"{name} = {value}" for name, value in settings(increment, offset, mariadb=mariadb).items()]
     # the cast: MySQL takes no decimal here
     assignments.append(f"wait_timeout = CAST(GREATEST(@@SESSION.wait_timeout, {SHORTEST_WAIT_TIMEOUT}) AS UNSIGNED)")
-    # first of all NAMES: what comes after it is read by it; an `init_connect` may have begun a transaction
-    return NAMES, f"SET SESSION {', '.join(assignments)}", "ROLLBACK", ISOLATION, CONNECTION_ID
+    # first of all NAMES: what comes after it is read by it; an `init_connect` may have begun a transaction, or have led
+    # to another database, where the same tables hold other tickets
+    use = f"USE {quoted(database)}"
+    return NAMES, f"SET SESSION {', '.join(assignments)}", "ROLLBACK", ISOLATION, use, CONNECTION_ID
 
 
 def _conditions(increment: int, offset: int, *, mariadb: bool) -> dict[str, str]:
