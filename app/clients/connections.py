@@ -52,7 +52,7 @@ class ClientConnection(Protocol):
 
 
 class Ending(Protocol):
-    """Who ends the connections with the server."""
+    """Ends the connections when the server stops."""
 
     def opened(self, connection: ClientConnection) -> None: ...
 

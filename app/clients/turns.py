@@ -16,7 +16,7 @@ TURN_SECONDS = 0.005
 exceed it."""
 
 SLICE_SECONDS = 0.001
-"""What one worker takes at the most before the next in line goes on."""
+"""The longest time for which one worker runs before the next in line."""
 
 
 class Worker(Protocol):
@@ -106,7 +106,7 @@ class Turns:
         await future
 
     def give_up(self, task: asyncio.Task[Any]) -> None:
-        """Raise ClientGone where this task waits for its turn: nobody waits for its answer any more."""
+        """Raise ClientGone where this task waits for its turn, because the client no longer waits for its answer."""
         self._given_up.add(task)
         future = self._coroutines.pop(task, None)
         if future is not None and not future.done():
@@ -137,7 +137,7 @@ class Turns:
             future = coroutines.pop(task)
             if not future.done():
                 future.set_result(None)
-                break  # the coroutine goes on after this, so nobody knows yet how long it takes
+                break  # the coroutine goes on after this, so the time that it takes is unknown
 
     def _work(self, worker: Worker, now: float, end: float) -> None:
         # where many wait, each gets a small share: greedy workers would make the last in line wait for all

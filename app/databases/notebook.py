@@ -53,7 +53,7 @@ class Write(Generic[N]):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """By which a kept note is found."""
+        """The key that finds a kept note."""
         note = self.new if self.new is not None else self.old
         assert note is not None
         return key_of(note)
@@ -74,7 +74,7 @@ class Look:
 
 
 def key_of(note: Mark | RingRecord | Definition) -> tuple[Any, ...]:
-    """What tells a note from the others of its book. There is one ring record."""
+    """The key of a note in its book. There is one ring record."""
     if isinstance(note, Mark):
         return note.sequence, note.offset, note.increment
     return (note.key,) if isinstance(note, Definition) else ()
@@ -135,7 +135,7 @@ class NotebookDatabase(TicketDatabase):
 
     @abstractmethod
     async def clock(self) -> float:
-        """What the database's clock says, in seconds since 1970. Asked of any incarnation."""
+        """The time of the database's clock, in seconds since 1970. Any incarnation may answer."""
 
     @abstractmethod
     async def read(self, book: Book, since: int | None = None, *, anybody: bool = False) -> tuple[list[Any], int]:
@@ -167,7 +167,7 @@ class NotebookDatabase(TicketDatabase):
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""
         found = await self.look(None if self.describe is None else self.describe())
-        if self._incarnation != found.incarnation:  # no wait follows: nobody draws before the caller knows it
+        if self._incarnation != found.incarnation:  # no wait follows, so no draw begins before the caller knows it
             self._incarnation = found.incarnation
             self._readings.clear()  # it may count its changes from elsewhere
         now, mine = found.clock.seconds, self.instance

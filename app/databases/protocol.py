@@ -1,4 +1,4 @@
-"""What the ticket server asks of a ticket database, whatever its engine.
+"""The protocol of a ticket database, the same for every engine.
 
 A ticket database is a counter for each sequence, and a notebook that survives with the counters.
 
@@ -67,7 +67,7 @@ class Draw(NamedTuple):
 
 
 Drawn = Draw | TicketDatabaseError
-"""What a draw came to."""
+"""The result of a draw: ids, or the error that refused it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +225,11 @@ class Mark:
     """One row of the high-water ledger: what the database of `offset` and `increment` may have issued in `sequence`.
 
     No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token`
-    is `<epoch>:<nonce>`, an epoch being the incarnation of that database and of its table: whoever moves the sequence
-    up after a rewind supersedes it, and a reservation under an older token is refused.
+    is `<epoch>:<nonce>`, an epoch being the incarnation of that database and of its table: a server that advances
+    the sequence after the database went back supersedes it, and a database refuses a mark under an older token.
 
-    Those whose name begins with `_` are kept where a release that does not know inner sequences does not look: it would
-    take the name for damage.
+    Marks of inner sequences, whose names begin with `_`, stand in a table of their own. A release that does not know
+    inner sequences would take such a name for damage.
     """
 
     sequence: str
@@ -313,7 +313,7 @@ class TicketDatabase(Protocol):
     """One ticket database: odd or even, or one of more. Every engine subclasses it."""
 
     system: ClassVar[str]
-    """What OpenTelemetry calls its engine, in `db.system.name`."""
+    """OpenTelemetry's name of the engine, for `db.system.name`."""
     name: str
     """host:port, or the embedded database's file name; never a secret."""
     offset: int
@@ -379,7 +379,7 @@ class TicketDatabase(Protocol):
         """Raise RingChanged unless there is a ring record, and it has this number."""
 
     async def in_use(self, seconds: float) -> list[str]:
-        """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
+        """Watch the database for `seconds`, and name each other user in a few words. Empty if there is none."""
 
     def start_draw(
         self,

@@ -1,4 +1,4 @@
-"""What the doctor checks on a ticket database: one function per check.
+"""The doctor's checks on a ticket database: one function per check.
 
 Each compares one database with the others and yields what would break a guarantee or slow the server down, and how to
 fix it. None queries a database: the facts are in the inspections.

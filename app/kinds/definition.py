@@ -30,7 +30,7 @@ class Definition:
         return self.sequence.lower()
 
     def same_as(self, other: "Definition") -> bool:
-        """Whether both make the same sequence, whoever claimed it."""
+        """Whether both make the same sequence, no matter which server claimed it."""
         mine, others = (self.sequence, self.kind, self.parameters), (other.sequence, other.kind, other.parameters)
         return mine == others
 

@@ -22,10 +22,10 @@ NUMBER_BITS = 63
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What one parameter may be: a whole number from `smallest` to `largest`, or one of `choices`."""
+    """The values that a parameter may have: a whole number from `smallest` to `largest`, or one of `choices`."""
 
     default: int | None
-    """What it is where it is not given. None: the time when the sequence is made."""
+    """The default. None: the time when the sequence is made."""
     smallest: int
     largest: int
     choices: tuple[int, ...] = ()
@@ -104,7 +104,7 @@ class Kind(ABC):
     def decode(self, parameters: Mapping[str, int], id_text: str) -> dict[str, Any]:
         """What the id says: kind, id_str (in canonical form), time and time_ms where there is one, then the kind's own.
 
-        It may be of the future: whoever knows the present compares `time_ms` with it.
+        It may be of the future: the caller compares `time_ms` with the present.
         """
 
     def refuse_unknown(self, given: Iterable[str]) -> None:
@@ -144,7 +144,7 @@ class TimedKind(Kind):
     """A kind whose ids are a time, a part and a counter, from high to low.
 
     Time and counter together are a *tick*: time * 2^counter_bits + counter, with the time in the kind's unit since its
-    epoch. Who draws a tick draws a time and a counter that nobody else has.
+    epoch. A server that draws a tick draws a time and a counter that no other server has.
     """
 
     unique = "certainly"

@@ -1,4 +1,4 @@
-"""What an id says: of a sequence that is served here, or of anybody's."""
+"""Reading an id: of a sequence that this server serves, or of any other origin."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -169,7 +169,7 @@ class Metrics:
         self.gaps[member.name, cause] += tickets
 
     def violation(self, member: Member, rule: str) -> None:
-        """An id that broke a rule, or a reservation that the ledger refused."""
+        """The server dropped a draw: an id broke a rule, or a database refused its mark."""
         self.violations[member.name, rule] += 1
 
     def retry(self, member: Member, cause: str) -> None:

@@ -33,7 +33,7 @@ class LookUp:
         self._place.answered(self)
 
     def fail(self) -> None:
-        """An exception that nobody knows is being handled."""
+        """Handle an unexpected exception: log it, and cut the connection."""
         if not self.is_gone:
             self._place.fail()
 

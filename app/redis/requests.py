@@ -35,7 +35,7 @@ class Place(Protocol):
         """The reply of this slot is there."""
 
     def fail(self) -> None:
-        """An exception that nobody knows is being handled."""
+        """Handle an unexpected exception: log it, and cut the connection."""
 
 
 class Watcher(Protocol):
@@ -105,7 +105,7 @@ class RedisTicketRequest(TicketReply, TicketRequest):
         """See TicketRequest.give."""
         try:
             self.settle(self.in_reply(tickets), "ok")
-        except Exception:  # who calls has others to answer
+        except Exception:  # the caller has other requests to answer
             self.place.fail()
 
     def refuse(self, error: TicketError) -> None:
@@ -124,7 +124,7 @@ class RedisTicketRequest(TicketReply, TicketRequest):
         super().drop()
 
     def fail(self) -> None:
-        """An exception that nobody knows is being handled."""
+        """Handle an unexpected exception: log it, and cut the connection."""
         self.place.fail()
 
 

@@ -1,4 +1,4 @@
-"""What a client has said about itself and its connection."""
+"""The state of one connection, as the client has set it."""
 
 from app.clients.tokens import Tokens
 from app.redis.parser import Command

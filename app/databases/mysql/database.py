@@ -55,13 +55,14 @@ from app.databases.protocol import (
 )
 
 PROBE_CONNECTION_SECONDS = 10.0
-"""A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
+"""The server uses a probe's connection for this long. An older one may lead to a database that new ones do not reach.
 
-The new one is opened beside it, and what keeps that from being had decides. A server that answers that it has no
-further connection to give is there, and well: the old one goes on being used, with a warning, and the next is tried
-after `REFUSED_SECONDS`. A name service that is away never gets so far (see `MySQLPool`). All else is down: refused,
-hung up on, or not answered in time is what it looks like when the server is closing, or when the name or a proxy leads
-elsewhere by now; with a password that is refused, or settings that do not fit, nobody who starts now can draw.
+The server opens the new connection beside the old one. If that fails, the reason decides. A database that answers that
+it has no further connection to give is well: the old connection stays in use, with a warning, and the server tries
+again after `REFUSED_SECONDS`. If the name service is away, the pool uses the addresses known last (see `MySQLPool`).
+After any other failure the database is down. A connection that is refused, cut or not answered in time may mean that
+the database is closing, or that the name or a proxy leads elsewhere by now. If the database refuses the password, or
+its settings do not fit, a server that starts now cannot draw.
 """
 
 

@@ -1,4 +1,4 @@
-"""What an auto-increment table that is no ticket table has used: for moving a sequence above it."""
+"""The ids that an auto-increment table outside the ticket server has used, so that a bump can go above them."""
 
 import asyncio
 import re
@@ -64,7 +64,7 @@ class Column(Source):
 
 
 async def used_by(column: Column) -> Used:
-    """What the table has used. Raises TicketDatabaseError, in our words and without the database's name."""
+    """The ids that the table has used. Raises TicketDatabaseError, in our words and without the database's name."""
     connection = MySQLConnection(column.url, 1, 1, column.url.ssl_context())
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):

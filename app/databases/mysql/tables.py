@@ -1,4 +1,4 @@
-"""What tables a MySQL or MariaDB ticket database has, where they stand, and how they are made and advanced."""
+"""The tables of a MySQL or MariaDB ticket database: list them, read their positions, make and advance them."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -32,7 +32,7 @@ UNKNOWN = NotLookedAt("whether triggers on its tables set the ids", "TRIGGER")
 async def triggers_of(
     connection: MySQLConnection, tables: Iterable[str]
 ) -> tuple[dict[str, list[Flaw]], NotLookedAt | None]:
-    """What is wrong with each of these tables that has triggers, and what could not be looked at.
+    """The faults of the tables that have triggers, and the tables that could not be examined.
 
     Raises TicketDatabaseError.
     """

@@ -1,4 +1,4 @@
-"""What is sent and answered over HTTP, as models: those of requests are read with them, those of answers described."""
+"""The models of HTTP bodies. The server reads requests with them; the OpenAPI document describes answers with them."""
 
 from typing import Annotated, Any, Literal
 

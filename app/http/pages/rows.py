@@ -1,4 +1,4 @@
-"""What the pages say of one sequence."""
+"""The row of one sequence on the pages."""
 
 import datetime
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the connections that speak HTTP share."""
+"""The parts that all HTTP connections share."""
 
 import asyncio
 from typing import Protocol

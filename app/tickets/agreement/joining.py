@@ -15,7 +15,7 @@ K = TypeVar("K")
 
 
 class Found(StrEnum):
-    """What a database says about the ring: by its record, or, if it has none, by the marks that it keeps."""
+    """The relation of a database to the ring, by its ring record or, without a record, by the marks that it keeps."""
 
     THIS_RING = auto()
     EARLIER_RING = auto()
@@ -73,7 +73,7 @@ JOINS = {
 
 
 def found_by_record(found: RingRecord, offset: int, record: RingRecord) -> Found:
-    """What a database that is listed at this offset says by its record `found`."""
+    """The relation to the ring of a database at this offset, by its record `found`."""
     if found.own != offset:
         return Found.ANOTHER_PLACE
     if found.since == record.since and offset in record.offsets:

@@ -11,7 +11,7 @@ LARGEST_KEY = 2**63 - 1
 """Of what a shard is chosen by."""
 
 Tickets = Sequence[int]
-"""What lanes give: a range, or at the very end of a sequence a list."""
+"""Tickets of a lane: a range, or a list at the very end of a sequence."""
 Ids = Sequence[Any]
 """What a request gets: tickets as they are, or ids of another kind, which are strings where they are longer than 63
 bits."""

@@ -72,7 +72,7 @@ LONGEST_STALL = 3.0
 
 
 class Faulty(FailingDraws):
-    """Answers some draws with an error, made or not; reservations too."""
+    """Answers some draws with an error, made or not; marks too."""
 
     chance: random.Random
     faults = 0.0

@@ -1,4 +1,4 @@
-"""What a MySQL or MariaDB ticket database keeps of how sequences were made."""
+"""The definitions of sequences that a MySQL or MariaDB ticket database keeps."""
 
 from typing import Any
 

@@ -110,7 +110,7 @@ def _replacement(old: Mark, new: Mark, ring: int) -> str:
 
 
 def _place(mark: Mark) -> tuple[str, str, int]:
-    """In this order marks are written, whoever does: two writes that lock rows in different orders deadlock."""
+    """The place of a mark in a write. All servers use one order, because rows locked in two orders cause deadlocks."""
     return own_sql.marks_table_of(mark.sequence), mark.sequence, mark.offset
 
 

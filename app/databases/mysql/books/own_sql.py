@@ -159,7 +159,7 @@ def read_back(table: str, keys: Sequence[tuple[str, int, int]]) -> str:
 
 
 def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, int], issued: int, ring: int) -> str:
-    """Replaces token and mark, unless somebody has superseded the row, reserved above the old mark or changed the ring
+    """Replaces token and mark, unless another server has superseded the row, set a higher mark or changed the ring
     meanwhile."""
     sequence, offset, increment = key
     return (
@@ -233,7 +233,7 @@ def _in_one_transaction(
     write: str,
 ) -> list[str]:
     """All statements go out in one packet: a server that stands still between two packets would keep the row of the
-    ring record locked, and with it every reservation of a mark.
+    ring record locked, and with it every write of a mark.
 
     The row is locked first, so that the condition is the same in all of them. What has been heard of the body at an
     offset only grows.
@@ -334,7 +334,7 @@ FORGET_STALE = tuple(
     f"DELETE FROM {table} WHERE at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"  # noqa: S608
     for table in ("_servers", "_in_use")
 )
-"""What servers left that ended without a word."""
+"""Remove the rows of servers that ended without removing them."""
 
 
 def announce(instance: str, release: str, kinds: str, probe_interval: float, reserve_window: float) -> str:

@@ -106,7 +106,7 @@ def record_of(rows: Rows) -> RingRecord | None:
 
 
 def earlier_record_of(rows: Rows) -> RingRecord | None:
-    """The same from the row of `own_sql.RING`, which knows no bodies."""
+    """The ring record in a row of `own_sql.RING`, which knows no bodies."""
     if not rows:
         return None
     number, increment, since, offsets, own, state = rows[0]

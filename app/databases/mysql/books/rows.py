@@ -60,7 +60,7 @@ def parameters_text(value: Any) -> str:
 
 
 def claimant(value: Any) -> str:
-    """Who claimed a name."""
+    """The server that claimed a name."""
     return _matching(_CLAIMANT, value)
 
 

@@ -1,4 +1,4 @@
-"""Which ticket servers use a MySQL or MariaDB ticket database, and who else is connected to it."""
+"""The ticket servers that use a MySQL or MariaDB ticket database, and the other clients connected to it."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from app.databases.protocol import LARGEST_INCREMENT, ServerEntry, Use
 
 
 class MySQLServers(MySQLBook):
-    """The part of a MySQL ticket database that knows who uses it."""
+    """The part of a MySQL ticket database that knows its users."""
 
     _offsets_used: set[int]
 
@@ -33,7 +33,7 @@ class MySQLServers(MySQLBook):
         return took
 
     def _used(self, entry: ServerEntry) -> tuple[str, list[own_sql.UseRow], float]:
-        """What the server says of the bodies that it uses, as `own_sql.use` takes it."""
+        """The bodies of data that this server uses, as arguments of `own_sql.use`."""
         used = {use.offset: (use.offset, use.word, use.place, use.server) for use in entry.uses or ()}
         self._offsets_used |= used.keys()
         rows = [used.get(offset, (offset, "", "", "")) for offset in sorted({own_sql.NO_OFFSET, *self._offsets_used})]

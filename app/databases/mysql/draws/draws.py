@@ -313,7 +313,7 @@ class DrawQueue:
         return results
 
     def _plain(self, draw: PendingDraw, first: int) -> Drawn:
-        """What one plain statement has drawn. Some columns go on above the largest ticket, or repeat their last id."""
+        """The ids of one plain statement. Some columns go on above the largest ticket, or repeat their last id."""
         if first + (draw.count - 1) * self._increment > draw.table.last:
             return ColumnExhausted(NO_FURTHER)
         return self.forms.plain_drawn(draw, first)

@@ -1,7 +1,7 @@
 """One connection to one MySQL or MariaDB server, prepared for drawing.
 
-A connection belongs to whoever opened it until it is handed on. Anything that goes wrong on it, a cancellation
-included, drops it; only an error that leaves it as it was (see `errors`) does not.
+A connection belongs to the caller that opened it until that caller hands it on. Any error drops it, and so does a
+cancellation. The exceptions are the errors that leave a connection as it was (see `errors`).
 """
 
 import hashlib

@@ -94,7 +94,8 @@ FOREIGN = (
 """Prepares a session on a server of any version and of somebody else's, for reading a table's definition."""
 NAMES = "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci"
 ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
-"""Whatever the server's default: under READ COMMITTED a reservation would not lock the ring record it depends on."""
+"""Set whatever the server's default is: under READ COMMITTED a write of a mark would not lock the ring record that it
+depends on."""
 CONNECTION_ID = "SELECT CONNECTION_ID()"
 """The server's number for the session. A proxy's greeting has a number of its own."""
 

@@ -22,7 +22,7 @@ class Witness:
 
     def __init__(self) -> None:
         self.opened = 0
-        self.reserved: list[int] = []
+        self.marks_set_for: list[int] = []
         self.soon = 0
         self.step = 1_000_000
         self.fails_with: TicketDatabaseError | None = None
@@ -38,20 +38,20 @@ class Witness:
         position = await lane.member.database.position(lane.sequence)
         lane.guard.advance(position.next_id - 1)
         lane.marks.token = f"life:{self.opened}"
-        lane.marks.mark = lane.marks.reserve_at = self.step
+        lane.marks.mark = lane.marks.next_mark_at = self.step
 
-    async def reserve(self, lane: Lane, last: int, *, protected: bool) -> None:
-        self.reserved.append(last)
+    async def set_mark(self, lane: Lane, last: int, *, protected: bool) -> None:
+        self.marks_set_for.append(last)
         await asyncio.sleep(0)
         if self.fails_with is not None:
             raise self.fails_with
-        lane.marks.mark, lane.marks.reserve_at = last + self.step, last + self.step // 2
+        lane.marks.mark, lane.marks.next_mark_at = last + self.step, last + self.step // 2
 
-    def reserve_soon(self, lane: Lane) -> None:
+    def set_mark_soon(self, lane: Lane) -> None:
         self.soon += 1
         if self.breaks:
             raise ZeroDivisionError
-        lane.marks.reserve_at = lane.marks.mark
+        lane.marks.next_mark_at = lane.marks.mark
 
     def check(self, lane: Lane) -> None:
         if self.refuses:

@@ -151,7 +151,7 @@ async def test_a_block_at_the_end_is_whole_or_not_at_all() -> None:
 async def test_an_error_that_nobody_knows_sends_everybody_on_and_the_lane_goes_on() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.witness.breaks, bench.lane.marks.reserve_at = True, 0
+    bench.witness.breaks, bench.lane.marks.next_mark_at = True, 0
     assert await bench.asked(3) == [None] * 3
     bench.witness.breaks = False
     assert await bench.ask() is not None

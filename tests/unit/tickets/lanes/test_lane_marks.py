@@ -48,14 +48,14 @@ async def test_what_was_drawn_while_the_lane_was_closed_is_dropped() -> None:
 
 
 @virtual_time
-async def test_no_ticket_above_the_mark_is_handed_out_before_it_is_reserved() -> None:
+async def test_no_ticket_above_the_mark_is_handed_out_before_the_next_mark_is_set() -> None:
     bench = await Bench().begin()
     bench.witness.step = 100
     await bench.ask(20)
-    assert bench.witness.reserved == []
+    assert bench.witness.marks_set_for == []
     await bench.ask(20)
     await bench.ask(20)  # ends at 119
-    assert bench.witness.reserved == [119]
+    assert bench.witness.marks_set_for == [119]
 
 
 @virtual_time
@@ -91,7 +91,7 @@ async def test_a_draw_of_the_present_ring_that_a_database_refuses_takes_all_of_t
 async def test_the_next_step_is_reserved_ahead_without_anybody_waiting() -> None:
     bench = await Bench().begin()
     await bench.ask()
-    bench.lane.marks.reserve_at = 2
+    bench.lane.marks.next_mark_at = 2
     began = asyncio.get_running_loop().time()
     await bench.ask()
     assert bench.witness.soon == 1
