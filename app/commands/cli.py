@@ -3,8 +3,10 @@
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Mapping
+from typing import NoReturn
 
 from app.clients.open_files import raise_limit
 from app.commands import kinds, remote_commands
@@ -229,9 +231,17 @@ def _add_doctor(command: AddCommand) -> None:
     doctor.set_defaults(run=_doctor)
 
 
-def build_parser() -> argparse.ArgumentParser:
+class CommandLine(argparse.ArgumentParser):
+    """A parser whose errors repeat an argument without the password of a URL."""
+
+    def error(self, message: str) -> NoReturn:
+        """See ArgumentParser.error."""
+        super().error(re.sub(r"//\S*@", "//...@", message))
+
+
+def build_parser() -> CommandLine:
     """The command line. `--help` lists the commands in the order in which this adds them."""
-    parser = argparse.ArgumentParser(
+    parser = CommandLine(
         prog="ticketd",
         description="A ticket server: unique ids, drawn from an odd and an even ticket database.",
         epilog=_PROGRAM,

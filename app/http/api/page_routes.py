@@ -32,8 +32,8 @@ def add_page_routes(
 ) -> None:
     """Add the pages and the OpenAPI document. The document describes the routes that `api` has by then."""
     _add_status_page(api, status_page)
-    _add_description(api, access, desk)
     _add_sequence_page(api, access, sequence_page)
+    _add_description(api, access, desk)
 
 
 def _add_status_page(api: FastAPI, status_page: StatusPage) -> None:
