@@ -61,7 +61,7 @@ class Write(Generic[N]):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at a database found at one moment; see ProbeResult. `latency`: what the write took, in seconds.
+    """The result of a look at a database at one moment; see ProbeResult. `latency`: of the write, in seconds.
     `servers`: the notes of that book, which `clock` dates."""
 
     incarnation: str
@@ -81,7 +81,7 @@ def key_of(note: Mark | RingRecord | Definition) -> tuple[Any, ...]:
 
 
 def after(kept: N | None, write: Write[N]) -> N | None:
-    """What is kept after a write, of what was kept before. An engine applies this, or says the same in its own words,
+    """The note that is kept after a write, from the one before. An engine applies this, or has the same rule in SQL,
     inside the write's transaction.
 
     A mark without an `old` rises under its own token, and changes nothing under another one. One with an `old` replaces

@@ -118,7 +118,7 @@ class ClockReading:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a probe found: a committed write, and who the database is.
+    """The result of a probe: a committed write, and the database's identity.
 
     `incarnation` changes whenever the database may have gone back in time: with a restart, with another server in its
     place. Two incarnations of a server are told apart by the second in which they began. `identity` names the server
@@ -154,7 +154,7 @@ def check_settings(found: "Settings", increment: int, offset: int) -> None:
 
 
 class Settings(Protocol):
-    """What a server is configured with."""
+    """The settings that a database server is configured with."""
 
     @property
     def increment(self) -> int | None: ...
@@ -167,7 +167,7 @@ class Settings(Protocol):
 
 
 class RingState(StrEnum):
-    """What a ring record says of the ring.
+    """The ring as a ring record describes it.
 
     `drawn`: servers draw. `growing`: `ticketd grow` has begun and has not finished; nobody draws. `forming`: a server
     has begun to raise every sequence before the first draw; nobody draws until a server has finished.
@@ -412,7 +412,7 @@ class TicketDatabase(Protocol):
         """
 
     async def draw(self, residue: Residue, table: Table, count: int, after: int, least: int = 0) -> Draw:
-        """The same for a caller that waits. Where the caller is cancelled, what is drawn becomes a gap."""
+        """Draw for a caller that waits. If the caller is cancelled, the tickets that it drew become a gap."""
         drawn: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
 
         def done(result: Drawn) -> None:
@@ -436,14 +436,14 @@ class TicketDatabase(Protocol):
         """Where these sequences' tables stand now; one that is missing is left out. Expensive where there are many."""
 
     async def position(self, sequence: str) -> Position:
-        """The same of one. Raises SequenceMissing."""
+        """The position of one sequence. Raises SequenceMissing."""
         try:
             return (await self.positions([sequence]))[sequence]
         except KeyError:
             raise SequenceMissing("has no table for it") from None
 
     async def readable_positions(self, names: Iterable[str]) -> dict[str, Position]:
-        """The same of many, without those that cannot be read now: damaged, or locked."""
+        """The positions of many sequences, without those that cannot be read now: damaged, or locked."""
         requested = list(names)
         with suppress(SequenceUnavailable, TicketDatabaseBusy):
             return await self.positions(requested)
@@ -500,7 +500,7 @@ class TicketDatabase(Protocol):
         """
 
     async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
-        """The same for many rows, each old and new, in few commits; none is read back. One that is gone is left out."""
+        """Replace many rows, each given as old and new, in few commits. Leaves out a row that is gone."""
 
     def forget_connections(self) -> None:
         """Use new connections from the next look on, if any can be had; something was wrong on those there are."""

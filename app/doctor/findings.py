@@ -106,7 +106,7 @@ def contradicts_ring(case: Case) -> Iterator[Finding]:
 
 
 def flaws(case: Case) -> Iterator[Finding]:
-    """What the engine itself finds wrong with its settings, the account, the server's own tables."""
+    """The engine's own findings about its settings, the account and the server's own tables."""
     for flaw in case.database.flaws:
         yield Finding(*flaw)
 

@@ -175,7 +175,7 @@ class InnerProtocol:
 
 
 class _InnerTransport(asyncio.Transport):
-    """What the inner protocol takes for its socket. Once it has lost its connection nothing leads back any more."""
+    """The socket of the inner protocol, as far as that knows. Without a connection it refers to nothing any more."""
 
     def __init__(self, inner: InnerProtocol, outer: TicketProtocol) -> None:
         super().__init__()

@@ -222,12 +222,12 @@ class GatheredTickets(TicketRequest):
 
 
 def _nothing(request: GatheredTickets, answered: int) -> None:
-    """Who was served apart is not counted among those under way."""
+    """Count a request that was served apart no longer among those under way."""
 
 
 @dataclass(slots=True)
 class Gathered:
-    """What has been gathered for one sequence, and since when, by the performance counter. `tickets`: how many."""
+    """The requests gathered for one sequence, and since when, by the performance counter. `tickets`: how many."""
 
     since: float
     slots: list[SingleTickets] = field(default_factory=list)
@@ -324,7 +324,7 @@ class Gatherer:
         self._turns.take(self)
 
     def _requests(self, sequence: str, gathered: Gathered) -> Iterator[tuple[GatheredTickets, float]]:
-        """What was gathered, as requests, each made when it is its turn: a client may have gone by then."""
+        """The gathered clients as requests. Each is made when its turn comes, since a client may have gone by then."""
         for part in _parts(gathered.slots):
             request = GatheredTickets(sequence, part, partial(self._has_ended, sequence))
             self._under_way[sequence] = self._under_way.get(sequence, 0) + request.count
@@ -371,7 +371,7 @@ class Gatherer:
 
 
 def _parts(slots: Sequence[SingleTickets]) -> Iterator[Sequence[SingleTickets]]:
-    """What is asked for together: who has not gone meanwhile, and not too many."""
+    """The clients that ask together: those that have not gone meanwhile, and not too many."""
     part: list[SingleTickets] = []
     tickets = 0
     for slot in slots:

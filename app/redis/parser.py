@@ -20,7 +20,7 @@ LONGEST_NUMBER = 32
 """Bytes of a line that announces how much follows."""
 STRANGERS_BULK = 4_096
 STRANGERS_ARGUMENTS = 10
-"""The same for a client that has not shown a token where one is required: what AUTH and HELLO need."""
+"""As above, before a client has shown the token that it needs: enough for AUTH and HELLO."""
 AT_ONCE = 128
 """How many commands, or arguments of a larger one, are parsed at once."""
 
@@ -43,7 +43,7 @@ def _small_commands() -> "re.Pattern[bytes]":
 
 
 _SMALL = _small_commands()
-"""What clients send for tickets: many of them are bounded in one go."""
+"""The commands that clients send for tickets. The parser bounds many of them in one go."""
 _NUMBER = re.compile(rb"0|-?[1-9][0-9]*")
 """How much follows, as Redis and hiredis write and read it: both refuse `01` and `-0`."""
 _ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
@@ -144,7 +144,7 @@ class Incoming:
             raise ProtocolError("too big command")
 
     def _number(self, begin: int, sign: bytes) -> int | None:
-        """What a line announces; None where it has not come whole. `_at` is at its end then."""
+        """The number that a line announces, and `_at` at the line's end; None if the line has not come whole."""
         data, is_array = self.data, sign == b"*"
         if begin == len(data):
             return None

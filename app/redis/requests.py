@@ -9,7 +9,7 @@ from app.tickets.requests.request import Ids, TicketRequest
 TICKET_BYTES = 32
 """About what a ticket takes in memory until its reply has gone out."""
 LISTED_BYTES = 128
-"""The same for a ticket of a list, which is made a string."""
+"""As above, for a ticket of a list, which becomes a string."""
 REQUEST_BYTES = 1_024
 """About what a request takes besides its tickets. One for a sequence that is not known takes several times as much."""
 
@@ -98,7 +98,7 @@ class RedisTicketRequest(TicketReply, TicketRequest):
             self.address = address
 
     def in_reply(self, tickets: Ids) -> bytes:
-        """What is answered with these."""
+        """The reply with these tickets."""
         raise NotImplementedError
 
     def give(self, tickets: Ids) -> None:

@@ -263,7 +263,7 @@ class MySQLInspector(Inspector):
                 await self._try(connection, privilege, statement, name)
 
     def _take_tables(self, rows: Rows, keys: dict[str, list[Key]]) -> None:
-        """What the rows of `sequence_sql.tables` and the tables' keys say of each."""
+        """The tables, from the rows of `sequence_sql.tables` and the tables' keys."""
         found = self.inspection
         for row in rows:
             name, engine, shown = str(row[0]), str(row[1]), session_sql.quoted(str(row[0]))

@@ -161,7 +161,7 @@ def tables(names: Sequence[str]) -> str:
 
 
 def _of(column: str, fact: str) -> str:
-    """What is said of one column, where there is a row for each."""
+    """The description of one column; each column has a row."""
     return f"MAX(CASE COLUMN_NAME WHEN '{column}' THEN {fact} END)"
 
 

@@ -120,7 +120,7 @@ def positions_of(largest: Mapping[str, Any], counters: Mapping[str, tuple[Any, A
 
 
 def not_crash_safe(rows: Rows) -> list[Flaw]:
-    """What is wrong with the server's own tables, from the rows of `own_sql.ENGINES`."""
+    """The faults of the server's own tables, from the rows of `own_sql.ENGINES`."""
     return [
         Flaw(
             f"{name}: its engine {engine} is not crash-safe: a high-water mark that a crash loses may be a ticket "

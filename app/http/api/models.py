@@ -178,7 +178,7 @@ class Bumped(BaseModel):
 
 
 class Decoded(BaseModel):
-    """What an id says; which fields there are depends on its kind."""
+    """The parts of an id. The fields depend on its kind."""
 
     sequence: Annotated[Name | None, Field(description="null for an id of elsewhere")]
     kind: KindName

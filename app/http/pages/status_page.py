@@ -176,5 +176,5 @@ def _pager(count: int, query: StatusQuery, number: int) -> _Pager | None:
 
 
 def _database(each: dict[str, Any], now: float) -> dict[str, Any]:
-    """What /healthz reports of it, and for how long it has had its status."""
+    """A database as /healthz reports it, and for how long it has had its status."""
     return {**each, "age": now - datetime.datetime.fromisoformat(each["since"]).timestamp()}

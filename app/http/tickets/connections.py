@@ -9,7 +9,7 @@ from app.http.tickets.protocol import Endpoint, Inner, TicketProtocol
 
 
 class HTTPBehind(Protocol):
-    """Who serves what is not for tickets."""
+    """The application that serves every request except those for tickets."""
 
     def make_inner(self, protocol: TicketProtocol) -> Inner: ...
 

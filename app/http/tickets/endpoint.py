@@ -27,10 +27,10 @@ TICKET_PARAMETERS = "count", "key", "shard"
 BLOCK_PARAMETERS = ("size",)
 _METHODS = frozenset(method.encode() for method in METHODS)
 EMPTY_OBJECT = b"{}"
-"""What the body of a request for tickets may hold beside white space: some clients send it with every POST."""
+"""The body that a request for tickets may have beside white space: some clients send it with every POST."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 ACCEPT_BYTES = 1_024
-"""What stands beyond them in an Accept header is not looked at: reading 15 kB takes 10 ms."""
+"""The server reads no more bytes of an Accept header: reading 15 kB takes 10 ms."""
 
 
 class Watcher(Protocol):

@@ -57,7 +57,7 @@ class Event(StrEnum):
 
 BETWEEN, HEAD, BODY, CHUNK, LAST_BODY, LAST_CHUNK, OVER, REFUSED = Reading
 BEGAN, HEAD_ENDED, LAST_HEAD_ENDED, CHUNK_BEGAN, CHUNK_LINE_ENDED, ENDED, BROKE = Event
-"""The same by themselves: for each request it takes too long to look a member of an enum up."""
+"""The members as names of this module: looking a member of an enum up takes too long for each request."""
 
 TRANSITIONS: dict[Reading, dict[Event, Reading]] = {
     BETWEEN: {BEGAN: HEAD, BROKE: REFUSED},

@@ -82,7 +82,7 @@ def found_by_record(found: RingRecord, offset: int, record: RingRecord) -> Found
 
 
 def found_by_marks(kept: Set[tuple[int, int]], offset: int, record: RingRecord) -> tuple[Found, str]:
-    """What a database says by the marks that it keeps, given by offset and increment, and what is wrong with them."""
+    """The finding from the marks that a database keeps, given by offset and increment, and what is wrong with them."""
     current = {mark for mark in kept if mark[1] == record.increment}
     relevant = current if current and record.since > 1 else kept  # the others are from before the ring grew
     if wrong := contradiction_of_marks(relevant, record.increment, offset, 0):

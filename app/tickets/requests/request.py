@@ -43,7 +43,7 @@ class Desk(Protocol):
         """Settle the request without a word."""
 
     def abandon_part(self, request: "TicketRequest", requests: int) -> None:
-        """The same for some of the clients' requests that it stands for."""
+        """Answer some of the clients' requests that it stands for."""
 
 
 class TicketRequest:
@@ -105,7 +105,7 @@ class TicketRequest:
         return ()
 
     def answer(self, tickets: Tickets | None) -> None:
-        """What a lane says while the request waits in it: its tickets, or None, and the next lane is asked."""
+        """Take a lane's answer while the request waits there: tickets, or None. Then the next lane is asked."""
         self.lane = None
         if tickets is None:
             self.desk.fail_over(self)
@@ -115,6 +115,6 @@ class TicketRequest:
             self.desk.answer(self, self.encode(tickets))
 
     def abandon(self) -> None:
-        """Nobody waits for it any more: what is drawn for it becomes a gap."""
+        """No client waits for it any more. Its tickets become a gap."""
         if not self.settled:
             self.desk.abandon(self)

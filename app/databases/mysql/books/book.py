@@ -13,7 +13,7 @@ RETRIES = 5
 
 
 class MySQLBook(TicketDatabase):
-    """What the parts of a MySQL ticket database have in common that know its own tables."""
+    """The common part of the classes that know the own tables of a MySQL ticket database."""
 
     _pool: MySQLPool
     _on_retry: Callable[[str], None]

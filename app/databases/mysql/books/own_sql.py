@@ -20,7 +20,7 @@ DEFINITIONS_TABLE = "_definitions"
 """Of every name that a server was asked to make. `_kinds` has what is decided of other kinds than `ticket`: servers of
 release 0.2.0 look there, and refuse a sequence of plain tickets that they find there."""
 LATER_TABLES = KINDS_TABLE, SERVERS_TABLE, INNER_MARKS_TABLE
-"""Those of version 3."""
+"""The tables of version 3."""
 
 OWN_TABLES = (
     "CREATE TABLE IF NOT EXISTS _probe (id INT NOT NULL PRIMARY KEY, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
@@ -92,7 +92,7 @@ ENGINES = (
     "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() "  # noqa: S608
     f"AND TABLE_TYPE = 'BASE TABLE' AND TABLE_NAME IN ({', '.join(map(repr, NAMES))})"
 )
-"""What stores each of these tables."""
+"""The storage engine of each of these tables."""
 
 
 # --- marks -----------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ BodyRow = tuple[int, int, str, str, str]
 UseRow = tuple[int, str, str, str]
 """Offset, word, place, server."""
 Announcements = tuple[str, Sequence[UseRow], float] | None
-"""What `use` takes, None where the program is no ticket server."""
+"""The arguments of `use`; None if the program is no ticket server."""
 
 
 def first_ring(new: RingRow, increments: str, bodies: list[BodyRow], announcements: Announcements) -> list[str]:

@@ -90,13 +90,13 @@ class BlockForms:
         return Draw(first, self._increment, draw.count)
 
     def lost(self, block: Block) -> None:
-        """Nobody knows what the block has drawn: the next one goes between ids, which shows where the table stands."""
+        """The block's draw is unknown. The next block goes between ids, which shows where the table stands."""
         seen = self._seen.get(block.table.sequence)
         if seen is not None:
             seen.created = None
 
     def _seen_of(self, draw: PendingDraw) -> Seen:
-        """What has been seen of the table since it was made, by draws of more than a few tickets."""
+        """The table as draws of more than a few tickets have seen it since it was made."""
         table, after = draw.table, draw.after
         seen = self._seen.get(table.sequence)
         if seen is None:

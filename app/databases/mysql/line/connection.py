@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself.
+    """The facts that a database server reports about itself.
 
     `mariadb`: whether it is MariaDB, and not MySQL. `identity`: which server it is, and the second in which it started.
     `incarnation`: a digest of that and of the database's name. `increment`, `offset`: the server's own settings, not
@@ -272,7 +272,7 @@ class MySQLConnection:
         return answers
 
     def understand(self, make: Callable[[Rows], T]) -> T:
-        """What `make` makes of the rows received last.
+        """Have `make` read the rows received last.
 
         Every row that is converted goes through here: one that cannot be (a damaged table, a server that is none of
         ours) is an answer like any other that is not MySQL's, and the connection that it came on is dropped.
@@ -305,7 +305,7 @@ class MySQLConnection:
         return self._driver.thread_id
 
     async def check(self) -> ServerFacts:
-        """What the server says of itself now. Raises TicketDatabaseUnavailable; NoTLS where the URL asks for TLS."""
+        """The server's facts as of now. Raises TicketDatabaseUnavailable; NoTLS if the URL asks for TLS."""
         try:
             facts = await self._read_facts()
         except BaseException as error:

@@ -162,7 +162,7 @@ def translate(error: BaseException) -> TicketDatabaseError:
 
 
 def _in_words(error: BaseException) -> str:
-    """What happened on the connection, where the server reported no error."""
+    """A failure of the connection for which the server reported no error."""
     if isinstance(error, TimeoutError):
         return "did not answer in time"
     if isinstance(error, pymysql.err.MySQLError | OSError | EOFError):

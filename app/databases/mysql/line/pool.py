@@ -295,7 +295,7 @@ class MySQLPool:
             turn.release()
 
     def hung(self, since: float, *, running: bool) -> TicketDatabaseError:
-        """What a statement without an answer means: one table's trouble if the database has answered anything since."""
+        """The error of a statement without an answer: one table's fault if the database has answered anything since."""
         if self.last_answer <= since:
             return TicketDatabaseHung("did not answer in time")
         if running:

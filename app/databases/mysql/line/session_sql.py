@@ -117,7 +117,7 @@ def prepare(increment: int, offset: int, database: str, *, mariadb: bool) -> tup
 
 
 def _conditions(increment: int, offset: int, *, mariadb: bool) -> dict[str, str]:
-    """What each variable has to be in a prepared session, in SQL, by the variable's name."""
+    """The value of each variable in a prepared session, in SQL, by the variable's name."""
     expected = settings(increment, offset, mariadb=mariadb) | {
         "tx_isolation" if mariadb else "transaction_isolation": "'REPEATABLE-READ'",
         "character_set_client": "'utf8mb4'",
