@@ -19,7 +19,7 @@ from tests.fakes.ticket_database import FakeServer
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.sources.leases import holds, leased, made, passed, row, worker_and_time
-from tests.unit.tickets.sources.stamping import HOUR, take, true_ms
+from tests.unit.tickets.sources.stamping import HOUR, Wall, take, true_ms
 
 # --- databases that fail ---------------------------------------------------------------------------------------------
 
@@ -146,6 +146,46 @@ async def test_a_database_that_keeps_marks_again_has_the_lease_before_it_is_used
         kept = row(site.servers[1], again)
         assert kept is not None
         assert kept.mark == again.until_ms
+
+
+@virtual_time
+async def test_a_number_that_another_server_may_hold_is_given_up_even_if_no_other_can_be_leased() -> None:
+    """Else /healthz would say for ever that the number is unprotected, though nothing is stamped under it."""
+    async with Site(2) as site:
+        wall = Wall()
+        server = await site.ticket_server(wall=wall)
+        await made(server)
+        site.servers[1].ledger_fails = True
+        await asyncio.sleep(3)
+        assert (await leased(server)).unverified
+        wall.off = HOUR
+        await asyncio.sleep(1.5)
+        site.servers[1].ledger_fails = False
+        await asyncio.sleep(3)
+        reasons = [warning["reason"] for warning in server.admin.health()["warnings"]]
+        assert server.lease.lease is None
+        assert any("ahead" in reason for reason in reasons)
+        assert not any("could not be asked" in reason for reason in reasons)
+        wall.off = 0
+        assert not (await leased(server)).unverified
+
+
+@virtual_time
+async def test_a_lease_of_an_earlier_ring_is_given_up_even_if_no_other_can_be_leased() -> None:
+    """A restart of a database makes another ring record."""
+    async with Site(2) as site:
+        wall = Wall()
+        server = await site.ticket_server(wall=wall)
+        await made(server)
+        lease = await leased(server)
+        wall.off = HOUR
+        await asyncio.sleep(1.5)
+        site.servers[0].restart()
+        await asyncio.sleep(3)
+        assert lease.ring < server.ring.number
+        assert server.lease.lease is None
+        wall.off = 0
+        assert (await leased(server)).ring == server.ring.number
 
 
 @virtual_time
