@@ -93,7 +93,7 @@ long-tools:
 check: $(VENV)/.test  ## lint, formatting, types, who imports whom; writes nothing
 	$(BIN)/ruff check --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --check --cache-dir $(VENV)/.cache/ruff .
-	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests documents $(wildcard bench)
+	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests docs/generator $(wildcard bench)
 	$(BIN)/mypy --config-file client/pyproject.toml --cache-dir $(VENV)/.cache/mypy-client client
 	$(BIN)/lint-imports --no-logo --no-cache
 
@@ -116,10 +116,10 @@ long: $(VENV)/.test tools long-tools $(VENV)/.node $(VENV)/.recipes  ## what `ma
 	$(BIN)/python -m tests.long $(ARGS)
 
 documents: $(VENV)/.test  ## write the generated pages of docs/ anew, from the settings and the results
-	$(BIN)/python -m documents
+	$(BIN)/python -m docs.generator
 
 pictures: $(VENV)/.test tools  ## take the pictures of the pages again, in a real Chromium, into docs/pictures/
-	$(BIN)/python -m documents.pictures
+	$(BIN)/python -m docs.generator.pictures
 
 newest: tools  ## run the tests on the newest releases of what we depend on, whatever the lock says (ARGS=...)
 	@.ci/make-venv $(NEWEST)

@@ -44,7 +44,7 @@ class Ports(NamedTuple):
 
 
 class Drain:
-    """What a signal begins: not ready, then no new request, then the end."""
+    """The phases that a signal begins: not ready, then no new request, then the end."""
 
     def __init__(self, service: Service, server: HTTPServer, redis_door: RedisDoor, seconds: float) -> None:
         self._service = service
@@ -153,7 +153,7 @@ def say_if_embedded(settings: Settings) -> None:
 
 
 def warn_if_open_to_all(settings: Settings) -> None:
-    """Say so where anybody may draw tickets and change sequences, or may read tokens on their way."""
+    """Warn if any client may draw tickets and change sequences, or if a third party can read tokens on their way."""
     if not (settings.tokens or settings.admin_tokens or is_loopback(settings.host)):
         event(log, logging.WARNING, "listens beyond loopback without TICKETS_TOKENS", host=settings.host)
     if settings.redis_port is not None and not is_loopback(settings.host):

@@ -89,7 +89,7 @@ class Service:
         self.endpoint = TicketEndpoint(self.desk, access, denials, watcher if self._is_watched else None)
 
     def make_redis_door(self, connections: Connections) -> RedisDoor:
-        """The same tickets over the Redis protocol. `connections`: all of the server's."""
+        """Serve the tickets over the Redis protocol too. `connections`: all of the server's."""
         watcher = CommandWatcher(self._tracer, log_access=self._settings.access_log)
         return RedisDoor(
             self.desk,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 PREFIX = "TICKETS_"
 FILE = "_FILE"
-"""What follows a setting's name where its value is in a file."""
+"""The end of a setting's name if the value is in a file."""
 OTHERS = re.compile(
     r"TICKETS_(?:"
     r"(?:TEST|BENCH)_\w+"  # the tests and the benchmark

@@ -30,7 +30,7 @@ class TokenRotation:
         self._files = files
 
     def read_again(self) -> None:
-        """Read the tokens anew. Where none come from files, only the log tells of it."""
+        """Read the tokens again. If no token comes from a file, only log that."""
         if not self._files:
             event(log, logging.INFO, "no tokens to read again: none come from files")
             return
@@ -48,7 +48,7 @@ class TokenRotation:
         )  # fmt: skip
 
     async def watch(self) -> None:
-        """Read the tokens anew whenever a file has changed, until cancelled."""
+        """Read the tokens again whenever a file has changed, until cancelled."""
         while self._files:
             await asyncio.sleep(LOOK_SECONDS)
             if self._files.have_changed():

@@ -19,7 +19,7 @@ from bench import capacity_page, costs, machine, runner
 from bench.databases import description
 from bench.model import CaseFailed, Missing
 from bench.stage import Stage
-from documents.blocks import NoBlock
+from docs.generator.blocks import NoBlock
 
 ROOT = Path(__file__).parent.parent
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report import number
-from documents import blocks
+from docs.generator import blocks
 
 PAGE, BLOCK, RESULTS = Path("docs/capacity.md"), "capacity", Path("bench/results/capacity.json")
 SIZES = (100, 1_000, 5_000, 20_000, 50_000, 100_000)

@@ -1,4 +1,4 @@
-"""What a case is."""
+"""One case of the benchmark."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is measured, in the order in which every round goes through it: what is compared stands close together."""
+"""All cases, in the order of every round. Cases that are compared with each other stand close together."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -114,7 +114,7 @@ def _plural(connections: int) -> str:
 AHEAD = 2
 """Seconds' tickets in reserve of the server that draws ahead, where single tickets are measured."""
 MANY_AHEAD = 5
-"""The same where a thousand sequences are."""
+"""Seconds' tickets in reserve of the server that draws ahead, where clients ask for a thousand sequences."""
 WARM_UP = 30.0
 """Seconds until reserves are what they should be at the rate."""
 MOST_BURNT = 0.3

@@ -1,4 +1,4 @@
-"""What the benchmark has to show: ratios of medians of one run, each with the threshold that it has to meet."""
+"""The claims that the benchmark checks: ratios of medians of one run, each with the threshold that it has to meet."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def _ratio(rows: Rows, title: str, ours: str, theirs: str, asked: float) -> Clai
 
 
 def _spread(a: Row, b: Row, compare: Callable[[Sample, Sample], float], unit: str) -> str:
-    """The same comparison round by round: its smallest and largest."""
+    """The smallest and the largest value of this comparison over the rounds."""
     found = [compare(a.samples[number], b.samples[number]) for number in a.samples if number in b.samples]
     return f"{min(found):.2f} to {max(found):.2f} {unit}" if found else ""
 

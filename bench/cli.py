@@ -17,7 +17,7 @@ from bench.claims import judge
 from bench.model import CaseFailed, Missing
 from bench.run_facts import Facts
 from bench.stage import Stage
-from documents import blocks
+from docs.generator import blocks
 
 ROOT = Path(__file__).parent.parent
 _NAMES = [*(case.name for case in CASES), memory.NAME]
@@ -78,7 +78,7 @@ def _run(
 
 
 def _facts(stage: Stage, options: argparse.Namespace, busy: str) -> Facts:
-    """What is known of a run before it begins."""
+    """The facts of a run that are known before it begins."""
     engine = stage.engine
     product = "MariaDB" if engine.is_mariadb else "MySQL"
     return Facts(

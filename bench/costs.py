@@ -1,4 +1,4 @@
-"""What a ticket, a connection and a crash cost: the measurements behind `python -m bench.capacity`."""
+"""The costs of a ticket, a connection and a crash: the measurements behind `python -m bench.capacity`."""
 
 import resource
 import socket
@@ -35,8 +35,9 @@ _REDIS = b"*2\r\n$4\r\nINCR\r\n$6\r\nphotos\r\n"
 
 @dataclass(frozen=True, slots=True)
 class TicketCost:
-    """What one way of asking costs. `rate`: tickets a second. `server`, `databases`: the tickets for each second of one
-    core, of the ticket server and of both databases together. `binary_log`: bytes a ticket, in both databases."""
+    """The cost of one way to ask for tickets. `rate`: tickets a second. `server`, `databases`: the tickets for each
+    second of one core, of the ticket server and of both databases together. `binary_log`: bytes a ticket, in both
+    databases."""
 
     way: str
     title: str
@@ -163,7 +164,7 @@ def _open_files(wanted: int) -> int:
 
 @contextmanager
 def _idle(port: int, request: bytes, count: int) -> Iterator[None]:
-    """So many connections that have asked once and been answered."""
+    """Hold this number of connections open, each after one request and its answer."""
     with ExitStack() as stack:
         for _ in range(count):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))

@@ -1,4 +1,4 @@
-"""What somebody would use instead: Redis and PostgreSQL, durable too."""
+"""The alternatives that the benchmark compares with: Redis and PostgreSQL, both durable."""
 
 import os
 import pwd

@@ -26,7 +26,7 @@ class Client(Protocol):
 
 
 class Tally:
-    """What a run of the loop amounted to."""
+    """The result of one run of the loop."""
 
     def __init__(self, tickets: int, seconds: float, latencies: list[float]) -> None:
         self.rate = tickets / seconds

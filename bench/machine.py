@@ -1,4 +1,4 @@
-"""What the figures were measured on, and with what."""
+"""The machine and the software that the figures were measured on."""
 
 import os
 import platform
@@ -94,7 +94,7 @@ def _distribution() -> str:
 
 
 def _flush(directory: Path) -> float:
-    """What every durable commit waits for at least, in seconds."""
+    """The median time, in seconds, of a flush to the disk; every durable commit waits for at least one."""
     took = []
     path = directory / "flush"
     with path.open("wb", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""What a case yields, or why it does not."""
+"""The result of a case, or the reason why there is none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Sample:
     p50: float | None
     p99: float | None
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What happened besides: deadlocks, failed requests."""
+    """Incidents of the run: deadlocks, failed requests."""
     cores: Mapping[str, float] = field(default_factory=dict)
     """Processor time used meanwhile, in cores, by who used it."""
 

@@ -32,7 +32,7 @@ _SHORTER = (
     ("1,000 sequences at random", "1,000 sequences"),
     (" and 1,000,000 tickets", ", 1 M tickets"),
 )
-"""What the words of a measure become where they have to fit into a column of the picture."""
+"""Short forms of a measure's words, for the columns of the picture."""
 
 _STYLE = """
 :root { --paper: #ffffff; --ink: #1d2733; --faint: #66717e; --line: #e3e7ec; --ours: #0b7a75; --theirs: #8593a3;

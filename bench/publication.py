@@ -9,7 +9,7 @@ from typing import Any
 
 from bench import report
 from bench.report import Data
-from documents import blocks
+from docs.generator import blocks
 
 RELEASE = "release"
 """The name of the published run's files in bench/results/."""

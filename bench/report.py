@@ -12,7 +12,7 @@ from bench.databases import description
 from bench.memory import Reading
 from bench.run_facts import Facts
 from bench.summary import Row
-from documents.blocks import table
+from docs.generator.blocks import table
 
 BASE = "server-64"
 """The case that every other one is divided by."""

@@ -1,4 +1,4 @@
-"""What is known of a run besides its figures."""
+"""The facts of a run beside its figures."""
 
 from dataclasses import dataclass
 

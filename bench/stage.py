@@ -36,7 +36,7 @@ _A = TypeVar("_A", bound=_Actor)
 
 
 class Stage:
-    """What is on it runs until the run is over; idle, it costs next to nothing."""
+    """The servers and databases of a run. Each runs until the run is over; an idle one costs next to nothing."""
 
     def __init__(self, say: Callable[[str], None], many_sequences: bool, *, binary_log: bool = False) -> None:
         """`many_sequences`: the databases get a thousand of them, which takes a while. `binary_log`: whether the

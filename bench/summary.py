@@ -38,7 +38,7 @@ class Row:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What happened besides, over all rounds."""
+        """Incidents over all rounds."""
         total: dict[str, int] = {}
         for sample in self.samples.values():
             for what, count in sample.counts.items():

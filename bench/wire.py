@@ -29,7 +29,7 @@ def split(data: bytes) -> list[bytes] | None:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one query came to: an error's code or 0, and the id that was drawn or read, or 0."""
+    """The result of one query: an error's code or 0, and the id that was drawn or read, or 0."""
 
     error: int
     number: int

@@ -25,14 +25,14 @@ constant = FastAPI()
 
 @constant.get("/ticket/{sequence}", response_model=None)
 async def ticket(sequence: str) -> dict[str, object]:
-    """The same ticket for everybody."""
+    """Answers every request with the same ticket."""
     return {"sequence": sequence, "id": 7, "id_str": "7"}
 
 
 async def bare(
     scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
 ) -> None:
-    """The same without a framework."""
+    """Answers every request with the same ticket, without a framework."""
     if scope["type"] != "http":
         return
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})

@@ -19,7 +19,7 @@ REQUEST_SECONDS = 20.0
 IDLE_SECONDS = 75
 """How long a connection may be idle between two requests, in HTTP."""
 HEALTH_IDLE_SECONDS = 5
-"""The same for a connection beyond the limit: others that look at the server's health have to get one, too."""
+"""As above, for a connection beyond the limit: other clients that look at the server's health need one, too."""
 LOOK_SECONDS = 2.0
 FOR_HEALTH = 32
 """Connections that are accepted beyond the limit, for health checks and scrapes. A further one takes the oldest's
@@ -52,7 +52,7 @@ class ClientConnection(Protocol):
 
 
 class Ending(Protocol):
-    """Who ends the connections with the server."""
+    """Ends the connections when the server stops."""
 
     def opened(self, connection: ClientConnection) -> None: ...
 
@@ -80,7 +80,7 @@ class Connections:
         self._observer = observer
         self._open: set[ClientConnection] = set()
         self._beyond: dict[ClientConnection, None] = {}
-        """Those of them that are for health checks alone, oldest first."""
+        """The connections that are for health checks alone, oldest first."""
         self._refused = 0
         """Clients that were refused since the last line in the log."""
         self._refused_at = float("-inf")

@@ -21,7 +21,7 @@ class DenialObserver(Protocol):
     """Is told of every attempt that was denied."""
 
     def denied(self, what: str) -> None:
-        """Somebody was denied `what`: tickets, reading or changes."""
+        """Count that a client was denied `what`: tickets, reading or changes."""
 
 
 class Denials:
@@ -36,7 +36,7 @@ class Denials:
         self._guesses = 0
 
     def add(self, what: str, client: str, token: bytes) -> None:
-        """Somebody was denied `what`: tickets, reading or changes. `client`: their address; `token`: what they sent
+        """Note that a client was denied `what`: tickets, reading or changes. `client`: its address; `token`: as sent
         as one, empty where it was none; the log shows its `short_name`."""
         self._observer.denied(what)
         self._since[what] += 1

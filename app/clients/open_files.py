@@ -8,7 +8,7 @@ from app.common.errors import TicketError
 LEAST: Final = 256
 """A process that may open fewer files is refused: with KEPT of them kept, too few would be left for clients."""
 MOST = 65_536
-"""What the limit is raised to where the system allows it."""
+"""The server raises the limit to this number if the system allows it."""
 KEPT: Final = 192
 """Open files that no client gets: for the ticket databases, their probes, health checks, and what a process needs."""
 DEFAULT_CONNECTIONS: Final = 10_000

@@ -1,11 +1,12 @@
 """Shares the event loop between all connections, so that no input holds up the others.
 
 The event loop serves everybody: HTTP, health checks, the ticket databases. All connections together get a few
-milliseconds of one turn of the loop. A connection with more to do stands in line, and the loop sees to everything else
-before the next one in line goes on.
+milliseconds, and no more in one turn of the loop. When they are over, a connection with more to do stands in line. The
+loop sees to everything else before the next one in line goes on, with new time.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -15,8 +16,11 @@ TURN_SECONDS = 0.005
 """What all workers together take of one turn of the event loop. The last step of one worker, and one coroutine, may
 exceed it."""
 
+WINDOW_SECONDS = TURN_SECONDS / 2
+"""The time that they take before one of them waits. The ends of two windows may fall into one turn."""
+
 SLICE_SECONDS = 0.001
-"""What one worker takes at the most before the next in line goes on."""
+"""The longest time for which one worker runs before the next in line."""
 
 
 class Worker(Protocol):
@@ -28,11 +32,11 @@ class Worker(Protocol):
 
 
 class ClientGone(BaseException):
-    """Nobody waits for the answer any more that a coroutine makes. No `except Exception` may answer it."""
+    """No client waits any more for the answer that a coroutine makes. No `except Exception` may answer it."""
 
 
 class Turns:
-    """The time of each turn of the event loop, and the lines of those that wait for a later turn.
+    """The time that connections have, and the lines of those that wait for a later turn of the event loop.
 
     A connection calls `take` when it has something to do. A request that a coroutine serves awaits `wait` before it
     begins, and `wait_for_another` between the parts of an answer that is long.
@@ -43,8 +47,11 @@ class Turns:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
-        self._end: float | None = None
-        """When the time of this turn is over; None before anybody has asked for some of it."""
+        self._end = -math.inf
+        """When the present window is over. Turns of the loop in which nobody waits share a window, because each call of
+        `_next` costs the loop another turn."""
+        self._is_due = False
+        """Whether `_next` is to be called in the next turn. Then no other window begins before that."""
         self._is_working = False
         self._newcomers: dict[Worker, None] = {}
         """Workers that have not begun with what they have to do. They do not wait for all of `_line`."""
@@ -54,27 +61,26 @@ class Turns:
         self._given_up: WeakSet[asyncio.Task[Any]] = WeakSet()
 
     def take(self, worker: Worker) -> bool:
-        """Have a worker work now, if this turn has time left. Returns False if the worker has to wait; its `work` is
-        called in a later turn then."""
+        """Have a worker work now, if there is time left. Returns False if the worker has to wait; its `work` is called
+        in a later turn then."""
         newcomers, line = self._newcomers, self._line
         someone_waits = newcomers or line
         if someone_waits and (worker in newcomers or worker in line):
             return False
         now = self.clock()
-        end = self._end
-        if end is None:
-            end = self._begin(now)
-        if self._is_working or now >= end:
+        if self._is_working or (now >= self._end and not self._begin(now)):
             newcomers[worker] = None
+            self._go_on_soon()
             return False
         if someone_waits:
-            self._work(worker, now, end)
+            self._work(worker, now, self._end)
             return True
         # the same as `_work`, for every request comes by here
         self._is_working = True
         try:
             if worker.work(now + SLICE_SECONDS):
                 line[worker] = None
+                self._go_on_soon()
         finally:
             self._is_working = False
         return True
@@ -83,15 +89,12 @@ class Turns:
         """Have a worker work in a later turn."""
         if worker not in self._line and worker not in self._newcomers:
             self._newcomers[worker] = None
-            if self._end is None:
-                self._begin(self.clock())
+            self._go_on_soon()
 
     async def wait(self) -> None:
-        """Return when a coroutine may work: at once while there is time in this turn, and no other coroutine waits.
-        Raises ClientGone after `give_up`."""
-        now = self.clock()
-        end = self._begin(now) if self._end is None else self._end
-        if self._coroutines or now >= end:
+        """Return when a coroutine may work: at once while there is time left, and no other coroutine waits. Raises
+        ClientGone after `give_up`."""
+        if self._coroutines or ((now := self.clock()) >= self._end and not self._begin(now)):
             await self.wait_for_another()
 
     async def wait_for_another(self) -> None:
@@ -101,30 +104,38 @@ class Turns:
             raise ClientGone
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._coroutines[task] = future
-        if self._end is None:
-            self._begin(self.clock())
+        self._go_on_soon()
         await future
 
     def give_up(self, task: asyncio.Task[Any]) -> None:
-        """Raise ClientGone where this task waits for its turn: nobody waits for its answer any more."""
+        """Raise ClientGone where this task waits for its turn, because the client no longer waits for its answer."""
         self._given_up.add(task)
         future = self._coroutines.pop(task, None)
         if future is not None and not future.done():
             future.set_exception(ClientGone())
 
-    def _begin(self, now: float) -> float:
-        self._end = end = now + TURN_SECONDS
-        asyncio.get_running_loop().call_soon(self._next)
-        return end
+    def _begin(self, now: float) -> bool:
+        """Begin another window in the middle of a turn, one at the most. Returns False if `_next` is due, which begins
+        the next one."""
+        if self._is_due:
+            return False
+        self._end = now + WINDOW_SECONDS
+        self._go_on_soon()
+        return True
+
+    def _go_on_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
         """The event loop's next turn has come."""
-        self._end = None
+        self._is_due = False
         first, second, coroutines = self._newcomers, self._line, self._coroutines
-        if not (first or second or coroutines):
-            return
         now = self.clock()
-        end = self._begin(now)
+        self._end = end = now + WINDOW_SECONDS
+        if first or second or coroutines:
+            self._go_on_soon()  # also where none is left: this turn has had its window
         while (first or second) and now < end:
             workers = first or second
             worker = next(iter(workers))
@@ -137,15 +148,16 @@ class Turns:
             future = coroutines.pop(task)
             if not future.done():
                 future.set_result(None)
-                break  # the coroutine goes on after this, so nobody knows yet how long it takes
+                break  # the coroutine goes on after this, so the time that it takes is unknown
 
     def _work(self, worker: Worker, now: float, end: float) -> None:
         # where many wait, each gets a small share: greedy workers would make the last in line wait for all
         waiting = len(self._line) + len(self._newcomers)
-        share = SLICE_SECONDS if waiting * SLICE_SECONDS <= TURN_SECONDS else TURN_SECONDS / waiting
+        share = SLICE_SECONDS if waiting * SLICE_SECONDS <= WINDOW_SECONDS else WINDOW_SECONDS / waiting
         self._is_working = True
         try:
             if worker.work(min(end, now + share)):
                 self._line[worker] = None
+                self._go_on_soon()
         finally:
             self._is_working = False

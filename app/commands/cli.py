@@ -3,8 +3,10 @@
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Mapping
+from typing import NoReturn
 
 from app.clients.open_files import raise_limit
 from app.commands import kinds, remote_commands
@@ -25,7 +27,7 @@ WATCHED = 4.0
 READ_BY_DOCTOR = ("databases", "database_password", "data_dir", "increment", "database_timeout")
 READ_BY_GROW = ("databases", "database_password", "data_dir", "database_timeout", "probe_interval")
 INCREMENT_NAMES = ("TICKETS_INCREMENT", "TICKETS_INCREMENT_FILE")
-"""What `grow` ignores in the environment: its flag sets the increment."""
+"""Variables that `grow` ignores, because its flag sets the increment."""
 
 _PROGRAM = """
 examples:
@@ -193,9 +195,53 @@ def _add_help(
 # --- the command line ----------------------------------------------------------------------------------------------
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(
+def _add_serve(command: AddCommand) -> None:
+    serve = command("serve", "run the server", "Run the ticket server until a signal ends it.", _SERVE)
+    add_settings(serve)
+    serve.set_defaults(run=_serve)
+
+
+def _add_grow(command: AddCommand) -> None:
+    grow = command(
+        "grow",
+        "change the increment of the ring, while no server runs",
+        "Change the increment of the ring, to add more databases than it has room for or to remove some.",
+        _GROW,
+    )
+    grow.add_argument(
+        "--increment",
+        dest="new_increment",
+        metavar="M",
+        type=whole_number(1),
+        required=True,
+        help=f"the new {engines.INCREMENT_SETTING} of all databases; a value above their number leaves room to grow",
+    )
+    add_settings(grow, read=READ_BY_GROW, without=("increment",))
+    grow.set_defaults(run=_grow)
+
+
+def _add_doctor(command: AddCommand) -> None:
+    doctor = command(
+        "doctor",
+        "check every ticket database",
+        "Print what would break a guarantee or slow the server down, one line each, and how to fix it.",
+        _DOCTOR,
+    )
+    add_settings(doctor, read=READ_BY_DOCTOR)
+    doctor.set_defaults(run=_doctor)
+
+
+class CommandLine(argparse.ArgumentParser):
+    """A parser whose errors repeat an argument without the password of a URL."""
+
+    def error(self, message: str) -> NoReturn:
+        """See ArgumentParser.error."""
+        super().error(re.sub(r"//\S*@", "//...@", message))
+
+
+def build_parser() -> CommandLine:
+    """The command line. `--help` lists the commands in the order in which this adds them."""
+    parser = CommandLine(
         prog="ticketd",
         description="A ticket server: unique ids, drawn from an odd and an even ticket database.",
         epilog=_PROGRAM,
@@ -214,37 +260,10 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
 
-    serve = command("serve", "run the server", "Run the ticket server until a signal ends it.", _SERVE)
-    add_settings(serve)
-    serve.set_defaults(run=_serve)
-
+    _add_serve(command)
     remote_commands.add_commands(command)
-
-    grow = command(
-        "grow",
-        "change the increment of the ring, while no server runs",
-        "Change the increment of the ring, to add more databases than it has room for or to remove some.",
-        _GROW,
-    )
-    grow.add_argument(
-        "--increment",
-        dest="new_increment",
-        metavar="M",
-        type=whole_number(1),
-        required=True,
-        help=f"the new {engines.INCREMENT_SETTING} of all databases; a value above their number leaves room to grow",
-    )
-    add_settings(grow, read=READ_BY_GROW, without=("increment",))
-    grow.set_defaults(run=_grow)
-
-    doctor = command(
-        "doctor",
-        "check every ticket database",
-        "Print what would break a guarantee or slow the server down, one line each, and how to fix it.",
-        _DOCTOR,
-    )
-    add_settings(doctor, read=READ_BY_DOCTOR)
-    doctor.set_defaults(run=_doctor)
+    _add_grow(command)
+    _add_doctor(command)
     kinds.add_commands(command, _tell)
     _add_help(parser, commands.choices, command)
     return parser

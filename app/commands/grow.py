@@ -70,7 +70,7 @@ async def _probe_all(databases: list[TicketDatabase]) -> dict[TicketDatabase, Pr
 
 
 async def _contradictions(probed: Mapping[TicketDatabase, ProbeResult], increment: int) -> list[str]:
-    """What prevents this ring on these databases, whatever their positions."""
+    """The reasons that rule out this ring on these databases, whatever their positions."""
     left = []
     for database, found in probed.items():
         try:

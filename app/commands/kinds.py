@@ -70,7 +70,7 @@ def add_commands(
 
 
 def told(arguments: argparse.Namespace) -> str:
-    """What the command prints; SettingsError where its arguments cannot be used."""
+    """The output of the command. Raises SettingsError if its arguments cannot be used."""
     tell: Callable[[argparse.Namespace], str] = arguments.tell
     try:
         return tell(arguments)
@@ -91,7 +91,7 @@ def _decode(arguments: argparse.Namespace) -> str:
 
 
 def _readings(given: Mapping[str, int], id_text: str) -> Iterator[dict[str, Any]]:
-    """What the id says as an id of each kind that it can be of."""
+    """The reading of the id as each kind that it can be of."""
     for kind in KINDS.values():
         try:
             yield _reading(kind, given, id_text)
@@ -100,7 +100,7 @@ def _readings(given: Mapping[str, int], id_text: str) -> Iterator[dict[str, Any]
 
 
 def _reading(kind: Kind, given: Mapping[str, int], id_text: str) -> dict[str, Any]:
-    """What the id says as one of this kind. Raises InvalidRequest where it cannot be one.
+    """The reading of the id as this kind. Raises InvalidRequest if it cannot be of this kind.
 
     `needs` names the parameters that are not given and have no default. The reading is without what depends on them.
     """

@@ -233,7 +233,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _warnings(server: RemoteServer) -> Iterable[Mapping[str, Any]]:
-    """What the server warns of. A load balancer may keep /healthz to itself: then nothing is known to warn of."""
+    """The server's warnings; none if a load balancer keeps /healthz to itself."""
     try:
         return server.warnings()
     except RequestFailed:

@@ -63,7 +63,7 @@ def _databases(each: Described) -> list[Described]:
 
 
 def _properties(found: Described) -> Iterator[tuple[str, Any]]:
-    """What is said of the sequence as a whole, without the numbers that stand there as strings once more."""
+    """The facts about the sequence as a whole, without the numbers that stand there as strings once more."""
     for key, value in found.items():
         repeats = key.endswith("_str") and key.removesuffix("_str") in found
         if key not in _LEFT_OUT and not repeats:

@@ -218,10 +218,10 @@ def _read_url(url: str) -> tuple[SplitResult, str, int]:
         raise UnusableURL(f"{shown(url)} speaks the Redis protocol; expected http://host:port or https://")
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port or PORTS[parts.scheme]
+        host, port = parts.hostname, PORTS[parts.scheme] if parts.port is None else parts.port
     except (ValueError, KeyError):
         host = None
-    if not host or parts.query or parts.fragment or not url.isprintable() or " " in url:
+    if not host or not port or parts.query or parts.fragment or not url.isprintable() or " " in url:
         raise UnusableURL(f"{shown(url)!r} cannot be used; expected http://host:port or https://")
     return parts, host, port
 

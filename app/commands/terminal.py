@@ -1,4 +1,4 @@
-"""What the commands share: lines to print, columns, a server's words, types of arguments, one-line files."""
+"""The parts that the commands share: lines to print, columns, a server's words, types of arguments, one-line files."""
 
 import argparse
 import sys

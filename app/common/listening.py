@@ -15,17 +15,29 @@ def listen(variable: str, host: str, port: int) -> list[socket.socket]:
     """Listen on `port` of every address of `host`. `variable`: the setting that names the port, for the errors.
 
     Returns one socket for each address. What connects waits until the event loop accepts it. Raises PortInUse where
-    another program listens there, and SettingsError where this machine cannot listen there at all.
+    another program listens there, and SettingsError where this machine cannot listen there at all; it names the
+    setting of the host where no port of that host could be used.
     """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise _unusable_host(host, error.strerror or str(error)) from error
+    except UnicodeError as error:  # a label that is empty, or longer than 63 characters
+        raise _unusable_host(host, "it is not a host name") from error
     with contextlib.ExitStack() as on_error:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             made = [on_error.enter_context(_listening(family, address)) for family, _, _, _, address in found]
         except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise _unusable_host(host, error.strerror or str(error)) from error
             reason = f"{variable}: cannot listen on {host}:{port}: {error.strerror or error}"
             raise (PortInUse if error.errno == errno.EADDRINUSE else SettingsError)(reason) from error
         on_error.pop_all()
     return made
+
+
+def _unusable_host(host: str, why: str) -> SettingsError:
+    return SettingsError(f"TICKETS_HOST: {host!r} cannot be used ({why}); expected an address of this machine")
 
 
 def _listening(family: int, address: tuple[object, ...]) -> socket.socket:

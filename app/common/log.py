@@ -9,7 +9,7 @@ import time
 def event(
     logger: logging.Logger, level: int, message: str, exc_info: BaseException | None = None, **fields: object
 ) -> None:
-    """Log one event: a few words, and the fields that say what it is about."""
+    """Log one event: a few words, and fields that name its subject."""
     logger.log(level, message, exc_info=exc_info, extra={"fields": fields})
 
 

@@ -75,7 +75,7 @@ def counter_table(sequence: str) -> str:
 
 
 def lease_name(worker: int) -> str:
-    """What the mark of a worker number's lease is of, in place of a sequence."""
+    """The name that the lease's mark of a worker number has in place of a sequence."""
     return f"{_LEASE}{worker}"
 
 
@@ -85,7 +85,7 @@ def number_leased(name: str) -> int | None:
 
 
 def bump_name(sequence: str) -> str:
-    """What the mark is of, in place of a sequence, that records how far this sequence was bumped."""
+    """The name, in place of a sequence, of the mark that records how far this sequence was bumped."""
     return f"{_BUMP}{counter_table(sequence).lstrip('_')}"
 
 

@@ -1,4 +1,4 @@
-"""Events that a stranger can cause are told at once, and then in one line a minute: nobody can fill the log."""
+"""Log an event that a stranger can cause at once, then at most one line a minute, so that no stranger fills the log."""
 
 import asyncio
 from collections.abc import Callable

@@ -45,7 +45,7 @@ class WatchedFiles:
         return self._seen != before
 
     def _stamp(self) -> _Stamp:
-        """What tells a file from what it was. A Kubernetes Secret is a link to another file after it has changed."""
+        """The values that change with a file. A Kubernetes Secret is a link to another file after it has changed."""
         found: list[tuple[int, int, int] | None] = []
         for path in self._paths:
             try:

@@ -1,4 +1,4 @@
-"""What the program has to know of an engine before it has a ticket database of it.
+"""An engine, as the program needs it before there is a ticket database of it.
 
 Each folder of an engine has one `Engine`, in its file `engine.py`; `engines` lists them all. Everything else about an
 engine is behind the protocol of a ticket database.
@@ -59,7 +59,7 @@ class Source(ABC):
 
     @abstractmethod
     async def used(self) -> Used:
-        """What it has used. Raises TicketDatabaseError, in our words and without the server's name."""
+        """The ids that the table has used. Raises TicketDatabaseError, in our words and without the server's name."""
 
 
 A = TypeVar("A", bound=Address)

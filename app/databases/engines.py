@@ -26,7 +26,7 @@ SOURCE_FORM = " or ".join(engine.source_form for engine in _WITH_URLS)
 EXAMPLE = _WITH_URLS[0]
 """The engine of the examples in help texts."""
 INCREMENT_SETTING = EXAMPLE.increment_setting
-"""What the databases call the increment."""
+"""The name of the setting that holds the increment on the example engine."""
 
 
 def example_urls(count: int) -> str:

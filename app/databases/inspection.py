@@ -1,4 +1,4 @@
-"""What a check-up finds in a ticket database, whatever its engine: facts, not judged yet.
+"""The facts that an inspection finds in a ticket database of any engine. The doctor judges them.
 
 An inspection draws nothing and changes nothing. The database itself reads marks, ring record, definitions, servers,
 tables and positions, as it does for the ticket server; its engine adds what can be wrong with that engine alone.
@@ -128,7 +128,7 @@ class Inspector(ABC):
 
     @abstractmethod
     def explain(self, error: TicketDatabaseError) -> tuple[str, str]:
-        """What kept the database from being looked at, and what to do about it."""
+        """The reason why the doctor could not examine the database, and how to fix it."""
 
     async def inspect(self) -> None:
         """Everything but the positions."""

@@ -9,14 +9,13 @@ already is said once, in `after`.
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
 from app.common.errors import RingChanged, TicketDatabaseUnavailable
 from app.databases.protocol import (
-    LARGEST_INCREMENT,
     OLDER_SECONDS,
     USE_INTERVALS,
     ClockReading,
@@ -54,7 +53,7 @@ class Write(Generic[N]):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """By which a kept note is found."""
+        """The key that finds a kept note."""
         note = self.new if self.new is not None else self.old
         assert note is not None
         return key_of(note)
@@ -62,7 +61,7 @@ class Write(Generic[N]):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at a database found at one moment; see ProbeResult. `latency`: what the write took, in seconds.
+    """The result of a look at a database at one moment; see ProbeResult. `latency`: of the write, in seconds.
     `servers`: the notes of that book, which `clock` dates."""
 
     incarnation: str
@@ -75,14 +74,14 @@ class Look:
 
 
 def key_of(note: Mark | RingRecord | Definition) -> tuple[Any, ...]:
-    """What tells a note from the others of its book. There is one ring record."""
+    """The key of a note in its book. There is one ring record."""
     if isinstance(note, Mark):
         return note.sequence, note.offset, note.increment
     return (note.key,) if isinstance(note, Definition) else ()
 
 
 def after(kept: N | None, write: Write[N]) -> N | None:
-    """What is kept after a write, of what was kept before. An engine applies this, or says the same in its own words,
+    """The note that is kept after a write, from the one before. An engine applies this, or has the same rule in SQL,
     inside the write's transaction.
 
     A mark without an `old` rises under its own token, and changes nothing under another one. One with an `old` replaces
@@ -131,7 +130,6 @@ class NotebookDatabase(TicketDatabase):
         self.name = name
         self.offset = offset
         self.increment = increment
-        self.describe: Callable[[], ServerEntry] | None = None
         self._incarnation = ""
         self._readings: deque[tuple[float, int]] = deque(maxlen=READINGS_KEPT)
 
@@ -152,7 +150,7 @@ class NotebookDatabase(TicketDatabase):
 
     @abstractmethod
     async def clock(self) -> float:
-        """What the database's clock says, in seconds since 1970. Asked of any incarnation."""
+        """The time of the database's clock, in seconds since 1970. Any incarnation may answer."""
 
     @abstractmethod
     async def read(self, book: Book, since: int | None = None, *, anybody: bool = False) -> tuple[list[Any], int]:
@@ -177,20 +175,6 @@ class NotebookDatabase(TicketDatabase):
 
     # --- what follows from it --------------------------------------------------------------------------------------
 
-    @property
-    def largest_block(self) -> int:
-        """See TicketDatabase.largest_block."""
-        return LARGEST_INCREMENT // self.increment
-
-    @property
-    def instance(self) -> str:
-        """Which ticket server this is; empty where it has announced nothing."""
-        return "" if self.describe is None else self.describe().instance
-
-    def announce(self, describe: Callable[[], ServerEntry]) -> None:
-        """See TicketDatabase.announce."""
-        self.describe = describe
-
     def use_increment(self, increment: int) -> None:
         """See TicketDatabase.use_increment."""
         self.increment = increment
@@ -198,7 +182,7 @@ class NotebookDatabase(TicketDatabase):
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""
         found = await self.look(None if self.describe is None else self.describe())
-        if self._incarnation != found.incarnation:  # no wait follows: nobody draws before the caller knows it
+        if self._incarnation != found.incarnation:  # no wait follows, so no draw begins before the caller knows it
             self._incarnation = found.incarnation
             self._readings.clear()  # it may count its changes from elsewhere
         now, mine = found.clock.seconds, self.instance

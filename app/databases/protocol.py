@@ -1,4 +1,4 @@
-"""What the ticket server asks of a ticket database, whatever its engine.
+"""The protocol of a ticket database, the same for every engine.
 
 A ticket database is a counter for each sequence, and a notebook that survives with the counters.
 
@@ -14,8 +14,8 @@ What names a database is its incarnation, not its address. An engine gives anoth
 back: with a restart, with another server in its place, with a file that was put back.
 
 `TicketDatabase` is what the domain calls. An engine whose sequences and notes are rows subclasses `NotebookDatabase`
-(in `notebook`), which makes all of this from ten methods. An engine may also implement the protocol itself, if servers
-of earlier releases write the same tables, a probe has to be one packet, or the database's clock dates the marks.
+(in `notebook`), which makes all of this from ten methods. An engine may also implement the protocol itself, and then
+says why.
 
 `engines` lists the engines. Every method raises a `TicketDatabaseError` and nothing else, and ends within the
 database's timeout. `tests/contract/engines` holds each engine to what is said here. The file is long because a method
@@ -67,7 +67,7 @@ class Draw(NamedTuple):
 
 
 Drawn = Draw | TicketDatabaseError
-"""What a draw came to."""
+"""The result of a draw: ids, or the error that refused it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class ClockReading:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a probe found: a committed write, and who the database is.
+    """The result of a probe: a committed write, and the database's identity.
 
     `incarnation` changes whenever the database may have gone back in time: with a restart, with another server in its
     place. Two incarnations of a server are told apart by the second in which they began. `identity` names the server
@@ -154,7 +154,7 @@ def check_settings(found: "Settings", increment: int, offset: int) -> None:
 
 
 class Settings(Protocol):
-    """What a server is configured with."""
+    """The settings that a database server is configured with."""
 
     @property
     def increment(self) -> int | None: ...
@@ -167,7 +167,7 @@ class Settings(Protocol):
 
 
 class RingState(StrEnum):
-    """What a ring record says of the ring.
+    """The ring as a ring record describes it.
 
     `drawn`: servers draw. `growing`: `ticketd grow` has begun and has not finished; nobody draws. `forming`: a server
     has begun to raise every sequence before the first draw; nobody draws until a server has finished.
@@ -225,11 +225,11 @@ class Mark:
     """One row of the high-water ledger: what the database of `offset` and `increment` may have issued in `sequence`.
 
     No ticket above `mark` has been issued; `issued` has been, or is the number the sequence was bumped above. `token`
-    is `<epoch>:<nonce>`, an epoch being the incarnation of that database and of its table: whoever moves the sequence
-    up after a rewind supersedes it, and a reservation under an older token is refused.
+    is `<epoch>:<nonce>`, an epoch being the incarnation of that database and of its table: a server that advances
+    the sequence after the database went back supersedes it, and a database refuses a mark under an older token.
 
-    Those whose name begins with `_` are kept where a release that does not know inner sequences does not look: it would
-    take the name for damage.
+    Marks of inner sequences, whose names begin with `_`, stand in a table of their own. A release that does not know
+    inner sequences would take such a name for damage.
     """
 
     sequence: str
@@ -313,17 +313,25 @@ class TicketDatabase(Protocol):
     """One ticket database: odd or even, or one of more. Every engine subclasses it."""
 
     system: ClassVar[str]
-    """What OpenTelemetry calls its engine, in `db.system.name`."""
+    """OpenTelemetry's name of the engine, for `db.system.name`."""
     name: str
     """host:port, or the embedded database's file name; never a secret."""
     offset: int
     """Of the ids that it draws."""
     increment: int
     """The increment that it draws with; that of the ring, once the ring is known."""
+    describe: Callable[[], ServerEntry] | None = None
+    """See `announce`; None where the program is no ticket server."""
 
     @property
     def largest_block(self) -> int:
         """The most tickets that one draw can take."""
+        return LARGEST_INCREMENT // self.increment
+
+    @property
+    def instance(self) -> str:
+        """Which ticket server this is; empty where it has announced nothing."""
+        return "" if self.describe is None else self.describe().instance
 
     @property
     def connections(self) -> int:
@@ -347,6 +355,7 @@ class TicketDatabase(Protocol):
     def announce(self, describe: Callable[[], ServerEntry]) -> None:
         """Write what this returns with every probe from now on: a program that does so is a ticket server. `close`
         takes it away. `instance` and `probe_interval` never change."""
+        self.describe = describe
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """The ticket servers that have probed the database in the last so many seconds by its own clock, this one
@@ -370,7 +379,7 @@ class TicketDatabase(Protocol):
         """Raise RingChanged unless there is a ring record, and it has this number."""
 
     async def in_use(self, seconds: float) -> list[str]:
-        """Who else uses the database, a few words each, from a watch of so many seconds; empty where nobody does."""
+        """Watch the database for `seconds`, and name each other user in a few words. Empty if there is none."""
 
     def start_draw(
         self,
@@ -403,7 +412,7 @@ class TicketDatabase(Protocol):
         """
 
     async def draw(self, residue: Residue, table: Table, count: int, after: int, least: int = 0) -> Draw:
-        """The same for a caller that waits. Where the caller is cancelled, what is drawn becomes a gap."""
+        """Draw for a caller that waits. If the caller is cancelled, the tickets that it drew become a gap."""
         drawn: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
 
         def done(result: Drawn) -> None:
@@ -427,14 +436,14 @@ class TicketDatabase(Protocol):
         """Where these sequences' tables stand now; one that is missing is left out. Expensive where there are many."""
 
     async def position(self, sequence: str) -> Position:
-        """The same of one. Raises SequenceMissing."""
+        """The position of one sequence. Raises SequenceMissing."""
         try:
             return (await self.positions([sequence]))[sequence]
         except KeyError:
             raise SequenceMissing("has no table for it") from None
 
     async def readable_positions(self, names: Iterable[str]) -> dict[str, Position]:
-        """The same of many, without those that cannot be read now: damaged, or locked."""
+        """The positions of many sequences, without those that cannot be read now: damaged, or locked."""
         requested = list(names)
         with suppress(SequenceUnavailable, TicketDatabaseBusy):
             return await self.positions(requested)
@@ -491,7 +500,7 @@ class TicketDatabase(Protocol):
         """
 
     async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
-        """The same for many rows, each old and new, in few commits; none is read back. One that is gone is left out."""
+        """Replace many rows, each given as old and new, in few commits. Leaves out a row that is gone."""
 
     def forget_connections(self) -> None:
         """Use new connections from the next look on, if any can be had; something was wrong on those there are."""

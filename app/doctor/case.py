@@ -1,4 +1,4 @@
-"""What the doctor's checks compare, and what they yield."""
+"""The case that the doctor's checks examine, and the findings that they yield."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What the doctor checks on a ticket database: one function per check.
+"""The doctor's checks on a ticket database: one function per check.
 
 Each compares one database with the others and yields what would break a guarantee or slow the server down, and how to
 fix it. None queries a database: the facts are in the inspections.
@@ -106,7 +106,7 @@ def contradicts_ring(case: Case) -> Iterator[Finding]:
 
 
 def flaws(case: Case) -> Iterator[Finding]:
-    """What the engine itself finds wrong with its settings, the account, the server's own tables."""
+    """The engine's own findings about its settings, the account and the server's own tables."""
     for flaw in case.database.flaws:
         yield Finding(*flaw)
 

@@ -1,4 +1,4 @@
-"""What the doctor checks of sequences of other kinds than `ticket`, as each ticket database records them."""
+"""The doctor's checks on sequences of other kinds than `ticket`, as each ticket database records them."""
 
 from collections.abc import Iterator
 

@@ -19,7 +19,7 @@ _SITE = b"sec-fetch-site"
 
 
 class Access(Tokens):
-    """The same for what stands in Authorization headers."""
+    """The same tokens as they stand in Authorization headers."""
 
     def is_guess(self, authorization: bytes | None) -> bool:
         """Whether an Authorization header that was refused holds a token at all."""

@@ -89,7 +89,7 @@ class Gate:
 
 
 def _auditing(scope: Scope, send: Send, headers: dict[bytes, bytes]) -> Send:
-    """Log who requested which change and the answer's status; routes add the change's values with `_audited`.
+    """Log who requested which change and the answer's status; the routes add the change's values.
 
     `client` is who was seen; `claimed_client` is what X-Forwarded-For says, which anybody may write.
     """

@@ -16,7 +16,7 @@ LONGEST_DETAIL = 500
 
 
 class Code(StrEnum):
-    """What went wrong, in a word for programs. A word never changes its meaning; a later release may add words."""
+    """The cause of an error as a word for programs. A word never changes its meaning; a later release may add words."""
 
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"

@@ -39,7 +39,7 @@ UNDOCUMENTED = {
         "shutdown",
     ),
 }
-"""What is used beyond the documentation, by class: attributes and methods that have to be there."""
+"""The undocumented attributes and methods of uvicorn that this file uses, by class."""
 _TO_BE_MADE: dict[str, tuple[object, ...]] = {"ServerState": (), "Server": (uvicorn.Config("", log_config=None),)}
 """The classes whose attributes come with an instance, and what one is made from."""
 _CONNECTION = "tickets.connection"
@@ -175,7 +175,7 @@ class InnerProtocol:
 
 
 class _InnerTransport(asyncio.Transport):
-    """What the inner protocol takes for its socket. Once it has lost its connection nothing leads back any more."""
+    """The socket of the inner protocol, as far as that knows. Without a connection it refers to nothing any more."""
 
     def __init__(self, inner: InnerProtocol, outer: TicketProtocol) -> None:
         super().__init__()

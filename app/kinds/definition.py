@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What one sequence is made as; two of them are compared by value.
+    """The definition that a sequence is made by. Two definitions are compared by value.
 
     `decided`: false for a claim that another definition may still replace. `by`: hexadecimal digits of the request
     that claimed the name, which no other request has; empty in what servers of release 0.2.0 wrote.
@@ -30,7 +30,7 @@ class Definition:
         return self.sequence.lower()
 
     def same_as(self, other: "Definition") -> bool:
-        """Whether both make the same sequence, whoever claimed it."""
+        """Whether both make the same sequence, no matter which server claimed it."""
         mine, others = (self.sequence, self.kind, self.parameters), (other.sequence, other.kind, other.parameters)
         return mine == others
 

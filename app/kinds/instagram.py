@@ -44,7 +44,7 @@ class Instagram(TimedKind):
 
 
 class Instagram32(Instagram):
-    """The same in 32 bits: 25 of seconds, 2 of the shard, 5 of the counter. It lasts 388 days."""
+    """Ids of 32 bits made like that: 25 bits of seconds, 2 of the shard, 5 of the counter. They last 388 days."""
 
     name = "instagram32"
     bits = 32

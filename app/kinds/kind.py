@@ -1,4 +1,4 @@
-"""What every kind of sequence has to say of itself; the two families of kinds that have a time in their ids.
+"""The properties of every kind of sequence, and the two families of kinds that have a time in their ids.
 
 Times are milliseconds since 1970 (UTC), leap seconds not counted. Parameters are whole numbers by name; "complete"
 means that all of the kind's are there. What a client has got wrong raises InvalidRequest and says what is wanted.
@@ -22,10 +22,10 @@ NUMBER_BITS = 63
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What one parameter may be: a whole number from `smallest` to `largest`, or one of `choices`."""
+    """The values that a parameter may have: a whole number from `smallest` to `largest`, or one of `choices`."""
 
     default: int | None
-    """What it is where it is not given. None: the time when the sequence is made."""
+    """The default. None: the time when the sequence is made."""
     smallest: int
     largest: int
     choices: tuple[int, ...] = ()
@@ -102,9 +102,9 @@ class Kind(ABC):
 
     @abstractmethod
     def decode(self, parameters: Mapping[str, int], id_text: str) -> dict[str, Any]:
-        """What the id says: kind, id_str (in canonical form), time and time_ms where there is one, then the kind's own.
+        """The parts of an id: kind, id_str (in canonical form), time and time_ms if there is one, then the kind's own.
 
-        It may be of the future: whoever knows the present compares `time_ms` with it.
+        It may be of the future: the caller compares `time_ms` with the present.
         """
 
     def refuse_unknown(self, given: Iterable[str]) -> None:
@@ -144,16 +144,16 @@ class TimedKind(Kind):
     """A kind whose ids are a time, a part and a counter, from high to low.
 
     Time and counter together are a *tick*: time * 2^counter_bits + counter, with the time in the kind's unit since its
-    epoch. Who draws a tick draws a time and a counter that nobody else has.
+    epoch. A server that draws a tick draws a time and a counter that no other server has.
     """
 
     unique = "certainly"
     ordered = True
     parts: ClassVar[Literal["shard", "worker", "instance"]]
-    """What `part` is."""
+    """The width and the bounds of `part`."""
     unit_ms: ClassVar[int] = 1
     time_bits: ClassVar[int]
-    """Those that ids use, without one that would make them negative."""
+    """The bits that ids use, without the one that would make them negative."""
     part_bits: ClassVar[int]
     counter_bits: ClassVar[int]
 
@@ -196,7 +196,7 @@ class TimedKind(Kind):
 
     @abstractmethod
     def _told(self, parameters: Mapping[str, int], part: int) -> dict[str, Any]:
-        """What the part says; InvalidRequest where no id of these parameters has it."""
+        """The part's fields. Raises InvalidRequest if no id of these parameters has this part."""
 
     def _number(self, parameters: Mapping[str, int], tick: int, part: int) -> int:
         if tick > self.last_tick(parameters):

@@ -1,4 +1,4 @@
-"""What operators see and do: the health report, the sequences, creating and bumping them."""
+"""The operators' view: the health report and the sequences, which they list, create and bump."""
 
 import asyncio
 import datetime
@@ -78,7 +78,7 @@ class Admin:
 
     @property
     def why_not_ready(self) -> Unavailable:
-        """What a load balancer is told while the server is not `ready`."""
+        """The answer to a load balancer while the server is not `ready`."""
         if self.draining:
             return Draining("this server is draining")
         error = Unverified if self._ring.any_up else NoTicketDatabase
@@ -320,7 +320,7 @@ def _release(release: str) -> str:
 
 
 def _older(release: str) -> str:
-    """What a server of an earlier release leaves unprotected."""
+    """The warning about what a server of an earlier release leaves unprotected."""
     return (
         f"a ticket server of {_release(release)} uses it, and does not announce which data: upgrade that server before "
         "a ticket database is replaced"

@@ -1,4 +1,4 @@
-"""What an id says: of a sequence that is served here, or of anybody's."""
+"""Reading an id: of a sequence that this server serves, or of any other origin."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +40,7 @@ class Decoding:
         return said
 
     def of_elsewhere(self, kind_name: str, given: Mapping[str, int], id_text: str) -> dict[str, Any]:
-        """What an id of this kind, made by whomever with these parameters, says. Raises InvalidRequest."""
+        """The parts of an id of this kind, wherever it was made, with these parameters. Raises InvalidRequest."""
         kind = kind_named(kind_name)
         return decoded(None, kind, kind.for_decoding(given), id_text)
 

@@ -22,7 +22,7 @@ from app.tickets.requests.request import TicketRequest
 from app.tickets.ring.ring import Member
 
 DENIED = "changes", "reading", "tickets"
-"""What may be denied."""
+"""The rights that the server may deny a client."""
 LINES_AT_ONCE = 200
 """How many samples are rendered in one turn of the event loop: about a millisecond."""
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -169,7 +169,7 @@ class Metrics:
         self.gaps[member.name, cause] += tickets
 
     def violation(self, member: Member, rule: str) -> None:
-        """An id that broke a rule, or a reservation that the ledger refused."""
+        """The server dropped a draw: an id broke a rule, or a database refused its mark."""
         self.violations[member.name, rule] += 1
 
     def retry(self, member: Member, cause: str) -> None:

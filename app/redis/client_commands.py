@@ -209,7 +209,7 @@ class _LateDenial:
 
 
 _ACCEPTED = {(b"SETINFO", 2), (b"NO-EVICT", 1), (b"NO-TOUCH", 1)}
-"""What a client may say of itself that changes nothing here, and with how many arguments."""
+"""The options of a client that change nothing on this server, and how many arguments each has."""
 _BAD_NAME = replies.error("ERR", "Client names cannot contain spaces, newlines or special characters.")
 
 

@@ -41,7 +41,7 @@ class Run(NamedTuple):
 
 
 class Shared(Protocol):
-    """What all connections share."""
+    """The objects and limits that all connections share."""
 
     turns: Turns
     debts: Debts
@@ -139,7 +139,7 @@ class RedisConnection(asyncio.Protocol):
         self._take_turn()
 
     def eof_received(self) -> bool:
-        """The client sends no more. What it has sent is answered."""
+        """The client sends no more. The server answers the commands that came before."""
         self._has_ended = True
         if not self._leaving:
             self._take_turn()
@@ -297,7 +297,7 @@ class RedisConnection(asyncio.Protocol):
         self.transport.abort()
 
     def fail(self) -> None:
-        """An exception that nobody knows is being handled: say so in the log, and cut the connection."""
+        """Handle an unexpected exception: say so in the log, and cut the connection."""
         log.exception("a command met an unknown error")
         self.abort()
 

@@ -53,7 +53,7 @@ class SingleTickets(TicketReply):
         self.pieces: Pieces | None = None
 
     def fail(self) -> None:
-        """An exception that nobody knows is being handled."""
+        """Handle an unexpected exception: log it, and cut the connection."""
         self.place.fail()
 
     def drop(self) -> None:
@@ -157,7 +157,7 @@ class GatheredTickets(TicketRequest):
             slot.request = self
 
     def leave(self, slot: SingleTickets) -> None:
-        """Nobody waits for these any more. What is drawn for them becomes a gap."""
+        """The client is gone, so tickets that are drawn for these requests become a gap."""
         slot.request = None
         self.desk.abandon_part(self, slot.times)
         if self.settled:
@@ -168,7 +168,7 @@ class GatheredTickets(TicketRequest):
         ended(self, answered)
 
     def fail(self) -> None:
-        """An exception that nobody knows is being handled."""
+        """Handle an unexpected exception: log it, and cut the connection."""
         self._end()
         for slot in self._waiting():
             slot.request = None
@@ -222,12 +222,12 @@ class GatheredTickets(TicketRequest):
 
 
 def _nothing(request: GatheredTickets, answered: int) -> None:
-    """Who was served apart is not counted among those under way."""
+    """Count a request that was served apart no longer among those under way."""
 
 
 @dataclass(slots=True)
 class Gathered:
-    """What has been gathered for one sequence, and since when, by the performance counter. `tickets`: how many."""
+    """The requests gathered for one sequence, and since when, by the performance counter. `tickets`: how many."""
 
     since: float
     slots: list[SingleTickets] = field(default_factory=list)
@@ -252,7 +252,7 @@ class Gatherer:
         self._last: dict[str, int] = {}
         """How many clients were answered together last, by a database and where they were more than a few."""
         self._due: deque[Iterator[tuple[GatheredTickets | RedisTicketRequest, float]]] = deque()
-        """What is asked for as soon as there is time, in this order."""
+        """The requests to send as soon as there is time, in this order."""
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -261,7 +261,7 @@ class Gatherer:
         return bool(self._due) or sequence in self._gathered
 
     def ask(self, request: RedisTicketRequest) -> None:
-        """Have a request settled by itself, behind what was gathered for its sequence."""
+        """Send a request by itself, behind the commands gathered for its sequence."""
         if self.holds(request.sequence):
             if request.sequence in self._gathered:
                 self._ask(request.sequence)
@@ -286,7 +286,7 @@ class Gatherer:
         self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Ask for what has been gathered, but for what waits for more."""
+        """Send the gathered commands, except those that wait for more."""
         self._is_scheduled = False
         for sequence, gathered in tuple(self._gathered.items()):
             under_way = self._under_way.get(sequence, 0)
@@ -306,7 +306,7 @@ class Gatherer:
             self._timer = None
 
     def ask_for_all(self) -> None:
-        """Ask for all that has been gathered: somebody has waited for long enough."""
+        """Send all gathered commands, because one of them has waited for long enough."""
         self._stop_timer()
         for sequence in tuple(self._gathered):
             self._ask(sequence)
@@ -324,7 +324,7 @@ class Gatherer:
         self._turns.take(self)
 
     def _requests(self, sequence: str, gathered: Gathered) -> Iterator[tuple[GatheredTickets, float]]:
-        """What was gathered, as requests, each made when it is its turn: a client may have gone by then."""
+        """The gathered clients as requests. Each is made when its turn comes, since a client may have gone by then."""
         for part in _parts(gathered.slots):
             request = GatheredTickets(sequence, part, partial(self._has_ended, sequence))
             self._under_way[sequence] = self._under_way.get(sequence, 0) + request.count
@@ -371,7 +371,7 @@ class Gatherer:
 
 
 def _parts(slots: Sequence[SingleTickets]) -> Iterator[Sequence[SingleTickets]]:
-    """What is asked for together: who has not gone meanwhile, and not too many."""
+    """The clients that ask together: those that have not gone meanwhile, and not too many."""
     part: list[SingleTickets] = []
     tickets = 0
     for slot in slots:

@@ -33,7 +33,7 @@ class LookUp:
         self._place.answered(self)
 
     def fail(self) -> None:
-        """An exception that nobody knows is being handled."""
+        """Handle an unexpected exception: log it, and cut the connection."""
         if not self.is_gone:
             self._place.fail()
 
@@ -70,7 +70,7 @@ class LookUps:
             self._task = None
 
     def _next(self) -> list[LookUp]:
-        """Those that wait longest, of so many names together."""
+        """The look-ups that have waited longest, up to so many names together."""
         batch: list[LookUp] = []
         names = 0
         waiting = self._waiting

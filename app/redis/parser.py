@@ -2,7 +2,7 @@
 
 An announced array or bulk string is memory that hiredis takes, or waits for, at once: it would hold 8 GB for the twelve
 bytes `*1000000000`. So it gets whole commands only, each within the limits. One parser serves all connections: it keeps
-nothing between two calls.
+nothing between two calls. It would keep an error for ever, so it gets nothing that it refuses.
 """
 
 import re
@@ -20,7 +20,7 @@ LONGEST_NUMBER = 32
 """Bytes of a line that announces how much follows."""
 STRANGERS_BULK = 4_096
 STRANGERS_ARGUMENTS = 10
-"""The same for a client that has not shown a token where one is required: what AUTH and HELLO need."""
+"""As above, before a client has shown the token that it needs: enough for AUTH and HELLO."""
 AT_ONCE = 128
 """How many commands, or arguments of a larger one, are parsed at once."""
 
@@ -43,7 +43,9 @@ def _small_commands() -> "re.Pattern[bytes]":
 
 
 _SMALL = _small_commands()
-"""What clients send for tickets: many of them are bounded in one go."""
+"""The commands that clients send for tickets. The parser bounds many of them in one go."""
+_NUMBER = re.compile(rb"0|-?[1-9][0-9]*")
+"""How much follows, as Redis and hiredis write and read it: both refuse `01` and `-0`."""
 _ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 _WORD = re.compile(rb'(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|([^\s"\']+))(?:\s+|$)', re.DOTALL)
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
@@ -142,7 +144,7 @@ class Incoming:
             raise ProtocolError("too big command")
 
     def _number(self, begin: int, sign: bytes) -> int | None:
-        """What a line announces; None where it has not come whole. `_at` is at its end then."""
+        """The number that a line announces, and `_at` at the line's end; None if the line has not come whole."""
         data, is_array = self.data, sign == b"*"
         if begin == len(data):
             return None
@@ -155,7 +157,7 @@ class Incoming:
                 raise ProtocolError(f"too big {'mbulk' if is_array else 'bulk'} count string")
             return None
         digits = data[begin + 1 : end]
-        number = int(digits) if digits.removeprefix(b"-").isdigit() else None
+        number = int(digits) if _NUMBER.fullmatch(digits) else None
         if is_array:
             if number is None or number > MOST_ARGUMENTS:
                 raise ProtocolError("invalid multibulk length")
@@ -209,14 +211,24 @@ def _unescaped(match: "re.Match[bytes]") -> bytes:
     return bytes([int(char[1:], 16)]) if len(char) == 3 else _ESCAPED.get(char, char)
 
 
-_reader = hiredis.Reader()
+class Parser:
+    """hiredis. Its reader repeats the first error that it has met for whatever it is fed, so it is replaced then."""
+
+    def __init__(self) -> None:
+        self._reader = hiredis.Reader()
+
+    def commands(self, whole: bytes) -> list[Command]:
+        """The commands in these bytes, which hold nothing else. Raises ProtocolError."""
+        take = self._reader.gets
+        commands: list[Command] = []
+        try:
+            self._reader.feed(whole)
+            while command := take():
+                commands.append(command)
+        except hiredis.HiredisError as error:
+            self._reader = hiredis.Reader()
+            raise ProtocolError("the command cannot be read") from error
+        return commands
 
 
-def _parsed(whole: bytes) -> list[Command]:
-    """The commands in these bytes, which hold nothing else."""
-    take = _reader.gets
-    commands: list[Command] = []
-    _reader.feed(whole)
-    while command := take():
-        commands.append(command)
-    return commands
+_parsed = Parser().commands

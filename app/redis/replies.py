@@ -37,7 +37,7 @@ def refusal(sequence: str, reason: errors.TicketError) -> bytes:
 
 
 def shown(argument: bytes, longest: int = 128) -> str:
-    """What a client has sent, for an error."""
+    """The client's words as an error repeats them."""
     return argument[:longest].decode(errors="replace")
 
 

@@ -5,15 +5,15 @@ from collections import deque
 from app.redis.requests import Slot
 
 OWED_BYTES = 65_536
-"""What the replies of one connection that wait for others before them take, beyond which it executes no command."""
+"""The most bytes of replies that wait on one connection. Beyond them the connection executes no command."""
 OWED_IN_ALL = 1_048_576
-"""The same for all connections together. A connection that owes nothing may execute a command all the same."""
+"""The most bytes that wait on all connections together. A connection that owes nothing executes commands still."""
 REPLY_BYTES = 32
-"""What a reply takes besides its bytes while it waits."""
+"""The bytes that a waiting reply takes besides its text."""
 
 
 class Debts:
-    """What all connections owe. `total`: bytes."""
+    """The replies that all connections owe. `total`: bytes."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -85,7 +85,7 @@ class ReplyQueue:
         self._owe(-paid)
 
     def take(self) -> bytes:
-        """What may be written; nothing is left of it."""
+        """Take the replies that may be written."""
         out, self.out, self.out_bytes = self.out, [], 0
         return out[0] if len(out) == 1 else b"".join(out)
 

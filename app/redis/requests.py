@@ -9,7 +9,7 @@ from app.tickets.requests.request import Ids, TicketRequest
 TICKET_BYTES = 32
 """About what a ticket takes in memory until its reply has gone out."""
 LISTED_BYTES = 128
-"""The same for a ticket of a list, which is made a string."""
+"""As above, for a ticket of a list, which becomes a string."""
 REQUEST_BYTES = 1_024
 """About what a request takes besides its tickets. One for a sequence that is not known takes several times as much."""
 
@@ -35,7 +35,7 @@ class Place(Protocol):
         """The reply of this slot is there."""
 
     def fail(self) -> None:
-        """An exception that nobody knows is being handled."""
+        """Handle an unexpected exception: log it, and cut the connection."""
 
 
 class Watcher(Protocol):
@@ -98,14 +98,14 @@ class RedisTicketRequest(TicketReply, TicketRequest):
             self.address = address
 
     def in_reply(self, tickets: Ids) -> bytes:
-        """What is answered with these."""
+        """The reply with these tickets."""
         raise NotImplementedError
 
     def give(self, tickets: Ids) -> None:
         """See TicketRequest.give."""
         try:
             self.settle(self.in_reply(tickets), "ok")
-        except Exception:  # who calls has others to answer
+        except Exception:  # the caller has other requests to answer
             self.place.fail()
 
     def refuse(self, error: TicketError) -> None:
@@ -124,7 +124,7 @@ class RedisTicketRequest(TicketReply, TicketRequest):
         super().drop()
 
     def fail(self) -> None:
-        """An exception that nobody knows is being handled."""
+        """Handle an unexpected exception: log it, and cut the connection."""
         self.place.fail()
 
 

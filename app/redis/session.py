@@ -1,4 +1,4 @@
-"""What a client has said about itself and its connection."""
+"""The state of one connection, as the client has set it."""
 
 from app.clients.tokens import Tokens
 from app.redis.parser import Command
@@ -7,7 +7,7 @@ MOST_QUEUED = 1_024
 """Commands between MULTI and EXEC."""
 QUEUED_BYTES = 262_144
 ARGUMENT_BYTES = 64
-"""What an argument takes besides its bytes."""
+"""The bytes that an argument takes besides its text."""
 LONGEST_NAME = 256
 
 

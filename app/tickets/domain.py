@@ -33,7 +33,7 @@ from app.tickets.watch.prober import Prober
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainSettings:
-    """What the domain takes from the settings of the server.
+    """The settings of the server that the domain uses.
 
     `address`: this server's host name and port, as other servers name it. `increment`: TICKETS_INCREMENT, None where it
     is unset. The other fields are the settings of the same name, times in seconds.
@@ -46,6 +46,11 @@ class DomainSettings:
     reserve_seconds: float = 0.0
     refuse_unverified: bool = False
     increment: int | None = None
+
+    @property
+    def forgets_after(self) -> float:
+        """Seconds for which the marks that the server read count, and for which a failure to reach a database does."""
+        return USE_INTERVALS * self.probe_interval + 2 * self.database_timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +67,14 @@ class Clocks:
 
 
 class Domain:
-    """The ticket server without its ports: the ring, what is drawn in it, and the desk that requests come to.
+    """The ticket server without its ports: the ring, the sequences in it, and the desk that takes requests.
 
-    `databases`: in offset order. `lane_observer` is told of draws, `request_observer` of requests. `instance`: a word
-    that no other life of any server has. `make_lane`: makes the lanes, `Lane` but for tests.
+    Args:
+        databases: in offset order.
+        lane_observer: counts and traces draws.
+        request_observer: counts and times requests.
+        instance: a word that no other start of any server has; empty: a random one.
+        make_lane: makes the lanes. Tests pass another one.
     """
 
     def __init__(
@@ -82,26 +91,9 @@ class Domain:
         self._databases = databases
         self.ring = Ring(databases, now=clocks.wall)
         attempts = Attempts(settings.database_timeout)
-        self.reserves = Reserves(
-            self.ring,
-            lane_observer,
-            seconds=settings.reserve_seconds,
-            window=window_seconds(settings.probe_interval, settings.database_timeout),
-            attempts=attempts,
-            may_draw=self._may_draw,
-            clock=clocks.boot,
-        )
+        self.reserves = self._make_reserves(settings, clocks, lane_observer, attempts)
         self._announce(settings, instance or secrets.token_hex(8))
-        forgets_after = USE_INTERVALS * settings.probe_interval + 2 * settings.database_timeout
-        self.ledger = Ledger(
-            self.ring,
-            refuse_unverified=settings.refuse_unverified,
-            patience=0.7 * settings.database_timeout,
-            forgets_after=forgets_after,
-            clock=clocks.monotonic,
-            boot_clock=clocks.boot,
-            on_bump=self.reserves.bumped,
-        )
+        self.ledger = self._make_ledger(settings, clocks)
         self.clock = ServerClock(clocks.wall, clocks.monotonic)
         self.lease = WorkerLease(self.ring, self.clock, self.ledger)
         self.instance = InstanceNumber()
@@ -121,7 +113,40 @@ class Domain:
             timeout=settings.request_timeout,
             draws_ahead=settings.reserve_seconds > 0,
         )
-        self.prober = Prober(
+        self.prober = self._make_prober(settings, clocks)
+        self.desk = FrontDesk(self.issuer, request_observer)
+        self.bumps = Bumps(self.ring, self.catalog, self.ledger, self.reserves, settings.request_timeout)
+
+    def _make_reserves(
+        self, settings: DomainSettings, clocks: Clocks, lane_observer: Observer, attempts: Attempts
+    ) -> Reserves:
+        return Reserves(
+            self.ring,
+            lane_observer,
+            seconds=settings.reserve_seconds,
+            window=window_seconds(settings.probe_interval, settings.database_timeout),
+            attempts=attempts,
+            may_draw=self._may_draw,
+            clock=clocks.boot,
+        )
+
+    def _may_draw(self, member: Member) -> bool:
+        """Ask the ledger, which is made after the reserves, because it tells them of bumps."""
+        return self.ledger.may_draw(member)
+
+    def _make_ledger(self, settings: DomainSettings, clocks: Clocks) -> Ledger:
+        return Ledger(
+            self.ring,
+            refuse_unverified=settings.refuse_unverified,
+            patience=0.7 * settings.database_timeout,
+            forgets_after=settings.forgets_after,
+            clock=clocks.monotonic,
+            boot_clock=clocks.boot,
+            on_bump=self.reserves.bumped,
+        )
+
+    def _make_prober(self, settings: DomainSettings, clocks: Clocks) -> Prober:
+        return Prober(
             self.ring,
             RingRecords(self.ring, settings.increment),
             self.ledger,
@@ -129,14 +154,9 @@ class Domain:
             self.clock,
             reserves=self.reserves,
             interval=settings.probe_interval,
-            forgets_after=forgets_after,
+            forgets_after=settings.forgets_after,
             clock=clocks.monotonic,
         )
-        self.desk = FrontDesk(self.issuer, request_observer)
-        self.bumps = Bumps(self.ring, self.catalog, self.ledger, self.reserves, settings.request_timeout)
-
-    def _may_draw(self, member: Member) -> bool:
-        return self.ledger.may_draw(member)
 
     def _announce(self, settings: DomainSettings, instance: str) -> None:
         def describe() -> ServerEntry:

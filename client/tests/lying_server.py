@@ -162,6 +162,15 @@ class LyingServer:
         return head + bytes(reader.read(length))
 
 
+Serve = Callable[[Answer], LyingServer]
+"""The fixture `serve`: it starts a server that answers so, until the test ends."""
+
+
+def drawn(server: Honest) -> int:
+    """How many tickets this server has given."""
+    return sum(int(urlsplit(path).query.partition("=")[2] or 1) for path in server.calls)
+
+
 def until(condition: Callable[[], object], timeout: float = 10) -> None:
     """Wait for it."""
     began = time.monotonic()

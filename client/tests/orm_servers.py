@@ -1,4 +1,4 @@
-"""What the tests of the integrations run on: a ticket server, and a MySQL (or MariaDB), a PostgreSQL or an SQLite."""
+"""The servers of the integrations' tests: a ticket server, and a MySQL (or MariaDB), a PostgreSQL or an SQLite."""
 
 from __future__ import annotations
 

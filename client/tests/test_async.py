@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 import pytest
 
-from lying_server import Answer, Honest, LyingServer, Says, problem, until
+from lying_server import Honest, Says, Serve, problem, until
 from ticketd_client import AsyncTickets, NoSuchSequence, TicketError, TicketsUnavailable
-
-Serve = Callable[[Answer], LyingServer]
 
 
 def test_tickets(serve: Serve) -> None:

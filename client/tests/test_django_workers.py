@@ -38,7 +38,7 @@ class Application:
         self.environment["PYTHONPATH"] += f":{EXAMPLE}:{folder}"
 
     def manage(self, *command: str) -> str:
-        """What a command of manage.py prints."""
+        """The output of a command of manage.py."""
         done = subprocess.run(
             [PYTHON, "manage.py", *command],
             cwd=EXAMPLE,

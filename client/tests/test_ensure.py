@@ -6,12 +6,11 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from lying_server import Answer, Honest, LyingServer, Says, problem
+from lying_server import Honest, LyingServer, Says, Serve, problem
 from redis_door import RedisDoor
 from ticketd_client import (
     AsyncTickets,
@@ -23,7 +22,6 @@ from ticketd_client import (
     TicketsUnavailable,
 )
 
-Serve = Callable[[Answer], LyingServer]
 MADE = {"sequence": "photos", "bits": 64, "ceiling": 2**63 - 1, "ceiling_str": str(2**63 - 1)}
 
 

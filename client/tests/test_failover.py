@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lying_server import Answer, Honest, LyingServer, Says, problem, until
+from lying_server import Honest, Says, Serve, problem, until
 from ticketd_client import Tickets, TicketsUnavailable
-
-Serve = Callable[[Answer], LyingServer]
 
 
 @pytest.fixture

@@ -7,15 +7,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from lying_server import Answer, Honest, LyingServer, Says
+from lying_server import Honest, Says, Serve
 from redis_door import RedisDoor
-
-Serve = Callable[[Answer], LyingServer]
 
 PROGRAM = """
 import gc, json, os, sys, threading, time, warnings

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 from test_fork import run
 
-from lying_server import Answer, Honest, LyingServer
+from lying_server import Honest, Serve
 from redis_door import RedisDoor
-
-Serve = Callable[[Answer], LyingServer]
 
 HARNESS = """
 import dis, faulthandler, random, select, signal

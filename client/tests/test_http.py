@@ -1,24 +1,21 @@
-"""What goes over HTTP: deadlines, bounds, and connections that are kept, closed and used again."""
+"""The client over HTTP: deadlines, bounds, and connections that are kept, closed and used again."""
 
 from __future__ import annotations
 
 import socket
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 
 import pytest
 
-from lying_server import Answer, Honest, LyingServer, Says, problem, until
+from lying_server import Honest, Says, Serve, problem, until
 from ticketd_client import NoSuchSequence, Tickets, TicketsUnavailable
 from ticketd_client.answers import AttemptFailed
 from ticketd_client.servers import Server
 from ticketd_client.urls import servers_of
-
-Serve = Callable[[Answer], LyingServer]
 
 
 def server_at(url: str) -> Server:

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 import ticketd_client
-from lying_server import Answer, Honest, LyingServer, until
+from lying_server import Honest, Serve, until
 from ticketd_client import TicketError, Tickets, TicketsUnavailable
 
-Serve = Callable[[Answer], LyingServer]
 OURS = str(Path(ticketd_client.__file__).parent)
 
 

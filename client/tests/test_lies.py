@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from lying_server import Answer, Changed, Honest, LyingServer, Says, problem
+from lying_server import Answer, Changed, Honest, Says, Serve, problem
 from ticketd_client import NoSuchSequence, NotAllowed, SequenceExhausted, Tickets, TicketsUnavailable
-
-Serve = Callable[[Answer], LyingServer]
 
 LIES: list[tuple[str, Answer, str]] = [
     ("step 0", Changed(step=0), "with a step of 0"),
@@ -87,6 +84,17 @@ def test_a_list_that_cannot_be(serve: Serve, changes: dict[str, Any], says: str)
     with Tickets(liar.url, prefetch=0, timeout=0.4) as tickets, pytest.raises(TicketsUnavailable) as caught:
         tickets.take_many("photos", 3)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("prefetch", [0, 100])
+def test_databases_that_fold_names_answer_in_lower_case(serve: Serve, prefetch: int) -> None:
+    with Tickets(serve(Changed(sequence="photos")).url, prefetch=prefetch, timeout=2) as tickets:
+        assert tickets.take("Photos") == 1
+        assert len(tickets.take_many("PHOTOS", 3)) == 3
+    other = serve(Changed(sequence="Photos"))
+    refused = pytest.raises(TicketsUnavailable, match="answered for the sequence 'Photos'")
+    with Tickets(other.url, prefetch=prefetch, timeout=0.4) as tickets, refused:
+        tickets.take("photos")
 
 
 def test_a_block_that_was_given_before(serve: Serve) -> None:

@@ -22,6 +22,9 @@ OVER_REDIS = [
     b":1 \r\n",
     b":1_0\r\n",
     b":+1\r\n",
+    b":007\r\n",
+    b":-0\r\n",
+    b"$01\r\n7\r\n",
     b":1\n",
     b":\xb2\r\n",
     b":" + b"9" * 5_000 + b"\r\n",
@@ -120,7 +123,7 @@ def changed(reply: bytes, chance: random.Random) -> bytes:
 
 
 def outcome(url: str, call: Callable[[Tickets], object]) -> object:
-    """What comes of it: an answer or a TicketError. Anything else fails the test."""
+    """The result of a call: an answer or a TicketError. Anything else fails the test."""
     with Tickets(url, prefetch=0, timeout=0.5, patience=0.001) as tickets:
         try:
             return call(tickets)

@@ -10,16 +10,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lying_server import Answer, Honest, LyingServer, until
+from lying_server import Honest, Serve, until
 from ticketd_client import AsyncTickets, Tickets, TicketsUnavailable
-
-Serve = Callable[[Answer], LyingServer]
 
 
 class Resolver:

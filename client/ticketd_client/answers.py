@@ -146,8 +146,9 @@ def tickets_of(ids: Sequence[object], strings: Sequence[object], count: int) -> 
 
 
 def _of_this(answer: dict[str, Any], sequence: str) -> None:
+    """Raises AttemptFailed where the answer is of another sequence. Databases that fold names answer in lower case."""
     name = answer.get("sequence")
-    if name != sequence:
+    if name not in (sequence, sequence.lower()):
         raise AttemptFailed(f"answered for the sequence {quoted(name)}")
 
 

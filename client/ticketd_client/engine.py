@@ -28,6 +28,17 @@ THREADS = 32
 """At most, for all sequences: they fetch blocks, look at servers that failed, and do what AsyncTickets waits for."""
 
 
+def _is_name(sequence: object) -> bool:
+    """Whether this can be sent to a server, which says whether it is a sequence's name."""
+    if not isinstance(sequence, str) or not sequence or len(sequence) > 1_000:
+        return False
+    try:
+        sequence.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
+
+
 class Engine:
     """One client. `fronts` is for `take`'s shortest way: see supply."""
 
@@ -133,7 +144,7 @@ class Engine:
         supply = self._supplies.get(sequence) if isinstance(sequence, str) else None
         if supply is not None and supply.life[0] and not self._closed:
             return supply
-        if not isinstance(sequence, str) or not sequence or len(sequence) > 1_000:
+        if not _is_name(sequence):
             raise InvalidRequest("a sequence's name is wanted")
         with self._lock:
             if self._closed:

@@ -35,8 +35,8 @@ LONGEST_BULK = 100
 LONGEST_LINE = 16_384
 """Bytes of an error, at most, and of any other line."""
 
-_WHOLE = re.compile(rb"-?[0-9]{1,19}")
-_LENGTH = re.compile(rb"[0-9]{1,5}")
+_WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+_LENGTH = re.compile(rb"0|[1-9][0-9]{0,4}")
 
 _Reply = Union[int, bytes, str, None, "list[int | bytes | None]"]
 """An integer, a bulk string, a simple string, nothing, or an array of the first, second and fourth."""

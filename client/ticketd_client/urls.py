@@ -52,7 +52,8 @@ def _read(url: str) -> tuple[SplitResult | None, str | None, int]:
     try:
         if url.isprintable() and " " not in url:
             parts = urlsplit(url)
-            return parts, parts.hostname, parts.port or PORTS[parts.scheme]
+            port = PORTS[parts.scheme] if parts.port is None else parts.port
+            return (parts, parts.hostname, port) if port else (None, None, 0)
     except (ValueError, KeyError, AttributeError):
         pass
     return None, None, 0

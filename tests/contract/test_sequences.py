@@ -163,6 +163,20 @@ def test_a_body_that_is_malformed_is_refused_and_makes_nothing(ticket_server: Ti
     is_problem(ticket_server.get(f"/sequence/{name}"), 404)
 
 
+@pytest.mark.parametrize("query", ["bits=32", "start=5", "kind=uuid4", "Bits=", "x"])
+def test_a_parameter_in_the_query_of_a_change_is_refused_and_changes_nothing(
+    ticket_server: TicketServer, new_name: NewName, query: str
+) -> None:
+    name = new_name()
+    said = is_problem(ticket_server.put(f"/sequence/{name}?{query}"), 422)
+    assert said == f"there is no parameter {query.partition('=')[0]}; there are none"
+    is_problem(ticket_server.get(f"/sequence/{name}"), 404)
+    assert ticket_server.put(f"/sequence/{name}?_={query}", json={}).status == 201
+    is_problem(ticket_server.post(f"/sequence/{name}/bump?force=true", json={"above": 1_000}), 422)
+    assert ticket_server.ticket(name) in (1, 2)
+    assert ticket_server.post(f"/sequence/{name}/bump?_=1", json={"above": 1_000}).status == 200
+
+
 @pytest.mark.parametrize(("bits", "ceiling"), [(32, 2**32 - 1), (64, 2**63 - 1)])
 def test_a_start_at_or_above_the_ceiling_conflicts(
     ticket_server: TicketServer, new_name: NewName, bits: int, ceiling: int

@@ -46,7 +46,7 @@ def front() -> Iterator[ComposeFront]:
 
 
 def exchanged(script: str) -> str:
-    """The same steps with the two accounts' names exchanged."""
+    """The page's steps with the two accounts' names exchanged."""
     return (
         script.replace("tickets_2", "\0")
         .replace("tickets_database", "tickets_2_database")

@@ -1,4 +1,4 @@
-"""What every deployment example holds to: verified databases, tokens, limits, named versions, a bill of materials."""
+"""The rules for every deployment example: verified databases, tokens, limits, named versions, a bill of materials."""
 
 import importlib.metadata
 import json

@@ -85,7 +85,7 @@ def test_what_the_documents_have_somebody_make_or_run_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     made = set(re.findall(r"^make ([a-z-]+)", text, re.MULTILINE))
     assert {"run", "test"} <= made <= targets
-    modules = set(re.findall(r"python -m ((?:app|tests|bench|documents)[\w.]*)", text))
+    modules = set(re.findall(r"python -m ((?:app|tests|bench|docs)[\w.]*)", text))
     assert not [name for name in sorted(modules) if importlib.util.find_spec(name) is None]
 
 

@@ -14,7 +14,7 @@ _LIFE = datetime.timedelta(days=1)
 
 
 class Authority:
-    """Whoever trusts `file` trusts what this signs."""
+    """A certificate authority. A program that trusts `file` trusts every certificate that it signs."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder

@@ -84,6 +84,19 @@ class FakeTicketServer:
         await self.catalog.known(name)
         return await self.catalog.maker.make(self.catalog.given(name), width, start, None)
 
+    def cut_off(self) -> None:
+        """Break the network between this ticket server and each of its databases."""
+        self._set_cut(True)
+
+    def reconnect(self) -> None:
+        """Mend the network again."""
+        self._set_cut(False)
+
+    def _set_cut(self, cut: bool) -> None:
+        for database in self.databases:
+            assert isinstance(database, FakeTicketDatabase)
+            database.cut = cut
+
     async def start(self) -> None:
         self.domain.start()
         await self.prober.settled()

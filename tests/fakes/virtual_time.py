@@ -21,7 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BEGINNING = 1_000.0
-"""What every virtual clock says first."""
+"""The time at which every virtual clock begins."""
 
 
 class VirtualClock:

@@ -1,4 +1,4 @@
-"""What the system tests stand on: real MySQL servers, a faulty network, the program itself, a load, a checker.
+"""The foundations of the system tests: real MySQL servers, a faulty network, the program itself, a load, a checker.
 
     preloaded   a process that has imported the program, and forks one for each start
     processes   child processes that die with the test run; free ports

@@ -108,7 +108,7 @@ class Browser:
         )
 
     def value(self, expression: str) -> Any:
-        """What an expression of JavaScript comes to in the page."""
+        """The value of a JavaScript expression in the page."""
         found = self.command("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in found:
             raise RuntimeError(f"{expression}: {found['exceptionDetails']}")

@@ -50,7 +50,7 @@ def ticketd(*arguments: object, settings: Mapping[str, object] | None = None, ti
 
 
 def forked_ticketd(*arguments: object, settings: Mapping[str, object] | None = None, timeout: float = 110) -> Ran:
-    """The same, half a second sooner (see preloaded): where what the command does is the matter, not how it starts."""
+    """Run one command to its end, half a second faster (see preloaded). For tests of the command, not of its start."""
     base = new_directory("tickets-command-")
     output, errors = base / "output", base / "errors"
     try:

@@ -36,7 +36,7 @@ testcontainers_config.ryuk_disabled = True
 
 @functools.cache
 def why_none() -> str:
-    """What is missing for tests in containers; nothing where they can run."""
+    """The reason why tests in containers cannot run here; empty where they can."""
     where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     if not where.startswith("unix://"):
         return f"the Docker engine at {where} is not on this machine, and ports are published on 127.0.0.1"
@@ -103,7 +103,7 @@ class ContainerMySQL:
 
     @property
     def container_name(self) -> str:
-        """What the engine knows its container by."""
+        """The name by which the engine knows its container."""
         return str(self._engines.name)
 
     def create(self) -> None:

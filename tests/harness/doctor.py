@@ -2,10 +2,18 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.harness.commands import Ran, forked_ticketd
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.schema import PASSWORD
+from tests.harness.ticketd import TicketServer
+
+
+def server_over(databases: str | None, data_dir: Path | None = None) -> TicketServer:
+    """A ticket server with long deadlines, because this machine may be slow."""
+    patience = {"TICKETS_DATABASE_TIMEOUT": 10, "TICKETS_REQUEST_TIMEOUT": 14}
+    return TicketServer(databases, data_dir=data_dir, settings=patience)
 
 
 def doctor(databases: str | None, **settings: object) -> Ran:

@@ -46,7 +46,7 @@ class Want(NamedTuple):
 
 @dataclass
 class Result:
-    """What the clients have recorded. Times are `time.monotonic()`."""
+    """The answers that the clients have recorded. Times are `time.monotonic()`."""
 
     answers: list[Answer] = field(default_factory=list)
 

@@ -361,7 +361,7 @@ class TicketMySQL:
         return int(self.execute(sql, [USER], database=None)[0][0])
 
     def log_text(self) -> str:
-        """What the server has written to its error log."""
+        """The error log of the server."""
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
     def _first_statements(self) -> Path:

@@ -1,4 +1,4 @@
-"""What a scenario test has taken, one request after the other, held against what the server promises at every step."""
+"""The tickets of a scenario test, one request after the other, held against the server's promises at every step."""
 
 import time
 from collections.abc import Sequence

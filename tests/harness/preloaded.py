@@ -51,7 +51,7 @@ EVERYTHING = (
     *("app.databases.mysql.database", "app.databases.sqlite.database"),
     *("uvloop", "uvicorn.lifespan.off", "uvicorn.protocols.http.httptools_impl", "pydantic.v1", "encodings.idna"),
 )
-"""What the program imports, some of it only when it is needed."""
+"""The modules that the program imports, some of them only when it needs them."""
 
 
 class Forked:

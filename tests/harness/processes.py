@@ -176,7 +176,7 @@ class ChildProcess:
         return code
 
     def _states(self) -> set[str]:
-        """Of all its threads: one in the middle of a write stops only after it. None where there is no /proc."""
+        """The states of all its threads, none without /proc. A thread in the middle of a write stops only after it."""
         states = set()
         for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Fault(enum.Enum):
-    """What is wrong with the network. Each lasts until another one, or `restore`."""
+    """The faults of the network. Each lasts until another fault or `restore`."""
 
     NONE = "everything passes"
     REFUSE = "nobody listens: new connections are refused and established ones reset"

@@ -19,7 +19,7 @@ PIPELINE = 100
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a client is to draw, and where."""
+    """The tickets that a client draws, and the server that it asks."""
 
     port: int
     count: int

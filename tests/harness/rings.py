@@ -179,5 +179,16 @@ def grow(urls: str, increment: int, settings: Mapping[str, object] | None = None
 
 
 def last_error(server: TicketServer, name: str) -> str:
-    """What /healthz says of this database."""
+    """The last error of this database in /healthz."""
     return next(str(each["last_error"]) for each in server.databases() if each["name"] == name)
+
+
+def refused(server: TicketServer, *reasons: str) -> None:
+    """Check that this server draws nothing, and names all these reasons for every database."""
+    report = server.wait_health("fail")
+    assert server.get("/ticket/photos").status == 503
+    assert server.get("/block/photos?size=10").status == 503
+    assert server.get("/readyz").status == 503
+    for each in report["databases"]:
+        assert each["status"] == "quarantined", report
+        assert all(reason in each["last_error"] for reason in reasons), report

@@ -1,4 +1,4 @@
-"""What the ticket databases of the tests hold: schema, user, privileges, Flickr's table."""
+"""The contents of the tests' ticket databases: schema, user, privileges, Flickr's table."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,13 +8,13 @@ SCHEMA = "tickets"
 USER = "ticketd"
 PASSWORD = "only-for-tests"
 LEAST_PRIVILEGES = "SELECT, INSERT, DELETE, UPDATE, CREATE"
-"""What the ticket server's user may do in the schema, and all it may do."""
+"""All privileges of the ticket server's user."""
 
 MYSQL_INIT = Path(__file__).resolve().parents[2] / "mysql_init"
 
 
 def first_statements() -> list[str]:
-    """What an administrator runs on an empty server: the schema, and the ticket server's user."""
+    """The statements that an administrator runs on an empty server: the schema and the ticket server's user."""
     return [
         f"CREATE DATABASE IF NOT EXISTS `{SCHEMA}`",
         f"CREATE USER IF NOT EXISTS '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",

@@ -35,7 +35,7 @@ class Reply(NamedTuple):
 
 
 NOT_LOOKED_AT = "not looked at yet"
-"""What /healthz says of a database before the first look at it."""
+"""The status of a database in /healthz before the server has probed it."""
 
 
 class TicketServer:
@@ -294,11 +294,11 @@ class TicketServer:
         return received
 
     def log_text(self) -> str:
-        """What it has written to stderr."""
+        """All that the server has written to stderr."""
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
     def output_text(self) -> str:
-        """What it has written to stdout."""
+        """All that the server has written to stdout."""
         return self.output.read_text(encoding="utf-8", errors="replace") if self.output.exists() else ""
 
     def memory(self) -> int:

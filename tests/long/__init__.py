@@ -1,4 +1,4 @@
-"""What `make test` has no time for: schedules of the model by the thousand, minutes of torture, a soak.
+"""The tests that `make test` has no time for: schedules of the model by the thousand, minutes of torture, a soak.
 
     plan      the parts of it, each as commands of its own
     page      docs/evidence.md, which shows what came of a whole run

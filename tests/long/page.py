@@ -10,7 +10,7 @@ from typing import Any
 
 from app.common.version import VERSION
 from bench import machine
-from documents import blocks
+from docs.generator import blocks
 from tests.long.plan import REPOSITORY, Outcome
 
 ROOT = REPOSITORY
@@ -34,7 +34,7 @@ def as_data(outcomes: Sequence[Outcome]) -> Data:
 
 
 def tables(data: Data) -> list[str]:
-    """What the page says of a run."""
+    """The page's text about a run."""
     hardware = data["hardware"]
     return [
         f"Release {data['version']}, `make long` of {data['date']}, on {hardware['cores']} cores "

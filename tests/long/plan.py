@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a part."""
+    """The result of a part."""
 
     part: Part
     seconds: float
@@ -62,7 +62,7 @@ class Outcome:
 
 
 def model(schedules: int) -> Part:
-    """So many schedules that were not tried before, on every processor."""
+    """This number of schedules with new seeds, on every processor."""
     first = random.SystemRandom().randrange(10**9)
     seeds = ["--schedules", f"{schedules}", "--first", f"{first}"]
     return Part(
@@ -111,8 +111,8 @@ def costly(seconds: float) -> Part:
 def two_bodies(rounds: int, program: str | None) -> Part:
     """Two bodies of data for one offset, on this database server or the one that the tests find."""
     chosen = {"TICKETS_TEST_MYSQLD": program} if program else {}
-    command = [sys.executable, "-m", "tests.long.two_bodies", "--rounds", f"{rounds}"]
-    return Part(f"two bodies for one offset, {rounds} rounds", command, chosen)
+    command = [sys.executable, "-m", "tests.long.two_bodies", "--rounds", f"{rounds}", "--held", "120"]
+    return Part(f"two bodies for one offset, three held for 120 s, {rounds} rounds", command, chosen)
 
 
 def older_releases(program: str | None) -> Part:

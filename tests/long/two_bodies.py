@@ -7,6 +7,11 @@ and are restarted, lists are changed and put back. A round fails where a ticket 
 advanced more often than bodies changed, where more than 2 % of a 32-bit sequence is used up, or where not everything
 serves once the operator has put one list everywhere.
 
+`--held 120` does the opposite first: for so many seconds nothing changes any more. In the first case an operator has
+changed one server's list to an empty body, in the second to a copy, and in the third a balancer leads both servers to
+both bodies. The servers get 500 requests a second for single tickets, and the same verdict; `/healthz` of a server that
+has to wait says so within two probe intervals.
+
 Both servers reach the database of offset 2 all the while. Where no database that both reach had heard of a
 replacement, nobody could tell the replaced body from the one in use: the contract excepts that.
 """
@@ -18,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 from tests.harness.engine import Engine, find_engine
 from tests.harness.load import Load, Want
@@ -41,6 +47,10 @@ SHARE = 0.02 * 2**32
 MOMENTS = (0.01, 0.05, 0.4, 1.5, 4.0)
 """Seconds for which somebody stands still: less than a probe, and more than announcements stand."""
 LOG_SHOWN = 8_000
+HELD = ("another list, an empty body", "another list, a copy", "a balancer in front of a copy")
+HELD_CLIENTS, HELD_PAUSE = 16, 0.02
+"""500 requests a second together, where an answer takes four milliseconds."""
+INTERVAL = float(str(WATCHFUL["TICKETS_PROBE_INTERVAL"]))
 
 
 class Round:
@@ -60,6 +70,42 @@ class Round:
         ]
         self.servers = [stack.enter_context(TicketServer(self._list(way), settings=SETTINGS)) for way in self._ways]
 
+    def hold(self, case: str, seconds: float) -> None:
+        """Have two servers disagree, and let them, at 500 requests a second."""
+        for server in self.servers:
+            server.wait_health("pass")
+        clients, mix = [server.address for server in self.servers], [Want("Tickets32", weight=5), Want("photos")]
+        with Load(
+            clients, clients=HELD_CLIENTS, mix=mix, pause=HELD_PAUSE, timeout=8, record=self.issued.record
+        ) as load:
+            load.run_for(1)
+            self.copied = "copy" in case
+            if self.copied:
+                self._copy()
+            began = time.monotonic()
+            for way in self._ways if "balancer" in case else self._ways[1:]:
+                way[0].targets = [each.port for each in self._bodies[0 if "balancer" in case else 1 :]]
+                way[0].cut()
+            if "list" in case:
+                self.servers[1].wait_health("warn", 2 * INTERVAL + 1)
+            said, asked = time.monotonic() - began, self._asked
+            load.run_for(seconds)
+            asked = self._asked - asked
+        print(
+            f"{case}: /healthz after {said:.2f} s, {asked / seconds:.0f} requests a second for {seconds:g} s; ", end=""
+        )
+
+    @property
+    def _asked(self) -> int:
+        return self.issued.tickets + len(self.issued.failed)
+
+    def _copy(self) -> None:
+        saved = self._bodies[0].save_data_directory()
+        self._bodies[1].kill()
+        self._bodies[1].restore_data_directory(saved)
+        self._bodies[1].start()
+        self._bodies[1].wait_ready()
+
     def _list(self, way: list[FaultyProxy]) -> str:
         databases = [self._bodies[0], *self._common]
         return " ".join(each.url_of(SCHEMA, proxy.port) for each, proxy in zip(databases, way, strict=True))
@@ -72,11 +118,7 @@ class Round:
         with Load(clients, clients=CLIENTS, mix=MIX, pause=0.01, timeout=8, record=self.issued.record) as load:
             load.run_for(1)
             if self.copied:
-                saved = self._bodies[0].save_data_directory()
-                self._bodies[1].kill()
-                self._bodies[1].restore_data_directory(saved)
-                self._bodies[1].start()
-                self._bodies[1].wait_ready()
+                self._copy()
             for _ in range(EVENTS):
                 event = self._chance.choice(self._events())
                 self.events.append(f"{time.strftime('%T')} {event.__name__}")
@@ -191,7 +233,7 @@ class Round:
     # -- the verdict
 
     def wrong(self) -> list[str]:
-        """What came of it that must not."""
+        """The promises that the run broke."""
         found = list(self.issued.twice)
         changes = max(self._number(each) for each in (*self._bodies, *self._common))
         for server in self.servers:
@@ -215,28 +257,41 @@ class Round:
         )
 
 
+def verdict(this: Round, act: Callable[[], None]) -> bool:
+    """Have a round act. Returns whether all is well, and prints what came of it."""
+    try:
+        act()
+        wrong = this.wrong()
+    except (TimeoutError, AssertionError) as error:
+        wrong = [f"not as it should be: {error}"]
+    print(f"{this}", flush=True)
+    if wrong:
+        print("\n".join(["WRONG", *wrong[:10], *this.events]))
+        for server in this.servers:
+            print(f"the last words of {server.name}:\n{server.log_text()[-LOG_SHOWN:]}", flush=True)
+    return not wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.long.two_bodies", description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument(
+        "--held", type=float, default=0, metavar="SECONDS", help="of each case in which nothing changes"
+    )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9), help="of the first round")
     options = parser.parse_args()
     engine = find_engine()
     print(f"on {engine.kind} {engine.version}, seeds from {options.seed}", flush=True)
     violations = 0
+    for case in HELD if options.held else ():
+        with ExitStack() as stack:
+            this = Round(engine, options.seed, stack)
+            violations += not verdict(this, partial(this.hold, case, options.held))
     for seed in range(options.seed, options.seed + options.rounds):
         with ExitStack() as stack:
             this = Round(engine, seed, stack)
-            try:
-                this.attack()
-                wrong = this.wrong()
-            except TimeoutError as error:
-                wrong = [f"not well again: {error}"]
-            print(f"seed {seed}: {this}", flush=True)
-            if wrong:
-                violations += 1
-                print("\n".join(["WRONG", *wrong[:10], *this.events]))
-                for server in this.servers:
-                    print(f"the last words of {server.name}:\n{server.log_text()[-LOG_SHOWN:]}", flush=True)
+            print(f"seed {seed}: ", end="")
+            violations += not verdict(this, this.attack)
     print(f"violations: {violations}")
     return 1 if violations else 0
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from tests.model.clocks import DRIFTS, JUMPS, RIGHT_SECONDS
 from tests.model.host import Host
 from tests.model.ring_steps import Did
+from tests.model.sequences import KINDS_MADE
 from tests.model.stamps import timed
-from tests.model.world import KINDS_MADE, World
+from tests.model.world import World
 
 ABSENCES = (20.0, 119.0, 122.0, 200.0, 3_600.0, 86_400.0)
 """Seconds: also a little less, and a little more, than a lease lasts."""

@@ -19,7 +19,7 @@ from tests.model.runs import Run, smallest_in_both
 
 
 class HostSurroundings(Surroundings, Protocol):
-    """What a host needs of the world."""
+    """The part of the world that a host uses."""
 
     reserve_seconds: float
 

@@ -7,11 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.model.schedule import FAULTS, LOSSES, Schedule
+from tests.model.faults import FAULTS, LOSSES
+from tests.model.schedule import Schedule
 
 REPORT_SECONDS = 15.0
 EVERYTHING = 1_000
-"""So many schedules try every fault there is, or one cannot happen any more."""
+"""This number of schedules tries every fault. If one is missing, it cannot happen any more."""
 KINDS = {*FAULTS, *LOSSES, "restore", "relapse", "replace by an empty one", "freeze", "restart", "bumps"}
 
 

@@ -1,4 +1,4 @@
-"""What an operator does to the ring: settings, configurations, `ticketd grow`, by the runbook and by mistake."""
+"""An operator's changes to the ring: settings, configurations, `ticketd grow`, by the runbook and by mistake."""
 
 from collections.abc import Sequence
 

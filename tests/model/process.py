@@ -14,7 +14,7 @@ LARGEST_BLOCK = 10_000
 
 
 class Surroundings(Protocol):
-    """What a process needs of the world."""
+    """The part of the world that a process uses."""
 
     clock: VirtualClock
     chance: random.Random

@@ -48,7 +48,7 @@ class Issued(NamedTuple):
 
 
 class Record:
-    """What was handed out of each sequence, and the numbers that each was moved above."""
+    """The tickets that servers handed out of each sequence, and the numbers that bumps moved each sequence above."""
 
     def __init__(
         self, servers: list[FakeServer], ceilings: dict[str, int], ring: Callable[[], list[FakeServer]]

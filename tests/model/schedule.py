@@ -1,38 +1,22 @@
-"""What happens in the model, and in which order: a schedule that a seed decides."""
+"""The steps of the model and their order: a schedule that a seed decides."""
 
 import random
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from unittest import mock
 
 from tests.fakes.ticket_database import FakeServer
 from tests.model.clock_steps import ClockSteps
+from tests.model.faults import FAULTS, LOSSES, STALLS
 from tests.model.host import Host
+from tests.model.quiet import quiet_down
 from tests.model.ring_steps import RingSteps
-from tests.model.world import MIXED, ROWS, SEQUENCES, TABLES, World
+from tests.model.sequences import SEQUENCES
+from tests.model.world import MIXED, ROWS, TABLES, World
 
 MOMENTS = (0.0, 0.0, 0.001, 0.002, 0.003, 0.005, 0.01, 0.05)
-FAULTS: dict[str, Callable[[FakeServer], object]] = {
-    "down": lambda server: setattr(server, "down", True),
-    "hangs": FakeServer.hang,
-    "read-only": lambda server: setattr(server, "read_only", True),
-    "ledger fails": lambda server: setattr(server, "ledger_fails", True),
-    "misconfigured": lambda server: setattr(server, "misconfigured", "has another offset"),
-    "wrong residue": lambda server: setattr(
-        server, "draws_as", (server.offset % server.increment + 1, server.increment)
-    ),
-    "increment 1": lambda server: setattr(server, "draws_as", (1, 1)),
-    "deadlocks": lambda server: setattr(server, "deadlocks", 4),
-    "loses replies": lambda server: setattr(server, "loses_replies", 2),
-    "photos locked": lambda server: server.lock("photos"),
-    "accounts locked": lambda server: server.lock("accounts"),
-    "restarted": FakeServer.restart,
-}
-STALLS = ((0.005, 0.02), (0.05, 0.3), (0.36, 0.48), (0.36, 0.48), (0.5, 0.7), (1.0, 2.5), (10.0, 10.0))
-"""How long a ticket server stands still: also longer than a lane is patient, and less long than an attempt takes."""
 AN_HOUR = 3_600.0
-LOSSES = ("truncate", "drop", "remake")
 RING_CHANGES = 0.5
 """The share of schedules in which the ring changes."""
 STEPS = 100
@@ -44,11 +28,10 @@ QUIET_AFTER = 25
 
 
 class Schedule:
-    """Steps in a world, chosen at random. `more`: other weights for some of them. `log` is what was done.
+    """Steps in a world, chosen at random. `more`: other weights for some of them. `log`: the steps taken so far.
 
-    `kinds`: the names of its sequences of other kinds than `ticket`; `right_clocks`: whether all clocks are right;
-    `reserve_seconds`: TICKETS_RESERVE_SECONDS; `engines`: of the databases. The seed has each as it
-    will where it is not given.
+    `kinds`: the names of its sequences of other kinds than `ticket`. `right_clocks`: whether all clocks are right.
+    `reserve_seconds`: TICKETS_RESERVE_SECONDS. `engines`: of the databases. The seed decides each that is not given.
     """
 
     def __init__(
@@ -150,7 +133,7 @@ class Schedule:
         self.world.pass_time(self._chance.choice(MOMENTS) if then is None else then)
 
     def _host(self) -> Host:
-        """One that runs."""
+        """A ticket server that runs, chosen at random."""
         if not self.world.running:
             for host in self.world.hosts:
                 host.restart()
@@ -355,7 +338,7 @@ class Schedule:
             self._did("relapse", server.name)
 
     def _relapse_behind_its_back(self) -> None:
-        """The same, while one ticket server stands still with what it drew, and the others go on drawing."""
+        """A relapse while one ticket server stands still with tickets that it drew, and the others go on drawing."""
         server, host, sequence = self._server(), self._host(), self._sequence()
         if not self.world.may_go_back(server) or len(self.world.running) < 2:
             return
@@ -400,7 +383,7 @@ class Schedule:
         if self._steps_since_quiet >= QUIET_AFTER:
             self._did("quiet down", then=0.0)
             self._steps_since_quiet = 0
-            self.world.quiet_down()
+            quiet_down(self.world)
 
     def _put_all_right(self) -> None:
         if self._steps_since_quiet >= QUIET_AFTER:
@@ -414,4 +397,4 @@ class Schedule:
             self._did("put all right", then=0.0)
             self._ring_steps.operator.put_right()
             self._steps_since_quiet = 0
-            self.world.quiet_down()
+            quiet_down(self.world)

@@ -1,7 +1,7 @@
 """Each protection of the ids of other kinds is needed: without it, the model finds an id that must not be given.
 
 What the schedules do not come upon by themselves is shown where one server after the other is led there, in
-`tests/unit/tickets/sources/test_worker_lease.py`: that T is committed on the number's own database and on the others,
+`tests/unit/tickets/sources/test_worker_lease*.py`: that T is committed on the number's own database and on the others,
 that the next holder stamps above it, that a renewal is refused where another holds the number, that a database which
 comes up has the lease before it is used again, and that a renewal names its ring. That marks of such counters are not
 far ahead keeps a database that went back in use; `test_kind_sequences.py` shows it. That a tick which comes back too
@@ -74,7 +74,7 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
 
 
 def run_until_wrong(where: Where) -> str:
-    """What the model says of the first schedule that goes wrong; nothing if none does."""
+    """The model's words about the first schedule that goes wrong; empty if none does."""
     for seed in range(where.seed, where.seed + SCHEDULES):
         try:
             schedule = Schedule(

@@ -42,7 +42,7 @@ WRONG = "|".join(
         "is above the end of",
     ]
 )
-"""What the model says of a ticket that must not have been handed out."""
+"""The model's words about a ticket that no server may hand out."""
 _check = IdGuard.check
 _may_have_gone_back = cast(property, LaneOpening.may_have_gone_back).fget
 
@@ -87,10 +87,10 @@ def without_ceiling(patch: pytest.MonkeyPatch) -> None:
 def without_ledger(patch: pytest.MonkeyPatch) -> None:
     """Tickets are handed out above every mark on the other databases."""
 
-    async def reserve(_: Ledger, lane: Lane, last: int, *, protected: bool) -> None:
-        lane.marks.mark = lane.marks.reserve_at = last + 2**40
+    async def set_mark(_: Ledger, lane: Lane, last: int, *, protected: bool) -> None:
+        lane.marks.mark = lane.marks.next_mark_at = last + 2**40
 
-    patch.setattr(Ledger, "reserve", reserve)
+    patch.setattr(Ledger, "set_mark", set_mark)
 
 
 def without_incarnation(patch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def without_incarnation(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_ring_number(patch: pytest.MonkeyPatch) -> None:
-    """A reservation is taken in whatever ring it was made."""
+    """A database keeps a mark in whatever ring a server set it."""
     keep, supersede = FakeServer.keep, FakeServer.supersede
     patch.setattr(FakeServer, "keep", lambda self, marks, ring=None: keep(self, marks))
     patch.setattr(FakeServer, "supersede", lambda self, old, new, ring=None: supersede(self, old, new))
@@ -163,7 +163,7 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
 
 
 def run_until_wrong(where: Where) -> str:
-    """What the model says of the first ticket that must not have been handed out; nothing if there is none."""
+    """The model's words about the first ticket that no server may hand out; empty if there is none."""
     for seed in range(where.seed, where.seed + SCHEDULES):
         try:
             Schedule(
@@ -250,7 +250,7 @@ def test_one_that_wakes_during_a_growth_draws_nothing_twice(times: int, alone: b
 @pytest.mark.parametrize(
     ("take_out", "alone"),
     [(without_ring_number, False), (without_own_ring_number, True)],
-    ids=["reservations", "own record"],
+    ids=["marks", "own record"],
 )
 def test_without_the_ring_number_one_that_wakes_during_a_growth_draws_twice(
     take_out: Callable[[pytest.MonkeyPatch], None], alone: bool, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""What keeps tickets drawn ahead from coming twice or after a bump is needed: without it, the model finds one.
+"""Each protection of tickets drawn ahead is needed: without it, the model finds a ticket twice or below a bump.
 
 As in `test_protections`, with schedules in which every ticket server draws ahead.
 """
@@ -57,7 +57,7 @@ NEEDED: dict[Callable[[pytest.MonkeyPatch], None], Where] = {
 
 
 def run_until_wrong(where: Where, seeds: Iterable[int]) -> str:
-    """What the model says of the first ticket that must not have been handed out; nothing if there is none."""
+    """The model's words about the first ticket that no server may hand out; empty if there is none."""
     for seed in seeds:
         schedule = Schedule(
             seed,

@@ -1,4 +1,4 @@
-"""What the model takes for granted: a process that stands still, databases that do not, and what it finds after."""
+"""The model's assumptions: a process that stands still, databases that do not, and what it finds after."""
 
 import asyncio
 

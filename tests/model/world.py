@@ -11,7 +11,6 @@ only the others can tell: while one does, nobody sets anything wrong, and while 
 """
 
 import asyncio
-import itertools
 import logging
 import math
 import random
@@ -29,51 +28,22 @@ from app.common.errors import (
     Unavailable,
     UnknownSequence,
 )
-from app.common.sequences import Width, ceiling_of, counter_table, number_leased
-from app.databases.protocol import USE_INTERVALS, RingState
+from app.common.sequences import Width, counter_table
+from app.databases.protocol import RingState
 from app.kinds.definition import Definition
 from app.tickets.requests.request import Ids, Tickets
 from app.tickets.reserve.window import window_seconds
-from app.tickets.sources.instance_number import TABLE as INSTANCES
-from app.tickets.watch.chores import LISTING_SECONDS
 from tests.fakes.ticket_database import TIMEOUT, TRUE_TIME, FakeServer, FakeState, FakeTicketDatabase
 from tests.fakes.ticket_server import PROBE_INTERVAL, REQUEST_TIMEOUT
 from tests.fakes.virtual_time import VirtualClock
-from tests.model.clocks import RIGHT_SECONDS
 from tests.model.host import Asked, Host, KindRequest, WatchedLane, WatchedRequest
 from tests.model.process import Process
 from tests.model.record import Record
-from tests.model.stamps import AHEAD_MS, LEASE_MS, READING_MS, Stamps, tick_of, timed
+from tests.model.sequences import CEILINGS, SEQUENCES
+from tests.model.stamp_checks import check_stamps
+from tests.model.stamps import AHEAD_MS, READING_MS, Stamps, tick_of, timed
 
-SEQUENCES = {"photos": Width.BIGINT, "accounts": Width.BIGINT, "small": Width.INT}
-_BEGAN_MS = int(TRUE_TIME * 1000)
-KINDS_MADE = {
-    name: Definition(name, kind, parameters)
-    for name, kind, parameters in [
-        ("likes", "instagram", {"epoch": _BEGAN_MS, "shards": 2_000}),
-        ("shorts", "instagram32", {"epoch": _BEGAN_MS, "shards": 4}),
-        ("flakes", "snowflake", {"epoch": _BEGAN_MS}),
-        ("instances", "flake", {}),
-        ("objects", "objectid", {}),
-    ]
-}
-"""The sequences of other kinds than `ticket` that a schedule may have."""
-COUNTERS = {
-    counter_table(name): definition for name, definition in KINDS_MADE.items() if timed(definition).parts == "shard"
-}
-CEILINGS = {name: ceiling_of(width, unsigned=True) for name, width in SEQUENCES.items()}
-CEILINGS |= {table: timed(each).last_tick(each.parameters) for table, each in COUNTERS.items()}
-CEILINGS[INSTANCES] = 2**63 - 1
-PROBED = 2.2
-"""Seconds after which every database has been probed, taken in, and its suspended lanes have been tried."""
-LISTED = LISTING_SECONDS + PROBED
-"""Seconds after which the tables have been listed too, and made where they were missing."""
 WINDOW = window_seconds(PROBE_INTERVAL, TIMEOUT)
-LONGEST_ANSWER = REQUEST_TIMEOUT + 0.1
-FAR_AHEAD = 200 * 86_400.0
-"""Seconds: a clock that is so far ahead is near the end of the 388 days that ids of 25 bits of seconds last."""
-STAMPED_AHEAD_MS = 500
-"""As far ahead of the clocks may one server stamp ids that are counted in a database, or by a unit of their time."""
 TABLES, ROWS, MIXED = "tables", "rows", "mixed"
 """Which engines the databases have: tables with counters, as MySQL's, rows with a store of notes, or both."""
 REFUSING = 0.15
@@ -81,7 +51,7 @@ REFUSING = 0.15
 
 
 class _ErrorsInTheLog(logging.Handler):
-    """What the program logs as an error is one that it did not foresee."""
+    """Collects what the program logs as errors: the program did not foresee any of them."""
 
     def __init__(self, errors: list[BaseException]) -> None:
         super().__init__(logging.ERROR)
@@ -126,10 +96,10 @@ class World:
         self.returning: FakeServer | None = None
         self.record = Record(self.servers, CEILINGS, lambda: self.ring)
         self.departed: set[FakeServer] = set()
-        """Those that have ever left the ring."""
+        """The databases that have ever left the ring."""
         self.stamps = Stamps(lambda server: server in self.departed or server not in self.ring)
         self.kinds: dict[str, Definition] = {}
-        """Those that were made, or are being made."""
+        """The sequences of other kinds that were made or are being made."""
         self.ahead_ms = 0.0
         """How far ahead of the true time the clock of any database has ever been."""
         self.rewinds = 0
@@ -164,7 +134,7 @@ class World:
 
     @property
     def own_increment(self) -> int | None:
-        """What TICKETS_INCREMENT has to be set to where no database records a ring; None where it may be unset."""
+        """The value that TICKETS_INCREMENT needs where no database records a ring. None: it may be unset."""
         return None if self.increment == self.size else self.increment
 
     @property
@@ -331,65 +301,19 @@ class World:
 
     def stamped(self, host: Host, definition: Definition, ids: Ids, asked: Asked) -> None:
         try:
-            self._stamped(host, definition, ids, asked)
+            check_stamps(self, host, definition, ids, asked)
         except AssertionError as error:
             self.errors.append(error)
 
-    def _stamped(self, host: Host, definition: Definition, ids: Ids, asked: Asked) -> None:
-        name, kind = definition.sequence, timed(definition)
-        if kind.parts == "shard":
-            last = tick_of(definition, ids[-1])[0]
-        else:
-            lease = host.server.lease.lease if kind.parts == "worker" else None
-            database = None if lease is None else lease.member.database
-            server = database.server if isinstance(database, FakeTicketDatabase) else None
-            warned = server is not None and host.warns_of(server) and not host.refuses
-            last = self.stamps.take(definition, ids, host.name, server, warned=warned)
-            before = host.last_ids.get(name)
-            assert before is None or ids[0] > before, f"{host.name} stamped {ids[0]} in {name} after {before}"
-            host.last_ids[name] = ids[-1]
-            if lease is not None:
-                limit = self.true_ms + LEASE_MS + self._allowed_ahead_ms
-                assert lease.until_ms <= limit, f"{host.name} holds {lease}, {lease.until_ms - limit} ms too far ahead"
-        first_ms = kind.time_of(definition.parameters, tick_of(definition, ids[0])[0])
-        last_ms = kind.time_of(definition.parameters, last)
-        host.last_ms = max(host.last_ms, last_ms)
-        ahead = last_ms - self.true_ms
-        limit = self._allowed_ahead_ms
-        if kind.parts == "shard":
-            limit += (len(self.hosts) + 1) * max(STAMPED_AHEAD_MS, kind.unit_ms) + 1_500 * self.rewinds
-        assert ahead <= limit, f"{host.name} stamped {name} {ahead:.0f} ms ahead of the true time, {limit:.0f} at most"
-        if host.wall.jumps == asked.jumps:
-            late = asked.wall_ms - kind.unit_ms - first_ms
-            assert late <= 0, f"{host.name} stamped {name} {late} ms before it was asked for"
-
     @property
-    def _allowed_ahead_ms(self) -> float:
+    def allowed_ahead_ms(self) -> float:
+        """As far ahead of the true time as a server may stamp ids that need no counter of a database."""
         return self.ahead_ms + AHEAD_MS + READING_MS
 
     def set_clock(self, server: FakeServer, off: float) -> None:
         """So far ahead of the true time goes a database's clock from now on."""
         server.clock_offset = off
         self.ahead_ms = max(self.ahead_ms, off * 1000)
-
-    def check_leases(self) -> None:
-        """No lease ends later than a right clock and how far ahead of one a server may be allow."""
-        limit = self.true_ms + LEASE_MS + self._allowed_ahead_ms
-        for server in self.servers:
-            for mark in server.state.marks.values():
-                if number_leased(mark.sequence) is not None:
-                    assert mark.mark <= limit, f"{mark} on {server.name} is {mark.mark - limit:.0f} ms too far ahead"
-
-    def _stands_ahead(self, host: Host, definition: Definition) -> bool:
-        """Whether ids of it lie further in the future than may be waited for, since clocks were wrong."""
-        kind = timed(definition)
-        latest = self.true_ms + 300
-        if kind.parts != "shard":
-            return host.last_ms > latest
-        table = counter_table(definition.sequence)
-        ticks = [s.state.tables[table].counter for s in self.servers if table in s.state.tables]
-        ticks += [mark.mark for s in self.servers for mark in s.state.marks.values() if mark.sequence == table]
-        return kind.time_of(definition.parameters, max(ticks, default=0)) > latest
 
     # --- what happens ----------------------------------------------------------------------------------------------
 
@@ -433,85 +357,7 @@ class World:
                 self.outcomes["bumps"] += 1
                 self.record.moved_above(host, sequence, above, lives)
 
-    # --- what has to hold ------------------------------------------------------------------------------------------
-
-    def quiet_down(self) -> None:
-        """Let every request end and every background loop go round; then whoever can serve has to.
-
-        The faults that there are stay; nobody is stopped in the midst of it. While the ring is not what the operator
-        wants it to be, nobody has to serve; nor on a database alone that has never been in it.
-        """
-        for host in self.running:
-            host.disarm()
-        patience = LISTED if self.lost_a_table else PROBED
-        patience += USE_INTERVALS * PROBE_INTERVAL * self._another_body_is_announced()
-        members = [server for server in self.ring if server.state.ring is not None]
-        held = {name: [server for server in members if name in server.state.tables] for name in SEQUENCES}
-        self.pass_time(patience)
-        long_ago = self.clock.now - patience + 0.001
-        ready = [host for host in self.running if host.well_since <= long_ago]
-        for host in ready:
-            assert not host.tasks, f"{host.name} never ended {host.tasks}: {self.report(host)}"
-        if not self.settings_right:
-            return
-        well = [server for server in self.ring if self.reachable(server) and self.well_since[server] <= long_ago]
-        all_well = len(well) == self.size
-        well = well if all_well else self._recorded(well)
-        if not well:
-            return
-        self.check_leases()
-        requested = 2 * self.size
-        for host, sequence in itertools.product(ready, ("photos", "accounts")):
-            if not all_well and (host.refuses or not set(well) & set(held[sequence])):
-                continue  # a table that is gone is made again above what the others can say of it
-            before = host.answers
-            for _ in range(requested):
-                self.request(host, sequence, 1, whole=False)
-            self.pass_time_until_answered(ready)
-            served = host.answers - before
-            assert served == requested, f"{host.name} served {served} of {requested} in {sequence}: {self.report(host)}"
-        for host, definition in itertools.product(ready, self.kinds.values()):
-            self._serves_kind(host, definition, well, all_well=all_well)
-        if all_well and ready and len(ready) == len(self.running):
-            for host in ready:
-                for _ in range(requested):
-                    self.request(host, "small", 1, whole=False)
-            self.pass_time_until_answered(ready)
-            self.pass_time(PROBED)
-            for host in ready:
-                self._is_well(host)
-            self.returning = None
-            self.lost_a_table = False
-            self.record.all_is_well(self.ring, lambda *of: any(host.holds(*of) for host in self.hosts))
-
-    def _another_body_is_announced(self) -> bool:
-        """Whether a server said that it uses another body of data than the one that the operator wants at its offset,
-        one that has ended without a word included."""
-        words = {i: server.state.ring.body if server.state.ring else "" for i, server in enumerate(self.ring, start=1)}
-        announced = {use for server in self.ring for use in server.uses(None, self.clock.now)}
-        return any(words.get(use.offset, use.word) != use.word for use in announced)
-
-    def _recorded(self, servers: list[FakeServer]) -> list[FakeServer]:
-        """Those that record the ring. One that is new in it is taken in when the others can be asked."""
-        numbers = {server: server.state.ring.number if server.state.ring else 0 for server in self.ring}
-        return [server for server in servers if numbers[server] == max(numbers.values())]
-
-    def _serves_kind(self, host: Host, definition: Definition, well: list[FakeServer], *, all_well: bool) -> None:
-        name = definition.sequence
-        kept = (server.state.kinds.get(name) for server in well)
-        known = [each for each in kept if each is not None and each.decided]
-        if not host.wall.right or not any(abs(server.clock_offset) <= RIGHT_SECONDS for server in well):
-            return
-        if not known or (not all_well and host.refuses) or self._stands_ahead(host, definition):
-            return
-        before = host.answers
-        self.request_of_kind(host, name, 1, None)
-        self.pass_time_until_answered([host])
-        assert host.answers == before + 1, (
-            f"{host.name} did not serve {name}: {self.outcomes} {self.report(host)} {host.server.lease.lease} "
-            f"{host.server.clock.ahead}"
-        )
-        self.outcomes[f"{definition.kind} served"] += 1
+    # --- what the operator wants ------------------------------------------------------------------------------------
 
     @property
     def settings_right(self) -> bool:
@@ -538,19 +384,6 @@ class World:
         """Whether a database records a ring of this increment, or that a change to it was begun."""
         return any(s.state.ring is not None and s.state.ring.increment == increment for s in self.servers)
 
-    def pass_time_until_answered(self, hosts: list[Host]) -> None:
-        began = self.clock.now
-        while any(host.tasks for host in hosts):
-            self.pass_time(0.02)
-            assert self.clock.now < began + LONGEST_ANSWER, "a request is stuck"
-
-    def _is_well(self, host: Host) -> None:
-        health = host.server.admin.health()
-        warnings = [w for w in health["warnings"] if not _is_expected(w, ahead=host.wall.off)]
-        down = [database for database in health["databases"] if database["status"] != "up"]
-        assert not warnings, f"{host.name} warns: {warnings}"
-        assert not down, f"{host.name} has not taken in {down}"
-
     def report(self, host: Host) -> str:
         return f"{host.server.ring} {[*host.server.catalog.lanes.values()]} {host.server.admin.health()}"
 
@@ -560,10 +393,3 @@ class World:
         for process in self.processes:
             process.stop()
         logging.getLogger("app").removeHandler(self._error_log)
-
-
-def _is_expected(warning: dict[str, Any], *, ahead: float) -> bool:
-    """Whether a warning may stand when all is well, on a server whose clock is so many seconds ahead: by that it tells
-    which ids end soon."""
-    expected = ["clock is", "in reserve", *(["its ids end at"] if ahead > FAR_AHEAD else [])]
-    return warning["sequence"] == "small" or any(words in warning["reason"] for words in expected)

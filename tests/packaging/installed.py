@@ -1,4 +1,4 @@
-"""What an installed server and an installed client have to do, in an environment of their own."""
+"""Checks of an installed server and an installed client, in an environment of their own."""
 
 import os
 import re

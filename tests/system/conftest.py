@@ -9,7 +9,7 @@ from tests.harness.engine import Engine
 from tests.harness.mysqld import TicketMySQL
 from tests.harness.pair import MySQLPair, Schema
 from tests.harness.proxy import FaultyProxy
-from tests.harness.rings import Rings
+from tests.harness.rings import Issued, Rings
 
 
 @pytest.fixture
@@ -79,3 +79,11 @@ def rings(_databases_of_rings: Callable[[], Rings]) -> Rings:
     made.configure(2, 1, 2)
     made.configure(4, 3, 4)
     return made
+
+
+@pytest.fixture
+def issued() -> Iterator[Issued]:
+    """The tickets that a test gets. No id may be among them twice."""
+    made = Issued()
+    yield made
+    made.check()

@@ -1,4 +1,4 @@
-"""Who may: the contract's matrix of tokens, on a running server; and that no token is ever shown."""
+"""The access rules: the contract's matrix of tokens, on a running server; and that no token is ever shown."""
 
 import base64
 import hashlib

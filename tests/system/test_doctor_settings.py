@@ -15,7 +15,10 @@ from tests.harness.ticketd import TicketServer
 
 ANY_KEY = "?get-server-public-key=true"
 PATIENT: dict[str, object] = {"TICKETS_DATABASE_TIMEOUT": 10, "TICKETS_REQUEST_TIMEOUT": 14}
-OWN_TABLES = ("_definitions", "_high_water", "_inner_high_water", "_kinds", "_layout", "_probe", "_ring", "_servers")
+OWN_TABLES = (
+    *("_bodies", "_definitions", "_high_water", "_in_use", "_inner_high_water", "_kinds", "_layout", "_probe"),
+    *("_ring", "_ring_more", "_servers"),
+)
 
 
 @pytest.fixture(scope="module")

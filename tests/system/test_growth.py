@@ -1,6 +1,5 @@
 """`ticketd grow`: a ring that changes while no ticket server runs, and everything that must stop it."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,13 +16,6 @@ from tests.harness.ticketd import REPOSITORY, TicketServer
 
 PAUSE = 0.05
 MIX = ("photos", Want("photos", "count", 5), Want("photos", "block", 100), "accounts")
-
-
-@pytest.fixture
-def issued() -> Iterator[Issued]:
-    made = Issued()
-    yield made
-    made.check()
 
 
 def left_to_do(output: list[str]) -> list[str]:

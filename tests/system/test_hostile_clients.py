@@ -28,7 +28,7 @@ def _many_files() -> None:
 
 @contextmanager
 def crowd(server: TicketServer, number: int, says: bytes = b"") -> Iterator[Sequence[socket.socket]]:
-    """So many connections that have said this, and nothing since."""
+    """Open this number of connections that send this and then fall silent."""
     with ExitStack() as stack:
         clients = []
         for _ in range(number):

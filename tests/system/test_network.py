@@ -36,7 +36,7 @@ def server(proxies: Links, fresh_schema: Schema) -> Iterator[TicketServer]:
         (Fault.RESET_ON_CONNECT, True),
         (Fault.DROP_REQUESTS, False),
         (Fault.NONE, True),
-        # test_failover has these
+        # test_failover_network has these
         pytest.param(Fault.DELAY, False, marks=pytest.mark.long),
         pytest.param(Fault.REFUSE, False, marks=pytest.mark.long),
         pytest.param(Fault.STALL_HANDSHAKE, True, marks=pytest.mark.long),

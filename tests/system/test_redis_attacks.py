@@ -31,7 +31,7 @@ def repeated(data: bytes) -> bytes:
 
 
 def numbered(*words: bytes, count: int) -> bytes:
-    """So many commands, every {} in whose words is another number."""
+    """This number of commands; every {} in their words becomes another number."""
     return b"".join(command(*(word.replace(b"{}", b"%d" % number) for word in words)) for number in range(count))
 
 

@@ -20,6 +20,7 @@ BROKEN = [
     b"*1\r\n$65536\r\n" + b"x" * 3_000, b"*-5\r\n*x\r\n", b"$5\r\nPI", b"*1\r\n$4\r\nPINGxx", b"*" + b"9" * 60,
     b"x" * 5_000, b"x" * 66_000, b'ECHO "x\n', b"\x00\xff\x00\n*", b"POST / HTTP/1.1\r\n", b"*1\r\n:5\r\n", b"%1\r\n",
     b"*3\r\n$6\r\nINCRBY\r\n$6\r\nphotos\r\n$99\r\n", b"*2\r\n$4\r\nINCR\r\n$6\r\nphot", b"AUTH \r\n*1\r\n$-1\r\n",
+    b"*01\r\n$4\r\nPING\r\n", b"*1\r\n$04\r\nPING\r\n", b"*2\r\n$4\r\nPING\r\n$-0\r\n\r\n",
 ]  # fmt: skip
 
 

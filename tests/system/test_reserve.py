@@ -9,7 +9,7 @@ from tests.harness.load import Load
 from tests.harness.pair import Schema
 from tests.harness.processes import wait_until
 from tests.harness.ticketd import TicketServer
-from tests.system.test_failover import addresses, servers_on
+from tests.system.failover import addresses, servers_on
 
 SECONDS = 10.0
 CLIENTS, PAUSE = 16, 0.08

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.any_engine
 
 LONG = f"/page/{'s' * 64}"
 SHOWN = 100
-"""So many sequences are on one page."""
+"""The number of sequences on one page."""
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Two bodies of data for one offset: ticket servers that different lists, or one name, lead to different databases."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -19,13 +19,6 @@ OLD, COMMON, NEW = 1, 2, 3
 """The database of offset 1, that of offset 2, and another one for offset 1."""
 SMALLEST_STEP = 1_000
 SHARE = 0.02 * 2**32
-
-
-@pytest.fixture
-def issued() -> Iterator[Issued]:
-    made = Issued()
-    yield made
-    made.check()
 
 
 @pytest.fixture

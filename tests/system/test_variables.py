@@ -99,6 +99,31 @@ def test_what_init_connect_sets_is_set_back(fragile: Schema, statement: str, new
             database.execute("SET GLOBAL init_connect = ''")
 
 
+def test_an_init_connect_that_leads_to_another_database_leads_nowhere(
+    fragile: Schema, new_name: Callable[[], str]
+) -> None:
+    """There the same tables hold tickets that were issued already."""
+    other = fragile.pair.make_schema(new_name())
+    begin_ring(other.urls)
+    before = other.pair.all_largest_ids("photos", other.name)
+    notebook = Notebook()
+    with TicketServer(fragile.urls, settings=SETTINGS) as server:
+        server.wait_health()
+        notebook.take_all_kinds(server, rounds=2)
+        server.terminate()
+    try:
+        for database in fragile.pair:
+            database.execute("SET GLOBAL init_connect = %s", [f"USE {other.name}"])
+        with TicketServer(fragile.urls, settings=SETTINGS) as server:
+            server.wait_health()
+            notebook.take_all_kinds(server, rounds=2)
+        notebook.check()
+        assert other.pair.all_largest_ids("photos", other.name) == before
+    finally:
+        for database in fragile.pair:
+            database.execute("SET GLOBAL init_connect = ''")
+
+
 def test_an_init_connect_that_chooses_the_next_id_is_refused_by_name(fragile: Schema) -> None:
     """Two sessions would draw the same id."""
     begin_ring(fragile.urls)

@@ -1,4 +1,4 @@
-"""What is done to databases, networks and servers. Each fault is over when its function returns; what it has harmed may
+"""The faults of databases, networks and servers. Each fault is over when its function returns; what it has harmed may
 still be on its way back."""
 
 import contextlib

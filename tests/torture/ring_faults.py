@@ -1,4 +1,4 @@
-"""What is done to the ring: growth as the runbook has it, and every way in which somebody may get it wrong.
+"""The changes of the ring: growth as the runbook has it, and every way in which somebody may get it wrong.
 
 After a mistake the servers with wrong settings have to refuse, and say why; then it is put right. No ticket may come
 twice, whoever was restarted when.

@@ -1,4 +1,4 @@
-"""What is tortured: ticket databases, three ticket servers, and a proxy on each way between them."""
+"""The stage of a torture run: ticket databases, three ticket servers, and a proxy on each way between them."""
 
 import contextlib
 import random
@@ -28,7 +28,7 @@ LONGEST_WAIT = 9.0
 """No request takes longer: its timeout and a second."""
 HEALTHY_WITHIN = 60.0
 DYING = re.compile(r"Assertion failure|Failing assertion|\[ERROR\] \[FATAL\]|got signal")
-"""What a database server says when it finds itself broken."""
+"""The words of a database server that finds itself broken."""
 DEATHS = 3
 """So often a database that ended by itself is started again."""
 

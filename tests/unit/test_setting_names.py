@@ -1,4 +1,4 @@
-"""Whoever names a setting, in code, a document or a deployment, names one that there is."""
+"""Every setting that code, a document or a deployment names exists."""
 
 import re
 from collections.abc import Iterator

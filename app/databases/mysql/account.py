@@ -109,7 +109,7 @@ def flaws_of(account: Account, changed: float | None, servers: int) -> Iterator[
 
 
 def remarks_on(account: Account) -> Iterator[str]:
-    """What is worth knowing of the account where it is enough for the ticket servers there are."""
+    """The notes on an account that has enough rights and connections for the ticket servers there are."""
     if account.connections > 0:
         yield (
             f"the account {account.name} may have {account.connections} connections at once, and each ticket server "

@@ -1,4 +1,23 @@
-"""A ticket database on MySQL or MariaDB: its probe here, its draws, tables and ledger in the modules beside it."""
+"""A ticket database on MySQL or MariaDB: its probe here, its draws, tables and ledger in the modules beside it.
+
+It implements the protocol itself and does not stand on `NotebookDatabase`. Four of the ten methods that this asks for
+cannot keep here what the protocol promises, for as long as servers of earlier releases use the same tables:
+
+- `sequences`: the name of a table, its columns and its position are answers to three questions. A database that holds
+  thousands of sequences names them quickly and positions them slowly; with one question the names would be slow, too.
+- `read`: servers of earlier releases write marks without a change number, so what changed lately goes by the database's
+  clock, as it stands when the statement runs. A time that was read earlier does not do as a change number: after the
+  clock was set back, every mark would seem to have changed before it. The database also chooses which announcements
+  stand, since the table holds those of the last day.
+- `look`: the table of the announcements is read as it was chosen, in the packet that reads the clock. If the database
+  stood still between two statements, a clock read in one would not date what the other finds.
+- `write`: each condition is in the statement that it holds for, so that a write is one packet. `after` could only be
+  applied between two packets, and a server that stood still there would keep the row of the ring record locked, and
+  with it every mark. And thousands of marks are not one transaction, for the same reason.
+
+What remains to be shared is in `TicketDatabase`: the largest block and the announcement. All writes beside the draws go
+through `MySQLConnection.run`.
+"""
 
 import asyncio
 import contextlib
@@ -28,28 +47,26 @@ from app.databases.mysql.line.pool import REFUSED_SECONDS, MySQLPool
 from app.databases.mysql.line.url import DatabaseURL
 from app.databases.mysql.tables import MySQLTables, not_crash_safe
 from app.databases.protocol import (
-    LARGEST_INCREMENT,
     ClockReading,
     Drawn,
     ProbeResult,
     Residue,
-    ServerEntry,
     Table,
-    TicketDatabase,
 )
 
 PROBE_CONNECTION_SECONDS = 10.0
-"""A probe's connection is not used longer: an old one may lead to a server that new ones no longer reach.
+"""The server uses a probe's connection for this long. An older one may lead to a database that new ones do not reach.
 
-The new one is opened beside it, and what keeps that from being had decides. A server that answers that it has no
-further connection to give is there, and well: the old one goes on being used, with a warning, and the next is tried
-after `REFUSED_SECONDS`. A name service that is away never gets so far (see `MySQLPool`). All else is down: refused,
-hung up on, or not answered in time is what it looks like when the server is closing, or when the name or a proxy leads
-elsewhere by now; with a password that is refused, or settings that do not fit, nobody who starts now can draw.
+The server opens the new connection beside the old one. If that fails, the reason decides. A database that answers that
+it has no further connection to give is well: the old connection stays in use, with a warning, and the server tries
+again after `REFUSED_SECONDS`. If the name service is away, the pool uses the addresses known last (see `MySQLPool`).
+After any other failure the database is down. A connection that is refused, cut or not answered in time may mean that
+the database is closing, or that the name or a proxy leads elsewhere by now. If the database refuses the password, or
+its settings do not fit, a server that starts now cannot draw.
 """
 
 
-class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQLServers, TicketDatabase):
+class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQLServers):
     """One MySQL or MariaDB server as a ticket database; owns all its connections."""
 
     system = "mysql"
@@ -78,16 +95,10 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         self._forget = False
         self._looking = asyncio.Lock()
         self._layout_warnings: tuple[str, ...] = ()
-        self._describe: Callable[[], ServerEntry] | None = None
         self._offsets_used: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<MySQLDatabase {self.name} offset {self.offset}, {self.connections} connections>"
-
-    @property
-    def largest_block(self) -> int:
-        """See TicketDatabase.largest_block."""
-        return LARGEST_INCREMENT // self.increment
 
     @property
     def connections(self) -> int:
@@ -169,7 +180,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
                     self._pool.drop_older()
                 assert fresh.facts is not None
                 await self._prepare_own_tables(fresh)
-                if self._describe is not None:
+                if self.describe is not None:
                     for statement in own_sql.FORGET_STALE:
                         with contextlib.suppress(TicketDatabaseBusy):  # another server does it
                             await fresh.execute(statement)
@@ -183,7 +194,7 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
         latency = await self._tell_of_itself(probe)
         self._pool.last_answer = time.monotonic()
         asked = self._pool.last_answer
-        await probe.start(f"{session_sql.CLOCK}; {own_sql.RECORD}; {own_sql.standing_uses(self._instance)}")
+        await probe.start(f"{session_sql.CLOCK}; {own_sql.RECORD}; {own_sql.standing_uses(self.instance)}")
         clock = ClockReading(probe.understand(clock_of), asked, time.monotonic())
         await probe.next(RECORD_BOUND)
         record = probe.understand(record_of)
@@ -244,11 +255,10 @@ class MySQLDatabase(MySQLTables, MySQLDefinitions, MySQLLedger, MySQLRing, MySQL
 
     async def close(self) -> None:
         """See TicketDatabase.close."""
-        if self._describe is not None and self._probe is not None and self._probe.usable:
+        if self.describe is not None and self._probe is not None and self._probe.usable:
             with contextlib.suppress(TicketDatabaseError, TimeoutError):
                 async with patience(self._timeout):
-                    await self._probe.start(own_sql.forget_server(self._instance))
-                    await self._probe.next()
+                    await self._probe.run(own_sql.forget_server(self.instance))
         if self._probe is not None:
             probe, self._probe = self._probe, None
             self._pool.give_back(probe)

@@ -263,10 +263,10 @@ class MySQLInspector(Inspector):
                 await self._try(connection, privilege, statement, name)
 
     def _take_tables(self, rows: Rows, keys: dict[str, list[Key]]) -> None:
-        """What the rows of `sequence_sql.tables` and the tables' keys say of each."""
+        """The tables, from the rows of `sequence_sql.tables` and the tables' keys."""
         found = self.inspection
         for row in rows:
-            name, engine, shown = str(row[0]), str(row[1]), sequence_sql.quoted(str(row[0]))
+            name, engine, shown = str(row[0]), str(row[1]), session_sql.quoted(str(row[0]))
             if name not in found.tables:
                 continue
             found.columns[name] = str(row[4])
@@ -325,7 +325,7 @@ def fix_keys(name: str, keys: Iterable[Key]) -> str | None:
                 return None
             changes.append("DROP PRIMARY KEY")
         elif unique and columns == ["stub"]:
-            changes.append(f"DROP KEY {sequence_sql.quoted(index)}")
+            changes.append(f"DROP KEY {session_sql.quoted(index)}")
         elif columns[0] == "id":
             id_has_key = True
     changes.append("ADD PRIMARY KEY (stub)")

@@ -1,4 +1,4 @@
-"""What an auto-increment table that is no ticket table has used: for moving a sequence above it."""
+"""The ids that an auto-increment table outside the ticket server has used, so that a bump can go above them."""
 
 import asyncio
 import re
@@ -60,7 +60,7 @@ class Column(Source):
 
 
 async def used_by(column: Column) -> Used:
-    """What the table has used. Raises TicketDatabaseError, in our words and without the database's name."""
+    """The ids that the table has used. Raises TicketDatabaseError, in our words and without the database's name."""
     connection = MySQLConnection(column.url, 1, 1, column.url.ssl_context())
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -87,7 +87,7 @@ async def used_by(column: Column) -> Used:
 
 def _last_counted(definition: str, column: str) -> int:
     """The last id that the table's counter gave, if the column is the one that it counts; else 0."""
-    counted = re.search(rf"^\s+{re.escape(sequence_sql.quoted(column))} .*\bAUTO_INCREMENT\b", definition, re.MULTILINE)
+    counted = re.search(rf"^\s+{re.escape(session_sql.quoted(column))} .*\bAUTO_INCREMENT\b", definition, re.MULTILINE)
     counter = _COUNTER.search(definition)
     return int(counter[1]) - 1 if counted and counter else 0
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from app.common.sequences import Width
-from app.databases.mysql.line.session_sql import with_steps
+from app.databases.mysql.line.session_sql import quoted, with_steps
 
 STUBS = string.ascii_lowercase[:24]
 """The stubs that draws use, always in this order: two statements that name them in different orders deadlock. So many,
@@ -161,7 +161,7 @@ def tables(names: Sequence[str]) -> str:
 
 
 def _of(column: str, fact: str) -> str:
-    """What is said of one column, where there is a row for each."""
+    """The description of one column; each column has a row."""
     return f"MAX(CASE COLUMN_NAME WHEN '{column}' THEN {fact} END)"
 
 
@@ -203,11 +203,6 @@ def may(table: str) -> dict[str, str]:
 
 
 # --- an auto-increment table of somebody else's ----------------------------------------------------------------------
-
-
-def quoted(identifier: str) -> str:
-    """An identifier of somebody else's, whatever it holds."""
-    return "`" + identifier.replace("`", "``") + "`"
 
 
 def largest(table: str, column: str) -> str:

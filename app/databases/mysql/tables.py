@@ -1,16 +1,17 @@
-"""What tables a MySQL or MariaDB ticket database has, where they stand, and how they are made and advanced."""
+"""The tables of a MySQL or MariaDB ticket database: list them, read their positions, make and advance them."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from app.common.errors import SequenceMissing, TicketDatabaseError
+from app.common.errors import SequenceMissing
 from app.common.sequences import Width, ceiling_of, folded, is_table_name
 from app.common.slices import sliced
 from app.databases.inspection import Flaw
 from app.databases.mysql import sequence_sql
 from app.databases.mysql.books.rows import largest_id, moment, next_id, table_name
+from app.databases.mysql.line import session_sql
 from app.databases.mysql.line.bounds import MOST_TABLES, listing
 from app.databases.mysql.line.driver import Rows
 from app.databases.mysql.line.pool import MySQLPool
@@ -80,15 +81,9 @@ class MySQLTables:
     async def advance(self, floors: Mapping[str, int]) -> None:
         """See TicketDatabase.advance. An explicit 0 would draw an id."""
         for part in _parts((name for name, floor in floors.items() if floor > 0), 50):
-            statements = ["BEGIN", *(sequence_sql.advance(name, floors[name]) for name in part), "COMMIT"]
+            advances = [sequence_sql.advance(name, floors[name]) for name in part]
             async with self._pool.question(times=MAKING) as connection:
-                try:
-                    await connection.start(";".join(statements))
-                    for _ in statements[1:]:
-                        await connection.next()
-                except TicketDatabaseError:
-                    connection.drop()  # a transaction is open on it
-                    raise
+                await connection.run(["BEGIN", *advances, "COMMIT"])
 
 
 def names_of(rows: Rows) -> list[str]:
@@ -125,12 +120,12 @@ def positions_of(largest: Mapping[str, Any], counters: Mapping[str, tuple[Any, A
 
 
 def not_crash_safe(rows: Rows) -> list[Flaw]:
-    """What is wrong with the server's own tables, from the rows of `own_sql.ENGINES`."""
+    """The faults of the server's own tables, from the rows of `own_sql.ENGINES`."""
     return [
         Flaw(
             f"{name}: its engine {engine} is not crash-safe: a high-water mark that a crash loses may be a ticket "
             "issued twice",
-            f"ALTER TABLE {sequence_sql.quoted(str(name))} ENGINE=InnoDB",
+            f"ALTER TABLE {session_sql.quoted(str(name))} ENGINE=InnoDB",
         )
         for name, engine in rows
         if str(engine) not in CRASH_SAFE_ENGINES

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from app.databases.inspection import Flaw, NotLookedAt
 from app.databases.mysql import sequence_sql
+from app.databases.mysql.line import session_sql
 from app.databases.mysql.line.bounds import listing
 from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.driver import Rows
@@ -31,7 +32,7 @@ UNKNOWN = NotLookedAt("whether triggers on its tables set the ids", "TRIGGER")
 async def triggers_of(
     connection: MySQLConnection, tables: Iterable[str]
 ) -> tuple[dict[str, list[Flaw]], NotLookedAt | None]:
-    """What is wrong with each of these tables that has triggers, and what could not be looked at.
+    """The faults of the tables that have triggers, and the tables that could not be examined.
 
     Raises TicketDatabaseError.
     """
@@ -70,7 +71,7 @@ def _flaw(name: str, timing: str, event: str) -> Flaw:
         if (timing, event) == ("BEFORE", "INSERT")
         else "it slows every draw"
     )
-    shown = sequence_sql.quoted(name)
+    shown = session_sql.quoted(name)
     return Flaw(f"has the trigger {shown} ({timing} {event}): {harm}", f"DROP TRIGGER {shown}")
 
 

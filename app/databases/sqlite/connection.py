@@ -40,7 +40,7 @@ FIRST_SEQUENCES = {
     "groups": Width.BIGINT,
     "offline_tasks": Width.BIGINT,
 }
-"""What a new file starts with, as mysql_init/ does for MySQL."""
+"""The sequences of a new file, as mysql_init/ makes them on MySQL."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS _database (

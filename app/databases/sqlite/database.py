@@ -38,7 +38,7 @@ still."""
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is to be drawn, see TicketDatabase.start_draw."""
+    """A draw that waits; see TicketDatabase.start_draw."""
 
     residue: Residue
     table: Table

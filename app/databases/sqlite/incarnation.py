@@ -1,27 +1,28 @@
 """The incarnation of a SQLite file: whether it may have gone back since it was last drawn from.
 
-What stands in the file cannot tell: it goes back with the file. So a second file stands beside it, `<file>-life`, with
-the incarnation's name, and whoever has the database open holds a shared lock on it. An exclusive lock says that nobody
-has:
+The content of the file cannot tell, because it goes back with the file. So a second file beside it, `<file>-life`, has
+a record with the incarnation's name. Each process that has the database open holds a shared lock on the second file. A
+process that gets an exclusive lock knows that no other process has the database open.
 
-- Who opens and gets the exclusive lock is the first. The incarnation goes on if the last to leave wrote down how it
-  left the database, and it is still so: same inode, size, times and content, and no log beside it that SQLite would
-  play back. Otherwise it is another one. Either is on disk, as open, before anything is drawn; then the lock is made
-  shared.
-- Who opens and gets the shared lock alone joins the incarnation there is: nothing can have gone back under those who
-  have it open, if the files at the paths are theirs. They are written down as well; where they are others, the
-  incarnation ends.
-- Who leaves tries for the exclusive lock after the database has been closed. The last one gets it, plays what is left
-  in the log into the database, and writes down how it leaves it.
+- A process that opens the database and gets the exclusive lock is the first one. The incarnation goes on if the last
+  process recorded how it left the database, and the database is still like that: the same inode, size, times and
+  content, and no log beside it that SQLite would play back. Otherwise a new incarnation begins. The process writes the
+  record to disk as `open` before it draws, and then makes the lock shared.
+- A process that opens the database and gets only the shared lock joins the present incarnation. Nothing can have gone
+  back under the processes that have the database open, if the files at the paths are the ones that they opened. The
+  record names these files, too. If the files at the paths are others, the incarnation ends.
+- A process that leaves closes the database and then tries for the exclusive lock. The last process gets it, plays the
+  rest of the log into the database, and records how it leaves the database.
 
-SIGKILL at any moment leaves "open" with nobody there: another incarnation. A server killed while others have the file
-open ends nothing: what it committed is in the log that they read, and they go on. A record that is missing, damaged or
-torn is another one, too. A record put back together with its database says how the database was then, but the change
-time of a file cannot be put back: it is the time of putting back. What is not seen is a snapshot of the whole file
-system, and a file written over in place under a process that has it open and is frozen.
+After SIGKILL the record says `open` although no process has the database open, so a new incarnation begins. If other
+processes have the file open, the killed server ends nothing, because its commits are in the log that they read. A
+record that is missing, damaged or torn begins a new incarnation, too. A record that an operator puts back together with
+its database describes the database of that time. But the change time of a file cannot be put back, so it differs from
+the record. Two things go unnoticed: a snapshot of the whole file system, and a file that is overwritten in place under
+a frozen process that has it open.
 
-Closing any descriptor of a file ends all of a process's POSIX locks on it, SQLite's own included: the database's
-content is read under the exclusive lock alone.
+Closing any descriptor of a file ends all of a process's POSIX locks on it, SQLite's own included. So the server reads
+the database's content only under the exclusive lock.
 """
 
 import contextlib
@@ -74,7 +75,7 @@ class FileIncarnation:
 
     @property
     def name(self) -> str:
-        """What every process that has the file open calls its incarnation."""
+        """The incarnation of the file, the same in every process that has the file open."""
         return str(self._record["life"])
 
     @property

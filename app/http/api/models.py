@@ -1,4 +1,4 @@
-"""What is sent and answered over HTTP, as models: those of requests are read with them, those of answers described."""
+"""The models of HTTP bodies. The server reads requests with them; the OpenAPI document describes answers with them."""
 
 from typing import Annotated, Any, Literal
 
@@ -178,7 +178,7 @@ class Bumped(BaseModel):
 
 
 class Decoded(BaseModel):
-    """What an id says; which fields there are depends on its kind."""
+    """The parts of an id. The fields depend on its kind."""
 
     sequence: Annotated[Name | None, Field(description="null for an id of elsewhere")]
     kind: KindName

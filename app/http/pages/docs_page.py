@@ -28,7 +28,7 @@ def render(document: dict[str, Any], base_url: str) -> Page:
 
 
 class _Answer(NamedTuple):
-    """What an operation may answer. `examples`: the media type and the text of each."""
+    """A possible answer of an operation. `examples`: the media type and the text of each."""
 
     description: str
     examples: list[tuple[str, str]]

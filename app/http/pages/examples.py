@@ -21,7 +21,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What the examples draw from.
+    """The sequence that the examples draw from.
 
     Args:
         name: The sequence's name.

@@ -114,4 +114,4 @@ FILTERS = {
     "span": span,
     "prose": prose,
 }
-"""What the templates use, by its name there."""
+"""The functions and values for the templates, by their names there."""

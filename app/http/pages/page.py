@@ -1,4 +1,4 @@
-"""What the HTML pages share: the templates, the style sheet, and headers that let a browser run only our own script."""
+"""The parts that all HTML pages share: templates, style sheet, and headers that let a browser run our script only."""
 
 import base64
 import hashlib

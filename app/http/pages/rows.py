@@ -1,4 +1,4 @@
-"""What the pages say of one sequence."""
+"""The row of one sequence on the pages."""
 
 import datetime
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ def parameters_of(each: dict[str, Any]) -> dict[str, str]:
 
 
 def _reserve(each: dict[str, Any]) -> str:
-    """What is in reserve and how long it lasts at the present rate; empty where nothing is drawn ahead."""
+    """The tickets in reserve and how long they last at the present rate; empty if the server draws none ahead."""
     if "reserve" not in each:
         return ""
     lasts = each["reserve_seconds"]

@@ -19,17 +19,18 @@ TITLES = {
     "upgrade": "Upgrade the ticket servers",
 }
 """The titles of the pages, by their files' names."""
-_PAGES = (
+PAGES = (
     (r"% of its ids are used up|^exhausted:|^its ids end at |^its columns differ", "sequence-at-its-end"),
     (r"client connections", "connections-taken"),
     (r"^a ticket server of |^no tickets are drawn ahead|^its own tables have version", "upgrade"),
     (r"^suspended: stands at ", "back-up-and-restore"),
     (r"^unprotected: |^cannot keep high-water marks", "replace-a-database"),
-    (r"^innodb_|^sync_binlog|^max_allowed_packet", "databases"),
+    (r"^[a-z]+(_[a-z]+)+\b", "databases"),
     (r"^this server's clock|^no worker number|^no instance number", "monitoring"),
 )
-"""Patterns of a warning's reason, each with its page. The first that fits counts."""
-_ANY_OTHER = "index"
+"""Patterns of a warning's reason, each with its page. The first that fits counts. A reason that begins with a name in
+snake case is about a setting of the database."""
+ANY_OTHER = "index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Runbook:
 
 def runbook_of(reason: str, base: str | None) -> Runbook:
     """The runbook for a warning with this reason. `base`: the address of the documentation, None if unknown."""
-    page = next((page for pattern, page in _PAGES if re.search(pattern, reason)), _ANY_OTHER)
+    page = next((page for pattern, page in PAGES if re.search(pattern, reason)), ANY_OTHER)
     url = None if base is None else f"{base.rstrip('/')}/operations/{page}.html"
     return Runbook(TITLES[page], f"docs/operations/{page}.md", url)
 

@@ -39,7 +39,7 @@ class SequenceOrder:
         return names
 
     async def _keys(self, sort: str) -> dict[str, float]:
-        """What the sequences are sorted by, as of at most KEPT_SECONDS ago."""
+        """The values that the page sorts the sequences by, at most KEPT_SECONDS old."""
         async with self._one_at_a_time:
             kept_at, keys = self._kept.get(sort, (float("-inf"), {}))
             clock = asyncio.get_running_loop().time

@@ -98,7 +98,7 @@ class StatusPage:
         )
 
     async def _read(self, asked: AskedId) -> tuple[dict[str, Any], str]:
-        """What the id says, empty where it is not asked for or cannot be read; and why it cannot."""
+        """The reading of the id and the error. The reading is empty without an id, or if the id cannot be read."""
         if not asked.id_text:
             return {}, ""
         if bool(asked.of) is bool(asked.kind):
@@ -176,5 +176,5 @@ def _pager(count: int, query: StatusQuery, number: int) -> _Pager | None:
 
 
 def _database(each: dict[str, Any], now: float) -> dict[str, Any]:
-    """What /healthz reports of it, and for how long it has had its status."""
+    """A database as /healthz reports it, and for how long it has had its status."""
     return {**each, "age": now - datetime.datetime.fromisoformat(each["since"]).timestamp()}

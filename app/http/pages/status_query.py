@@ -1,4 +1,4 @@
-"""What a reader asks the status page for."""
+"""The query of the status page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the connections that speak HTTP share."""
+"""The parts that all HTTP connections share."""
 
 import asyncio
 from typing import Protocol
@@ -9,7 +9,7 @@ from app.http.tickets.protocol import Endpoint, Inner, TicketProtocol
 
 
 class HTTPBehind(Protocol):
-    """Who serves what is not for tickets."""
+    """The application that serves every request except those for tickets."""
 
     def make_inner(self, protocol: TicketProtocol) -> Inner: ...
 

@@ -27,10 +27,10 @@ TICKET_PARAMETERS = "count", "key", "shard"
 BLOCK_PARAMETERS = ("size",)
 _METHODS = frozenset(method.encode() for method in METHODS)
 EMPTY_OBJECT = b"{}"
-"""What the body of a request for tickets may hold beside white space: some clients send it with every POST."""
+"""The body that a request for tickets may have beside white space: some clients send it with every POST."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 ACCEPT_BYTES = 1_024
-"""What stands beyond them in an Accept header is not looked at: reading 15 kB takes 10 ms."""
+"""The server reads no more bytes of an Accept header: reading 15 kB takes 10 ms."""
 
 
 class Watcher(Protocol):
@@ -105,7 +105,7 @@ class HTTPTicketRequest(TicketRequest):
                 body = self._list(tickets)
             response = ok(body, as_text=order.form is TEXT, keep_alive=protocol.keeps_alive)
             self.endpoint.respond(protocol, self.request, self.trace, 200, response)
-        except Exception:  # who calls has others to answer
+        except Exception:  # the caller has other requests to answer
             protocol.fail()
 
     def refuse(self, error: TicketError) -> None:
@@ -141,7 +141,7 @@ class _AwaitedBody(NamedTuple):
 
 
 class TicketEndpoint:
-    """Reads requests for tickets and hands them to the front desk. `watcher`: who is told of each."""
+    """Reads requests for tickets and hands them to the front desk. `watcher`: observes each."""
 
     def __init__(self, desk: FrontDesk, access: Access, denials: Denials, watcher: Watcher | None = None) -> None:
         self._desk = desk
@@ -220,16 +220,16 @@ class TicketEndpoint:
         self._turn_away(protocol, request, trace, problem_of(error), outcome_of(error))
 
     def _order(self, head: RequestHead) -> Order:
-        """What the request asks for. Raises InvalidRequest."""
+        """Read what the request asks for. Raises InvalidRequest."""
         place = head.place or Place(False)
         name, query, encoded = place.name, place.query, place.name.encode()
         if place.whole:
             largest = self._desk.largest_block
             given = Parameters(query)
+            given.refuse_others(BLOCK_PARAMETERS)
             size = given.number("size", largest)
             if size is None:
                 raise InvalidRequest(f"size is required: a whole number from 1 to {largest}")
-            given.refuse_others(BLOCK_PARAMETERS)
             return Order(name, encoded, size, BLOCK)
         count = address = None
         if query:
@@ -266,7 +266,7 @@ class TicketEndpoint:
     def respond(
         self, protocol: TicketProtocol, request: ClientRequest, trace: object, status: int, response: bytes
     ) -> None:
-        """Send a response, and tell who watches."""
+        """Send a response, and report it to the watcher."""
         request.owner = None  # each knows the other: nobody has to collect them
         if self._watcher is not None:
             self._watcher.end(protocol, request.head, trace, status)

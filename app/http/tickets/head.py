@@ -81,7 +81,7 @@ class Place(NamedTuple):
 
 
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/healthz", "/metrics"})
-"""What is answered on a connection beyond the limit, too."""
+"""The paths that a connection beyond the limit may ask for, too."""
 LARGEST_BODY = 65_536
 """Bytes."""
 JSON_SPACE = b" \t\r\n"

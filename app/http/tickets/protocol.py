@@ -24,7 +24,7 @@ AHEAD_BYTES = 65_536
 
 
 class Inner(Protocol):
-    """Who answers all other requests, one at a time; see `uvicorn_adapter`."""
+    """The front that answers all other requests, one at a time; see `uvicorn_adapter`."""
 
     def begin(self, head: RequestHead) -> None:
         """A request has begun, and its head is complete."""
@@ -43,7 +43,7 @@ class Inner(Protocol):
 
 
 class Endpoint(Protocol):
-    """Who answers requests for tickets."""
+    """The endpoint that answers requests for tickets."""
 
     def begin(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
         """Answer by `TicketProtocol.answer`, now or later. Its body may still be coming."""
@@ -55,14 +55,14 @@ class Endpoint(Protocol):
         """Answer with this error, as `begin` does, without looking at what the request asks for."""
 
     def failed(self, request: ClientRequest) -> None:
-        """An error that nobody knows has ended it: its connection is cut, and `gone` follows where it has no answer."""
+        """An unexpected error has ended it: the server cuts its connection, and `gone` follows if it has no answer."""
 
     def gone(self, protocol: "TicketProtocol", request: ClientRequest) -> None:
         """The client has gone before its answer came."""
 
 
 class Surroundings(Protocol):
-    """What all connections of a server share."""
+    """The objects and limits that all connections of a server share."""
 
     endpoint: Endpoint
     known_heads: KnownHeads
@@ -185,7 +185,7 @@ class TicketProtocol(asyncio.Protocol):
         return has_more
 
     def fail(self) -> None:
-        """An exception that nobody knows is being handled: say so in the log, and cut the connection."""
+        """Handle an unexpected exception: say so in the log, and cut the connection."""
         log.exception("a request met an unknown error")
         current = self._current
         if current is not None and current.for_tickets:

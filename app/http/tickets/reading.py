@@ -44,7 +44,7 @@ class Reading(StrEnum):
 
 
 class Event(StrEnum):
-    """What the parser can say."""
+    """The events of the parser."""
 
     BEGAN = "began"
     HEAD_ENDED = "head ended"
@@ -57,7 +57,7 @@ class Event(StrEnum):
 
 BETWEEN, HEAD, BODY, CHUNK, LAST_BODY, LAST_CHUNK, OVER, REFUSED = Reading
 BEGAN, HEAD_ENDED, LAST_HEAD_ENDED, CHUNK_BEGAN, CHUNK_LINE_ENDED, ENDED, BROKE = Event
-"""The same by themselves: for each request it takes too long to look a member of an enum up."""
+"""The members as names of this module: looking a member of an enum up takes too long for each request."""
 
 TRANSITIONS: dict[Reading, dict[Event, Reading]] = {
     BETWEEN: {BEGAN: HEAD, BROKE: REFUSED},
@@ -89,7 +89,7 @@ TRANSITIONS: dict[Reading, dict[Event, Reading]] = {
     OVER: dict.fromkeys(Event, OVER),
     REFUSED: dict.fromkeys(Event, REFUSED),
 }
-"""What each event makes of each state. An event that is missing cannot happen in that state."""
+"""The state that follows from each event in each state. An event that is missing cannot happen in that state."""
 IN_LINES = frozenset({HEAD, CHUNK, LAST_CHUNK})
 """The states whose bytes count against HEAD_BYTES."""
 IN_REQUEST = frozenset({BODY, CHUNK, LAST_BODY, LAST_CHUNK})
@@ -259,7 +259,7 @@ class RequestReader:
             self._body.append(body)
 
     def _hand_on_body(self, request: ClientRequest) -> None:
-        """Hand on what has come of a body, in one go: there may be a chunk for each byte of it."""
+        """Hand on the part of the body that has arrived, at once, because each byte of it may be a chunk."""
         body, self._body = b"".join(self._body), []
         if request.has_begun:
             self._connection.body_comes(request, body)

@@ -20,7 +20,7 @@ class Dated:
         self.head = b""
 
     def now(self) -> bytes:
-        """The same with the date of this second."""
+        """The same head with the date of this second."""
         now = time.time()
         if not 0 <= self._until - now <= 1:  # or the clock was set
             self._until = int(now) + 1

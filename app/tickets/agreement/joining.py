@@ -15,7 +15,7 @@ K = TypeVar("K")
 
 
 class Found(StrEnum):
-    """What a database says about the ring: by its record, or, if it has none, by the marks that it keeps."""
+    """The relation of a database to the ring, by its ring record or, without a record, by the marks that it keeps."""
 
     THIS_RING = auto()
     EARLIER_RING = auto()
@@ -73,7 +73,7 @@ JOINS = {
 
 
 def found_by_record(found: RingRecord, offset: int, record: RingRecord) -> Found:
-    """What a database that is listed at this offset says by its record `found`."""
+    """The relation to the ring of a database at this offset, by its record `found`."""
     if found.own != offset:
         return Found.ANOTHER_PLACE
     if found.since == record.since and offset in record.offsets:
@@ -82,7 +82,7 @@ def found_by_record(found: RingRecord, offset: int, record: RingRecord) -> Found
 
 
 def found_by_marks(kept: Set[tuple[int, int]], offset: int, record: RingRecord) -> tuple[Found, str]:
-    """What a database says by the marks that it keeps, given by offset and increment, and what is wrong with them."""
+    """The finding from the marks that a database keeps, given by offset and increment, and what is wrong with them."""
     current = {mark for mark in kept if mark[1] == record.increment}
     relevant = current if current and record.since > 1 else kept  # the others are from before the ring grew
     if wrong := contradiction_of_marks(relevant, record.increment, offset, 0):

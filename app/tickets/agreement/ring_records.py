@@ -44,7 +44,6 @@ class RingRecords:
     def __init__(self, ring: Ring, increment: int | None) -> None:
         self._ring = ring
         self._increment = increment
-        self._waits = False
 
     async def agree(
         self, results: Mapping[Member, ProbeResult], *, waits: bool = False
@@ -52,11 +51,11 @@ class RingRecords:
         """Agree on the ring and record it on every database that may draw in it.
 
         `results`: what a probe of each database that answers has just found. Returns the ring, None if no database may
-        draw, and the reason for each database that may not. Raises DatabaseFailed; with `waits` BeingTakenIn, too.
+        draw, and the reason for each database that may not. Raises DatabaseFailed. With `waits`, it raises BeingTakenIn
+        where another server seems to be taking in the body of a database that has to wait.
         """
-        self._waits = waits
         try:
-            record, refused = await self._agree(results)
+            record, refused = await self._agree(results, waits=waits)
         except RingContradiction as contradicted:
             return None, dict.fromkeys(results, str(contradicted))
         if record is not None:
@@ -64,7 +63,9 @@ class RingRecords:
             record = await self._take_bodies_in(record, joining)
         return record, refused
 
-    async def _agree(self, results: Mapping[Member, ProbeResult]) -> tuple[RingRecord | None, dict[Member, str]]:
+    async def _agree(
+        self, results: Mapping[Member, ProbeResult], *, waits: bool
+    ) -> tuple[RingRecord | None, dict[Member, str]]:
         records = [result.record for result in results.values() if result.record is not None]
         if any(record.state is RingState.GROWING for record in records):
             raise RingContradiction(UNFINISHED)
@@ -86,7 +87,7 @@ class RingRecords:
             return await self._form(results, wanted or record.increment)
         reason = contradiction(record, self._increment, len(self._ring.members))
         if reason is None:
-            return await self._join(record, results, recorded=recorded)
+            return await self._join(record, results, recorded=recorded, waits=waits)
         _use(results, self._increment or len(self._ring.members))
         if not await self._never_drawn(results):
             raise RingContradiction(reason)
@@ -140,15 +141,16 @@ class RingRecords:
     # --- some database records the ring ------------------------------------------------------------------------------
 
     async def _join(
-        self, record: RingRecord, results: Mapping[Member, ProbeResult], *, recorded: bool
+        self, record: RingRecord, results: Mapping[Member, ProbeResult], *, recorded: bool, waits: bool
     ) -> tuple[RingRecord | None, dict[Member, str]]:
         """Have the databases that answer join the ring of `record`, as the table of `joining` says.
 
-        `recorded`: whether any database that can be asked records a ring; else only this server remembers it.
+        `recorded`: whether any database that can be asked records a ring; else only this server remembers it. `waits`:
+        whether to raise BeingTakenIn where another server seems to be taking in the body of a database.
         """
         _use(results, record.increment)
         refused = holders(record, results, self._ring.members)
-        if self._waits and any(is_being_taken_in(record, self._ring.record, each, results[each]) for each in refused):
+        if waits and any(is_being_taken_in(record, self._ring.record, each, results[each]) for each in refused):
             raise BeingTakenIn
         comers = {
             member: await _ask(member.database, result.record, record)
@@ -288,7 +290,7 @@ async def _kept_by(database: TicketDatabase) -> set[tuple[int, int]]:
 
 
 async def _ask(database: TicketDatabase, own: RingRecord | None, record: RingRecord) -> Comer:
-    """What a database says about the ring of `record`. `own`: the record that it has. Raises DatabaseFailed."""
+    """Ask a database how it stands to the ring of `record`. `own`: its own record. Raises DatabaseFailed."""
     offset, wrong, holds = database.offset, "", False
     if own is None:
         found, wrong = found_by_marks(await _kept_by(database), offset, record)

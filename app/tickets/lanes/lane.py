@@ -6,7 +6,7 @@ and its ticket becomes a gap. `expire` fails a request over to the next lane whe
 
 A batch takes one way: `_next` chooses it, `_send` sends the statement, `_came` checks the draw, and `_hand_out` answers
 the requests, then begins the next batch. A task takes part only where a step has to wait: `_prepare` before the
-statement, if the lane has to be opened or a position read; the ledger's `reserve` after it, if a mark has to be
+statement, if the lane has to be opened or a position read; the ledger's `set_mark` after it, if a mark has to be
 committed. Every error ends in `_failed`.
 
 The states of the lane are in `state`. `Lane` inherits them, because a second object would cost each ticket a look-up.
@@ -44,9 +44,9 @@ class LaneLedger(Protocol):
 
     async def open(self, lane: "Lane") -> None: ...
 
-    async def reserve(self, lane: "Lane", last: int, *, protected: bool) -> None: ...
+    async def set_mark(self, lane: "Lane", last: int, *, protected: bool) -> None: ...
 
-    def reserve_soon(self, lane: "Lane") -> None: ...
+    def set_mark_soon(self, lane: "Lane") -> None: ...
 
     def check(self, lane: "Lane") -> None: ...
 
@@ -232,11 +232,11 @@ class Lane(StatefulLane):
             self._failed(batch, error)
             return
         if drawn.last > self.marks.mark:
-            reserve = self._ledger.reserve(self, drawn.last, protected=sent.protected)
-            self._wait_for(batch, reserve, partial(self._hand_out, batch, drawn))
+            setting = self._ledger.set_mark(self, drawn.last, protected=sent.protected)
+            self._wait_for(batch, setting, partial(self._hand_out, batch, drawn))
             return
-        if drawn.last > self.marks.reserve_at:
-            self._ledger.reserve_soon(self)
+        if drawn.last > self.marks.next_mark_at:
+            self._ledger.set_mark_soon(self)
         self._hand_out(batch, drawn)
 
     def _check(self, drawn: Draw, sent: _Sent) -> None:

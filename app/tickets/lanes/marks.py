@@ -1,20 +1,23 @@
-"""What the ledger holds for one lane: how far its tickets may be handed out, and what that rests on."""
+"""The marks of one lane: up to which ticket the lane may hand out, and the token and reading behind that limit."""
 
 SMALLEST_STEP = 1_000
 LARGEST_STEP = 10_000_000
-"""How far ahead a mark is reserved, in tickets. A step is skipped when a database is restarted."""
+"""How far ahead a lane sets a mark, in tickets. An advance of the sequence skips up to one step."""
 QUICK_SECONDS, SLOW_SECONDS = 2.0, 60.0
-"""A step that lasts less long is doubled, one that lasts longer is halved."""
+"""The next step is twice as long after a step that lasted less than the first, half as long after one that lasted
+more than the second."""
 
 
 class LaneMarks:
     """The marks of one lane. The ledger alone changes them; the lane asks.
 
-    `token`: what the lane draws under, empty before it has opened. `mark`: no ticket above it may be handed out;
-    `reserve_at`: above this one the next mark is reserved in the background. `read_at`: when the marks that it rests on
-    were read, by the ledger's clock.
-    `unverified`: the names of the databases that could not be asked for its marks when it opened. `always_ahead`: how
-    many ids ahead a mark is reserved, whatever the rate; 0: as the rate has it.
+    Attributes:
+        token: the token under which the lane draws, empty before it has opened.
+        mark: the lane may not hand out a ticket above it.
+        next_mark_at: once the lane has drawn a ticket above this id, the ledger sets the next mark in the background.
+        read_at: when the ledger read the marks that this one rests on, by the ledger's clock.
+        unverified: the names of the databases whose marks the ledger could not read when the lane opened.
+        always_ahead: how many ids ahead the ledger sets each mark; 0: this depends on the rate of the tickets.
     """
 
     __slots__ = (
@@ -24,8 +27,8 @@ class LaneMarks:
         "_stepped_at",
         "always_ahead",
         "mark",
+        "next_mark_at",
         "read_at",
-        "reserve_at",
         "token",
         "unverified",
     )
@@ -33,7 +36,7 @@ class LaneMarks:
     def __init__(self) -> None:
         self.token = ""
         self.mark = 0
-        self.reserve_at = 0
+        self.next_mark_at = 0
         self.read_at = 0.0
         self.unverified = ""
         self.always_ahead = 0
@@ -44,22 +47,22 @@ class LaneMarks:
 
     @property
     def step(self) -> int:
-        """How many tickets ahead the last mark was reserved; 0 before the first."""
+        """How many tickets ahead of the draw the last mark was set; 0 before the first mark."""
         return self._step
 
     def adopt(self, token: str) -> None:
-        """Draw under this token. The next draw reserves, which proves the token on every database."""
+        """Draw under this token. The next draw sets a mark, which proves the token on every other database."""
         self.token = token
         self.lapse()
 
     def lapse(self) -> None:
-        """Reserve anew with the next draw."""
-        self.mark = self.reserve_at = 0
+        """Have the next draw set a mark."""
+        self.mark = self.next_mark_at = 0
 
-    def reserved(self, mark: int, last: int) -> None:
-        """A mark has been committed on every other database; `last` has been drawn."""
+    def was_set(self, mark: int, last: int) -> None:
+        """Every other database has committed `mark`; the lane has drawn tickets up to `last`."""
         self._step, self._stepped_at = self._next_step, self._next_at
-        self.mark, self.reserve_at = mark, mark - (mark - last) // 2
+        self.mark, self.next_mark_at = mark, mark - (mark - last) // 2
 
     def begin_again(self) -> None:
         """Have the next step be the smallest one: each advance of a sequence skips a step, however it was drawn from
@@ -67,10 +70,9 @@ class LaneMarks:
         self._step, self._stepped_at = 0, 0.0
 
     def ids_ahead(self, now: float, increment: int, left: int) -> int:
-        """How far ahead the next mark is to be, in ids: more while steps go by quickly, less near the ceiling.
+        """How far ahead the next mark has to lie, in ids: further if the last steps were short, less near the ceiling.
 
-        `left`: ids up to the ceiling. A step counts once its mark has been committed: one that fails, or that no other
-        database keeps, has not gone by.
+        `left`: ids up to the ceiling. A step counts once another database has committed its mark.
         """
         if self.always_ahead:
             return max(increment, min(self.always_ahead, left // 16))

@@ -83,7 +83,7 @@ TRANSITIONS: dict[LaneState, dict[LaneEvent, LaneState]] = {
     EXHAUSTED: _MOSTLY | {LaneEvent.OPENED: OPEN},
     RETIRED: dict.fromkeys(_MOSTLY, RETIRED),
 }
-"""What each event makes of each state. An event that is missing cannot happen in that state."""
+"""The state that follows from each event in each state. An event that is missing cannot happen in that state."""
 TAKES_REQUESTS = {CLOSED, OPEN}
 WAITS_FOR_RECOVERY = {SUSPENDED, RECOVERING}
 

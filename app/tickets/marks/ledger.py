@@ -67,8 +67,8 @@ What follows for each case
   that lacks the mark lately: its announcement stands there, or it could not reach that database.
 - A witness is replaced by an empty database. Before that comes up, it gets the marks that the other databases keep, the
   larger of two, and the others get the marks about it that they lack. After that every lane sets a new mark, on this
-  database as well. The live counters of sequences that nobody draws from follow as soon as they have been read, within
-  seconds where there are thousands. Until then its marks are *incomplete*, and `/healthz` warns.
+  database as well. The live counters of sequences without a draw follow as soon as the server has read them, within
+  seconds for thousands of sequences. Until then its marks are *incomplete*, and `/healthz` warns.
 - A witness is restored. Its rows are old, and the same exchange brings them up to date. If a row still has an old
   token, the next mark is refused, and the lane opens again.
 - A database is restored while every server is down. It starts under another incarnation, so its epoch differs from that
@@ -137,7 +137,7 @@ class Ledger:
         self._clock = clock
         self._boot_clock = boot_clock
         self._tasks = Tasks()
-        self._reserving: set[Lane] = set()
+        self._setting_marks: set[Lane] = set()
         self._unverified: set[Lane] = set()
 
     def may_draw(self, member: Member) -> bool:
@@ -216,7 +216,7 @@ class Ledger:
 
     # --- setting marks ---------------------------------------------------------------------------------------------
 
-    async def reserve(self, lane: Lane, last: int, *, protected: bool) -> None:
+    async def set_mark(self, lane: Lane, last: int, *, protected: bool) -> None:
         """Have every witness commit a mark above `last`, before the lane hands out tickets up to it.
 
         `protected`: whether the lane had a witness when the draw was sent. Raises MarkRefused if a row has another
@@ -236,7 +236,7 @@ class Ledger:
             await database.check_ring(lane.residue.ring)
         self._see_that_all_were_looked_at(lane.member, rows)
         if rows and lane.marks.token == token:
-            lane.marks.reserved(mark, last)
+            lane.marks.was_set(mark, last)
 
     def _see_that_all_were_looked_at(self, member: Member, asked: Collection[Member]) -> None:
         """Raise TicketDatabaseBusy while a database that is not among those asked has to be looked at first, and where
@@ -246,20 +246,20 @@ class Ledger:
         if unsure := self._ring.unsure(member, asked, self._boot_clock()):
             raise TicketDatabaseBusy(f"waits until {unsure} has been looked at")
 
-    def reserve_soon(self, lane: Lane) -> None:
+    def set_mark_soon(self, lane: Lane) -> None:
         """Set the next mark in the background, so that no request waits for it."""
-        if lane in self._reserving:
+        if lane in self._setting_marks:
             return
-        self._reserving.add(lane)
-        self._tasks.spawn(self._reserve_ahead(lane))
+        self._setting_marks.add(lane)
+        self._tasks.spawn(self._set_mark_ahead(lane))
 
-    async def _reserve_ahead(self, lane: Lane) -> None:
+    async def _set_mark_ahead(self, lane: Lane) -> None:
         try:
-            await self.reserve(lane, lane.guard.highest, protected=True)
+            await self.set_mark(lane, lane.guard.highest, protected=True)
         except TicketDatabaseError as error:
             lane.report(error)
         finally:
-            self._reserving.discard(lane)
+            self._setting_marks.discard(lane)
 
     def _ids_ahead(self, lane: Lane, last: int) -> int:
         """How far above `last` the next mark has to lie, in ids."""
@@ -267,7 +267,8 @@ class Ledger:
         return lane.marks.ids_ahead(self._clock(), lane.residue.increment, left)
 
     def _smallest_step(self, lane: Lane, last: int) -> int:
-        """The same for a sequence that is being advanced: the smallest step, since another advance would skip it."""
+        """How far above `last` the mark has to lie after an advance, in ids: the smallest step, since another
+        advance would skip it."""
         lane.marks.begin_again()
         return self._ids_ahead(lane, last)
 

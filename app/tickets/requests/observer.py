@@ -1,4 +1,4 @@
-"""What the lanes tell of their work, for whoever counts or traces it."""
+"""The events that lanes report to metrics and traces."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -23,7 +23,7 @@ class Observer(Protocol):
         """Tickets were drawn and dropped."""
 
     def violation(self, member: Member, rule: str) -> None:
-        """An id broke a rule of the check on ids, or the ledger refused a reservation."""
+        """An id broke a rule of the check on ids, or a database refused its mark."""
 
     def retry(self, member: Member, cause: str) -> None:
         """A draw is tried again."""

@@ -11,7 +11,7 @@ LARGEST_KEY = 2**63 - 1
 """Of what a shard is chosen by."""
 
 Tickets = Sequence[int]
-"""What lanes give: a range, or at the very end of a sequence a list."""
+"""Tickets of a lane: a range, or a list at the very end of a sequence."""
 Ids = Sequence[Any]
 """What a request gets: tickets as they are, or ids of another kind, which are strings where they are longer than 63
 bits."""
@@ -43,7 +43,7 @@ class Desk(Protocol):
         """Settle the request without a word."""
 
     def abandon_part(self, request: "TicketRequest", requests: int) -> None:
-        """The same for some of the clients' requests that it stands for."""
+        """Answer some of the clients' requests that it stands for."""
 
 
 class TicketRequest:
@@ -105,7 +105,7 @@ class TicketRequest:
         return ()
 
     def answer(self, tickets: Tickets | None) -> None:
-        """What a lane says while the request waits in it: its tickets, or None, and the next lane is asked."""
+        """Take a lane's answer while the request waits there: tickets, or None. Then the next lane is asked."""
         self.lane = None
         if tickets is None:
             self.desk.fail_over(self)
@@ -115,6 +115,6 @@ class TicketRequest:
             self.desk.answer(self, self.encode(tickets))
 
     def abandon(self) -> None:
-        """Nobody waits for it any more: what is drawn for it becomes a gap."""
+        """No client waits for it any more. Its tickets become a gap."""
         if not self.settled:
             self.desk.abandon(self)

@@ -1,4 +1,4 @@
-"""What a sequence does with a request before its lanes are asked."""
+"""The step before a sequence's lanes: a source or a reserve may answer a request itself."""
 
 from app.common.errors import InvalidRequest
 from app.tickets.requests.request import Ids, TicketRequest

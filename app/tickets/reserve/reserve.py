@@ -157,7 +157,7 @@ class Reserve(Supply):
         return tickets
 
     def _take_from_any(self, count: int, now: float) -> Tickets | None:
-        """The same tickets from any shelf, if the piece whose turn it is has too few, or may not give them."""
+        """`take`'s tickets from any shelf, if the piece whose turn it is has too few, or may not give them."""
         if not self.left:
             return None
         if now >= self._window.until:

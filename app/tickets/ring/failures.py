@@ -1,7 +1,7 @@
-"""What a ticket database's error means for the ring: the one table that decides it. Decisions only, no I/O.
+"""The table of effects that a ticket database's errors have on the ring. Decisions only, no I/O.
 
-The effect depends on the error and on what the server asked for. `Ring.failed` carries the effect out. What the error
-means beyond the ring is decided where it is caught: by the lane, the lease or the admission.
+The effect depends on the error and on the request that the server sent. `Ring.failed` carries the effect out. The lane,
+the lease or the admission that catches the error decides about its own state.
 """
 
 from enum import StrEnum
@@ -16,7 +16,7 @@ from app.common.errors import (
 
 
 class Asked(StrEnum):
-    """What the server asked the database for."""
+    """The kinds of request that a server sends to a database."""
 
     PROBE = "probe"
     """To pass a probe. For a database that is not up, the questions about the ring are part of the probe."""
@@ -31,7 +31,7 @@ class Asked(StrEnum):
 
 
 class Effect(StrEnum):
-    """What the error does to the ring."""
+    """The effects that an error can have on the ring."""
 
     NOTHING = "nothing"
     """The database stays as it is; the server asks again."""

@@ -115,7 +115,7 @@ class Ring:
         self.members = tuple(Member(database, since=now()) for database in databases)
         self.record: RingRecord | None = None
         self.note: str | None = None
-        """What an operator should know of the ring although nobody has to do anything about it."""
+        """Facts about the ring that an operator should know and need not act on."""
         self.incomplete: dict[tuple[Member, Member], int] = {}
         """Pairs of a witness and a database whose live counters the witness has not been told yet, so that the
         witness's marks about that database are incomplete. The value is the generation in which that began."""

@@ -74,7 +74,7 @@ class Catalog(KnownSequences):
         return (await self._search(name, seconds))[0]
 
     async def _search(self, name: str, seconds: float) -> tuple[Entry | None, bool]:
-        """The same sequence, and whether the answer is certain: the sequence is known, or a database has none."""
+        """The sequence that `find` finds, and whether the answer is certain: it is known, or a database has none."""
         name = self.given(validated(name))
         is_answered = name in self.entries
         if not is_answered:

@@ -47,9 +47,9 @@ class Definitions:
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
         self.known: dict[str, Definition] = {}
-        """By sequence: the definition that stands."""
+        """The definition that stands, by sequence."""
         self.troubles: dict[str, str] = {}
-        """By sequence: why this release cannot serve it, in words."""
+        """The reason why this release cannot serve a sequence, by sequence."""
         self._on: dict[Member, dict[str, Definition]] = {}
         self._without_table: dict[Definition, float] = {}
 

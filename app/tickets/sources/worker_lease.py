@@ -190,11 +190,14 @@ class WorkerLease:
     async def _renew_or_lease(self) -> None:
         """Renew the lease, or lease another number. Raises TicketError if both fail."""
         lease = self._lease
-        if lease is not None and lease.ring == self._ring.number:
+        if lease is not None and lease.ring != self._ring.number:
+            self._lease = lease = None  # its rows do not count in this ring
+        if lease is not None:
             if lease.member in self._up():
                 try:
                     await self._renew(lease)
                 except NumberTaken as error:
+                    self._lease = None  # also where no other number can be leased now
                     event(log, logging.WARNING, "lost the worker number", number=lease.number, reason=error)
                 else:
                     return

@@ -5,15 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.engines.storages import (
-    INCREMENT,
-    FakeStorage,
-    MySQLStorage,
-    PostgreSQLStorage,
-    RowStorage,
-    SQLiteStorage,
-    Storage,
-)
+from tests.contract.engines.fake_storage import FakeStorage, RowStorage
+from tests.contract.engines.mysql_storage import MySQLStorage
+from tests.contract.engines.postgresql_storage import PostgreSQLStorage
+from tests.contract.engines.sqlite_storage import SQLiteStorage
+from tests.contract.engines.storages import INCREMENT, Storage
 from tests.harness.engine import Engine
 from tests.harness.pair import MySQLPair
 from tests.harness.postgresql import PostgreSQL
@@ -47,7 +43,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 
 @pytest.fixture(params=ENGINES)
 def own_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
-    """The same without the database of offset 2; its server may be restarted and configured."""
+    """An engine's database of offset 1 alone; its server may be restarted and configured."""
     own = _storage(request, tmp_path, "server_of_ones_own", alone=True)
     yield own
     own.configure(INCREMENT)

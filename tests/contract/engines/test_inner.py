@@ -6,31 +6,16 @@ import pytest
 
 from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseUnavailable
 from app.common.sequences import Width, counter_table
-from app.databases.protocol import Draw, Mark, RingRecord, TicketDatabase
+from app.databases.protocol import Draw, Mark
+from tests.contract.engines.ledger import kept, witness
 from tests.contract.engines.storages import INCREMENT, Storage, made, on_each_engine, take
 
-RING = RingRecord(7, INCREMENT, 1, (1, 2), own=1)
 COUNTER, INSTANCES, WORKER = counter_table("likes"), "_1", "_worker_1023"
 A, B = "life-1.t1:a", "life-2.t1:b"
 
 
 def mark(sequence: str, high: int = 10, token: str = A, *, issued: int = 5, offset: int = 2) -> Mark:
     return Mark(sequence, offset, INCREMENT, high, issued, token)
-
-
-async def witness(storage: Storage) -> TicketDatabase:
-    database = await storage.client()
-    assert await database.record_ring(None, RING) == RING
-    return database
-
-
-async def kept(database: TicketDatabase) -> set[Mark]:
-    """What it keeps, asked in every way."""
-    marks = await database.marks()
-    assert sorted(marks, key=repr) == sorted(await database.marks_of_all_rings(), key=repr)
-    assert set(await database.marks(3600)) <= set(marks)
-    assert len(set(marks)) == len(marks)
-    return set(marks)
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

@@ -6,31 +6,15 @@ import pytest
 
 from app.common.errors import RingChanged, TicketDatabaseUnavailable
 from app.common.sequences import TICKET_LIMIT
-from app.databases.protocol import Mark, RingRecord, TicketDatabase
+from app.databases.protocol import Mark
+from tests.contract.engines.ledger import RING, kept, witness
 from tests.contract.engines.storages import INCREMENT, Storage, on_each_engine
 
-RING = RingRecord(7, INCREMENT, 1, (1, 2), own=1)
 A, B, C = "life-1.t1:a", "life-2.t1:b", "life-3.t1:c"
 
 
 def mark(high: int, token: str = A, *, issued: int = 0, sequence: str = "photos", offset: int = 2) -> Mark:
     return Mark(sequence, offset, INCREMENT, high, issued, token)
-
-
-async def witness(storage: Storage) -> TicketDatabase:
-    """A database that records a ring."""
-    database = await storage.client()
-    assert await database.record_ring(None, RING) == RING
-    return database
-
-
-async def kept(database: TicketDatabase) -> set[Mark]:
-    """What it keeps, asked in every way."""
-    marks = await database.marks()
-    assert sorted(marks, key=repr) == sorted(await database.marks_of_all_rings(), key=repr)
-    assert set(await database.marks(3600)) <= set(marks)
-    assert len(set(marks)) == len(marks)
-    return set(marks)
 
 
 # --- reserving -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from app.common.errors import SequenceMissing, SequenceWentBack
 from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.url import DatabaseURL
 from app.databases.protocol import Draw, Table, TicketDatabase
+from tests.contract.engines.mysql_storage import MySQLStorage
 from tests.contract.engines.storages import (
     INCREMENT,
     SIGNED_BIGINT,
@@ -17,7 +18,6 @@ from tests.contract.engines.storages import (
     UNSIGNED_BIGINT,
     UNSIGNED_INT,
     Column,
-    MySQLStorage,
     made,
     take,
 )

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.engines.storages import INCREMENT, MySQLStorage, made, take
+from tests.contract.engines.mysql_storage import MySQLStorage
+from tests.contract.engines.storages import INCREMENT, made, take
 from tests.contract.engines.test_least import race
 from tests.harness.engine import Engine
 from tests.harness.pair import MySQLPair

@@ -180,33 +180,33 @@ async def test_of_several_that_supersede_many_marks_each_mark_has_one_token_of_t
 
 
 @on_each_engine
-async def test_a_mark_that_is_reserved_and_superseded_at_once_loses_no_reservation(storage: Storage) -> None:
-    """Either the reservation came first, and the replacement does not hold any more; or it is refused."""
+async def test_a_mark_that_is_set_and_superseded_at_once_is_not_lost(storage: Storage) -> None:
+    """Either the mark was set first and the database refuses the new token, or the database refuses the mark."""
     clients = await clients_of(storage)
     await clients[0].record_ring(None, RING)
     for round_ in range(10):
         old = replace(OLD, sequence=f"s{round_}")
         await clients[0].keep([old], 1)
         higher, new = replace(old, mark=50), replace(old, token="life.t2:new", mark=30)
-        reserving, superseding = (
+        setting, superseding = (
             patiently(clients[1].keep, [higher], 1),
             patiently(clients[2].supersede, old, new, 1),
         )
-        reserved, superseded = await asyncio.gather(reserving, superseding)
+        set_rows, superseded = await asyncio.gather(setting, superseding)
         (kept,) = [row for row in await clients[3].marks() if row.sequence == old.sequence]
         assert kept in (higher, new)
-        assert reserved[old.sequence, 2] == superseded == kept
+        assert set_rows[old.sequence, 2] == superseded == kept
 
 
 @on_each_engine
-async def test_the_larger_of_several_reservations_stands(storage: Storage) -> None:
+async def test_the_largest_of_several_marks_stands(storage: Storage) -> None:
     clients = await clients_of(storage)
     await clients[0].record_ring(None, RING)
-    reserving = [
+    setting = [
         patiently(client.keep, [replace(OLD, mark=100 + number, issued=50 - number)], 1)
         for number, client in enumerate(clients * 5)
     ]
-    came = await asyncio.gather(*reserving)
+    came = await asyncio.gather(*setting)
     for number, rows in enumerate(came):
         row = rows["photos", 2]
         assert row.mark >= 100 + number
@@ -229,13 +229,13 @@ async def test_of_several_that_record_a_ring_one_does(storage: Storage) -> None:
 
 
 @on_each_engine
-async def test_nothing_is_reserved_under_the_old_number_after_a_ring_was_recorded(storage: Storage) -> None:
+async def test_no_mark_is_set_under_the_old_number_after_a_ring_was_recorded(storage: Storage) -> None:
     clients = await clients_of(storage)
     await clients[0].record_ring(None, RING)
     recorded, under_way = asyncio.Event(), asyncio.Semaphore(0)
     late = 0
 
-    async def reserve(client: TicketDatabase, mark: int) -> None:
+    async def set_marks(client: TicketDatabase, mark: int) -> None:
         nonlocal late
         while True:
             after = recorded.is_set()
@@ -247,12 +247,12 @@ async def test_nothing_is_reserved_under_the_old_number_after_a_ring_was_recorde
             late += after
             mark += 1
 
-    reserving = [asyncio.ensure_future(reserve(client, 100)) for client in clients[1:]]
+    setting = [asyncio.ensure_future(set_marks(client, 100)) for client in clients[1:]]
     for _ in range(3 * CLIENTS):
         await under_way.acquire()
     await patiently(clients[0].record_ring, RING, replace(RING, number=2))
     recorded.set()
     kept = await clients[0].marks()
-    await asyncio.gather(*reserving)
+    await asyncio.gather(*setting)
     assert late == 0
     assert await clients[0].marks() == kept

@@ -15,7 +15,7 @@ PROBES = "a ticket server that probes it"
 
 
 async def announced(database: TicketDatabase, within: float = SECONDS) -> set[ServerEntry]:
-    """Who is there, without when."""
+    """The ticket servers that are there, without their times."""
     found = await database.servers(within)
     assert len({entry.instance for entry in found}) == len(found)
     return {replace(entry, at=0.0) for entry in found}

@@ -22,6 +22,7 @@ async def looked(storage: Storage, client: TicketDatabase, iterations: int) -> P
 
 @on_each_engine
 async def test_an_answer_that_came_meanwhile_is_taken(storage: Storage) -> None:
+    await storage.client()  # an engine may make its own tables at the first look, which takes longer
     client = await storage.client(within=TIMEOUT)
     for iterations in ITERATIONS:
         assert (await looked(storage, client, iterations)).incarnation
@@ -29,6 +30,7 @@ async def test_an_answer_that_came_meanwhile_is_taken(storage: Storage) -> None:
 
 @on_each_engine
 async def test_so_it_is_on_a_new_connection(storage: Storage) -> None:
+    await storage.client()  # see above
     for iterations in ITERATIONS:
         client = await storage.client(probe=False, within=TIMEOUT)
         assert (await looked(storage, client, iterations)).incarnation

@@ -9,7 +9,9 @@ and its answer lies there until the client's event loop looks. So all of this is
 for real time: with no latency set a statement lets other tasks run twice, and no more.
 """
 
-from tests.fakes.ticket_database.client import TIMEOUT, FakeTicketDatabase
+from tests.fakes.ticket_database.client import FakeTicketDatabase
+from tests.fakes.ticket_database.connections import TIMEOUT
+from tests.fakes.ticket_database.failing import FailingDraws
 from tests.fakes.ticket_database.rows import RowTicketDatabase, client_of
 from tests.fakes.ticket_database.server import TRUE_TIME, FakeServer
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
@@ -17,6 +19,7 @@ from tests.fakes.ticket_database.tables import FakeState, FakeTable
 __all__ = [
     "TIMEOUT",
     "TRUE_TIME",
+    "FailingDraws",
     "FakeServer",
     "FakeState",
     "FakeTable",

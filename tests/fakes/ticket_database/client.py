@@ -1,20 +1,13 @@
-"""What one ticket server holds of a fake server."""
+"""One ticket server's side of a fake server."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import TypeVar
 
 from app.common.errors import (
     RingChanged,
-    SequenceUnavailable,
-    TicketDatabaseBusy,
     TicketDatabaseError,
-    TicketDatabaseHung,
-    TicketDatabaseUnavailable,
 )
-from app.common.patience import patience
 from app.common.sequences import Width
 from app.databases.protocol import (
     ClockReading,
@@ -28,21 +21,18 @@ from app.databases.protocol import (
     ServerEntry,
     Table,
     TicketDatabase,
-    check_settings,
 )
 from app.kinds.definition import Definition
-from tests.fakes.ticket_database.server import FakeServer, Statement
+from tests.fakes.ticket_database.connections import TIMEOUT, FakeConnections
+from tests.fakes.ticket_database.server import FakeServer
 from tests.fakes.ticket_database.tables import FakeSequenceTable
 from tests.fakes.virtual_time import VirtualLoop
 
-T = TypeVar("T")
-
-TIMEOUT = 0.5
 LARGEST_STEP = 65_535
 """As far as one draw moves a counter at the most."""
 
 
-class FakeTicketDatabase(TicketDatabase):
+class FakeTicketDatabase(FakeConnections, TicketDatabase):
     """One ticket server's side of a `FakeServer`: a `TicketDatabase`.
 
     `offset`, `increment`: what its sessions are told, where it is not what the server is configured with. `user`: whose
@@ -67,21 +57,17 @@ class FakeTicketDatabase(TicketDatabase):
         connects: Callable[[], bool] = lambda: False,
         on_draw: Callable[[str, Draw], object] = lambda *_: None,
     ) -> None:
-        self.server = server
-        self.name = server.name
-        self.offset = offset or server.offset
-        self.increment = increment or server.increment
-        self.user = user
+        super().__init__(
+            server,
+            offset=offset,
+            increment=increment,
+            user=user,
+            timeout=timeout,
+            latency=latency,
+            connects=connects,
+        )
         self._largest_block = largest_block
-        self.cut = False
-        self.closed = False
-        self._timeout = timeout
-        self._latency = latency
-        self._connects = connects
         self._on_draw = on_draw
-        self._incarnation = ""
-        self._in_flight = 0
-        self._describe: Callable[[], ServerEntry] | None = None
 
     def __repr__(self) -> str:
         return f"<FakeTicketDatabase {self.name}>"
@@ -90,94 +76,12 @@ class FakeTicketDatabase(TicketDatabase):
     def largest_block(self) -> int:
         return min(self._largest_block, LARGEST_STEP // self.increment)
 
-    @property
-    def connections(self) -> int:
-        return int(not self.closed and self in self.server.connected)
-
-    @property
-    def in_flight(self) -> int:
-        """How many statements have not been answered and not been given up."""
-        return self._in_flight
-
-    async def _statement(
-        self,
-        execute: Callable[[], T],
-        *,
-        table: str | None = None,
-        writes: bool = True,
-        ledger: bool = False,
-        anybody: bool = False,
-        patient: bool = False,
-    ) -> T:
-        """Its time may be over though the answer has come: the timer and the answer are seen in one iteration. Not
-        where it is `patient`: then time in which its ticket server stood still does not count."""
-
-        def executed() -> T:
-            self._refuse_if_broken(incarnation, increment, writes=writes, ledger=ledger, anybody=anybody)
-            self.server.connected[self] = None
-            return execute()
-
-        self._in_flight += 1
-        try:
-            async with patience(self._timeout) if patient else asyncio.timeout(self._timeout):
-                if self._connects():
-                    await self._answer(lambda: None, None)
-                incarnation, increment = self._incarnation, self.increment
-                return await self._answer(executed, table)
-        except TimeoutError as error:
-            raise self._hung(table) from error
-        finally:
-            self._in_flight -= 1
-
-    async def _answer(self, execute: Callable[[], T], table: str | None) -> T:
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def answered(answer: object) -> None:
-            if future.done():
-                return
-            if isinstance(answer, TicketDatabaseError):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)  # type: ignore[arg-type]
-
-        self._send(execute, table, answered)
-        return await future
-
-    def _send(self, execute: Callable[[], object], table: str | None, answered: Callable[[object], object]) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        if self.closed:
-            loop.receive(partial(answered, TicketDatabaseUnavailable("is being left")))
-            return
-        there, back = self._latency()
-        self.server.statements += 1
-        loop.clock.at(loop.clock.now + there, Statement(self, execute, table, back, loop, answered).arrive)
-
-    def _hung(self, table: str | None) -> TicketDatabaseError:
-        if table is not None and not self.server.hangs:
-            return SequenceUnavailable("did not answer for this sequence in time")
-        return TicketDatabaseHung("did not answer in time")
-
-    def _refuse_if_broken(self, incarnation: str, increment: int, *, writes: bool, ledger: bool, anybody: bool) -> None:
-        server = self.server
-        if not anybody and server.has_settings:
-            check_settings(server, increment, self.offset)
-        if not anybody and server.incarnation != incarnation:
-            raise TicketDatabaseUnavailable("was restarted or replaced")
-        if ledger and server.ledger_fails:
-            raise SequenceUnavailable("has a damaged table for it")
-        if writes and server.read_only:
-            raise TicketDatabaseUnavailable("is read-only")
-        if writes and server.deadlocks:
-            server.deadlocks -= 1
-            raise TicketDatabaseBusy("deadlocked again and again")
-
     async def probe(self) -> ProbeResult:
         """See TicketDatabase.probe."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         since = loop.time()
-        entry = None if self._describe is None else self._describe()
+        entry = None if self.describe is None else self.describe()
 
         def found() -> ProbeResult:
             server = self.server
@@ -256,7 +160,7 @@ class FakeTicketDatabase(TicketDatabase):
             draw()
 
     def drawing(self, residue: Residue, table: Table, count: int, after: int, least: int) -> Draw:
-        """What the server does when the statement of a draw arrives."""
+        """Draw on the server, when the statement arrives there."""
         offset, increment, _ = residue
         return self.server.draw(table.sequence, count, offset, increment, after, least=least, most=table.last)
 
@@ -268,7 +172,7 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.record_ring."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        entry, clock = None if self._describe is None else self._describe(), loop.clock
+        entry, clock = None if self.describe is None else self.describe(), loop.clock
         return await self._statement(
             lambda: self.server.record_ring(old, new, entry, clock.now), anybody=True, patient=True
         )
@@ -283,20 +187,15 @@ class FakeTicketDatabase(TicketDatabase):
 
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use."""
-        own = self._describe().instance if self._describe is not None else ""
 
         def found() -> tuple[list[str], dict[str, float]]:
-            return self.server.users(self), self.server.probed(own)
+            return self.server.users(self), self.server.probed(self.instance)
 
         before, first = await self._statement(found, writes=False)
         await asyncio.sleep(seconds)
         after, later = await self._statement(found, writes=False)
         probes = any(first.get(instance) != at for instance, at in later.items())
         return list(dict.fromkeys([*before, *after, *["a ticket server that probes it"] * probes]))
-
-    def announce(self, describe: Callable[[], ServerEntry]) -> None:
-        """See TicketDatabase.announce."""
-        self._describe = describe
 
     async def servers(self, within: float) -> list[ServerEntry]:
         """See TicketDatabase.servers."""
@@ -410,5 +309,5 @@ class FakeTicketDatabase(TicketDatabase):
         """See TicketDatabase.close. Nobody waits for what it says then: it arrives at once, or not at all."""
         self.closed = True
         server = self.server
-        if self._describe is not None and not (self.cut or server.down or server.hangs or server.read_only):
-            server.state.servers.pop(self._describe().instance, None)
+        if self.describe is not None and not (self.cut or server.down or server.hangs or server.read_only):
+            server.state.servers.pop(self.describe().instance, None)

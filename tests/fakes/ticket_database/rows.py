@@ -1,11 +1,11 @@
 """An engine that keeps sequences and notes as rows of one store, in memory: the protocol from `NotebookDatabase`.
 
-What PostgreSQL and Redis will be like: a sequence is a row with its last ticket, a draw of any number ends where the
-last ticket does, and changes are counted, not dated. The store, its network and its faults are a `FakeServer`'s.
+A sequence is a row with its last ticket, a draw of any number ends where the last ticket does, and changes are counted,
+not dated. The store, its network and its faults are a `FakeServer`'s.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +27,6 @@ def _clock() -> VirtualClock:
 
 class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
     """One ticket server's side of such a database. Every statement takes effect at one moment, on the server."""
-
-    largest_block = FakeTicketDatabase.largest_block
 
     def __init__(self, server: FakeServer, **more: Any) -> None:
         FakeTicketDatabase.__init__(self, server, **more)
@@ -181,11 +179,6 @@ class RowTicketDatabase(NotebookDatabase, FakeTicketDatabase):
         probed = await super().in_use(seconds)
         connected.append(await self._statement(lambda: self.server.users(self), writes=False, anybody=True))
         return list(dict.fromkeys([*connected[0], *connected[1], *probed]))
-
-    async def close(self) -> None:
-        """See TicketDatabase.close."""
-        self._describe: Callable[[], ServerEntry] | None = self.describe
-        await FakeTicketDatabase.close(self)
 
 
 def client_of(server: FakeServer, **more: Any) -> FakeTicketDatabase:

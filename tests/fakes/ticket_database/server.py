@@ -3,78 +3,23 @@
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol
+from dataclasses import replace
 
 from app.common.errors import (
     RingChanged,
     SequenceMissing,
-    TicketDatabaseError,
     TicketDatabaseMisconfigured,
     TicketDatabaseUnavailable,
 )
 from app.common.sequences import Width
 from app.databases.protocol import OLDER, OLDER_SECONDS, USE_INTERVALS, Draw, Mark, RingRecord, ServerEntry, Use
 from app.kinds.definition import Definition
+from tests.fakes.ticket_database.statement import Client, Statement
 from tests.fakes.ticket_database.tables import FakeState, FakeTable
-from tests.fakes.virtual_time import VirtualLoop
 
 TRUE_TIME = 1_750_000_000.0
-"""What it is, in seconds since 1970, when a virtual clock stands at 0."""
-
+"""The true time, in seconds since 1970, when a virtual clock stands at 0."""
 STALE_SECONDS = 86_400.0
-
-
-class Client(Protocol):
-    """A ticket server's side of a server, as far as the server knows it."""
-
-    server: "FakeServer"
-    user: str
-    cut: bool
-    closed: bool
-
-
-@dataclass(slots=True, eq=False)
-class Statement:
-    """A statement that has left its client. It lives on when the client does not: `answered` is told, if it can be."""
-
-    client: "Client"
-    execute: Callable[[], object]
-    table: str | None
-    back: float
-    loop: VirtualLoop
-    answered: Callable[[object], object]
-
-    def arrive(self) -> None:
-        if self._is_cut_off():
-            self.end(TicketDatabaseUnavailable("refuses connections"))
-        elif self.client.server.stands_still(self.table):
-            self.client.server.stall(self)
-        else:
-            self.run()
-
-    def run(self) -> None:
-        server = self.client.server
-        try:
-            answer = self.execute()
-            if server.loses_replies:
-                server.loses_replies -= 1
-                answer = TicketDatabaseUnavailable("broke the connection off")
-        except TicketDatabaseError as error:
-            answer = error
-        clock = self.loop.clock
-        clock.at(clock.now + self.back, partial(self._come_back, answer))
-
-    def _come_back(self, answer: object) -> None:
-        self.end(TicketDatabaseUnavailable("refuses connections") if self._is_cut_off() else answer)
-
-    def _is_cut_off(self) -> bool:
-        return self.client.cut or self.client.server.down
-
-    def end(self, answer: object) -> None:
-        """Leave the answer, or the error that it is, where the client's event loop looks."""
-        self.loop.receive(partial(self.answered, answer))
 
 
 class FakeServer:
@@ -247,11 +192,11 @@ class FakeServer:
         return [row for key, row in self.state.marks.items() if self.state.changed[key] >= since]
 
     def time_at(self, now: float) -> float:
-        """What its clock says when a virtual one stands at `now`, in seconds since 1970."""
+        """The server's time, in seconds since 1970, when a virtual clock stands at `now`."""
         return TRUE_TIME + now + self.clock_offset
 
     def uses(self, entry: ServerEntry | None, now: float) -> tuple[Use, ...]:
-        """What other ticket servers than this one announce, when a virtual clock stands at `now`."""
+        """The announcements of the other ticket servers, when a virtual clock stands at `now`."""
         at = self.time_at(now)
         others = [each for key, each in self.state.servers.items() if entry is None or key != entry.instance]
         standing = (each for each in others if abs(each.at - at) <= USE_INTERVALS * each.probe_interval)
@@ -271,7 +216,7 @@ class FakeServer:
         self.probes(entry, now)
 
     def probes(self, entry: ServerEntry | None, now: float) -> None:
-        """A ticket server looks, or somebody else, when a virtual clock stands at `now`."""
+        """Keep the announcement of a ticket server that probes when a virtual clock stands at `now`."""
         if entry is None:
             return
         at = self.time_at(now)
@@ -345,12 +290,12 @@ class FakeServer:
         self.restart()
 
     def set_global(self, offset: int, increment: int) -> None:
-        """The same while it runs, and every connection is ended: whoever reconnects finds the same incarnation."""
+        """Other values while the server runs. It ends every connection, and a new one finds the same incarnation."""
         self.offset, self.increment = offset, increment
         self.connected.clear()
 
-    def users(self, asking: "Client") -> list[str]:
-        """Who else is connected, and the ticket servers that a test says are alive."""
+    def users(self, asking: Client) -> list[str]:
+        """The other connections, and the ticket servers that a test says are alive."""
         others = [f"a connection of {each.user}" for each in self.connected if not each.closed and each is not asking]
         return [*self.alive, *others]
 

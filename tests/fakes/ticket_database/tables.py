@@ -1,4 +1,4 @@
-"""What is on a fake server's disk: tables that count as MySQL's do, marks, a ring record."""
+"""The disk of a fake server: tables that count as MySQL's do, marks, a ring record."""
 
 from dataclasses import dataclass, field
 
@@ -50,10 +50,13 @@ class FakeTable:
         most: int | None = None,
         past_its_end: bool = False,
     ) -> Draw:
-        """What REPLACE does, for a row a ticket; a larger count is a block and the id above it, which looks at the
-        first id before it moves the counter. A counter at the end stays there, and gives its id again and again.
-        It is advanced to `least` first, if that leaves room. `most`: the largest ticket that is wanted.
-        `past_its_end`: what a column gives above that is a ticket."""
+        """Draw as REPLACE does, with a row for each ticket.
+
+        A larger count is a block and the id above it, which looks at the first id before it moves the counter. A
+        counter at the end stays there, and gives its id again and again. It is advanced to `least` first, if that
+        leaves room. `most`: the largest ticket that is wanted. `past_its_end`: an id that a column gives above its end
+        is a ticket.
+        """
         end = self.last if most is None else min(self.last, most)
         room = (count - 1 if count <= ROWS_PER_STATEMENT else ROOM * count + 1) * increment
         if least > 1:
@@ -88,7 +91,7 @@ class FakeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeSequenceTable(Table):
-    """What a client is told of a table. `end`: the largest number that its column holds."""
+    """The description of a table that a client gets. `end`: the largest number that its column holds."""
 
     end: int
 

@@ -44,7 +44,7 @@ class Case:
     units: int = 0
 
     def with_changes(self, **changes: Any) -> Self:
-        """The same case but for these attributes."""
+        """This case with other values of these attributes."""
         return replace(self, **changes)
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ def request(target: str, *fields: str, method: str = "GET", body: bytes = b"") -
 
 
 def _many(*words: bytes, times: int, last: bytes) -> bytes:
-    """So many commands in Redis' protocol, each with another last word."""
+    """This number of commands in Redis' protocol, each with another last word."""
     return b"".join(array(*words, last % number) for number in range(times))
 
 

@@ -34,7 +34,7 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 
 @dataclass(frozen=True)
 class Reading:
-    """What one attack came to.
+    """The result of one attack.
 
     Args:
         waits: The 99th of a hundred waits for /livez, in seconds, without the time for which the server or who

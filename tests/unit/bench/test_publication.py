@@ -14,7 +14,7 @@ from bench.memory import MILLIONS, Reading
 from bench.model import Sample
 from bench.run_facts import Facts
 from bench.summary import Row
-from documents.blocks import NoBlock
+from docs.generator.blocks import NoBlock
 
 ROOT = Path(__file__).resolve().parents[3]
 

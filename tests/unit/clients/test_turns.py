@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -134,6 +135,26 @@ async def test_who_has_little_to_do_never_waits() -> None:
             work.begin(connection, 1)
         assert len(work.done) == 64 * number
         await asyncio.sleep(0)
+
+
+@virtual_time
+async def test_where_nobody_waits_few_turns_of_the_loop_are_added() -> None:
+    """Each of them costs a quick request some of its time."""
+    loop = asyncio.get_running_loop()
+    work = Work(TURN_SECONDS / 100)
+    added: list[object] = []
+    call_soon = loop.call_soon
+
+    def counted(callback: Callable[..., object], *arguments: Any, **more: Any) -> asyncio.Handle:
+        added.append(getattr(callback, "__self__", None))
+        return call_soon(callback, *arguments, **more)
+
+    loop.call_soon = counted  # type: ignore[method-assign, assignment]
+    for connection in range(100):
+        work.begin(connection, 1)
+        await asyncio.sleep(0)
+    assert len(work.done) == 100
+    assert 1 <= added.count(work.turns) <= 3
 
 
 @virtual_time

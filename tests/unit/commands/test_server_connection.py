@@ -239,7 +239,9 @@ def test_tickets_that_cannot_be_right_are_not_printed(says: bytes, wrong: str) -
         list(RemoteServer(connection).take("photos", 2))
 
 
-@pytest.mark.parametrize("url", ["redis://:secret@h", "http://u:secret@h", "https://secret@h", "http://h:70000", "h"])
+@pytest.mark.parametrize(
+    "url", ["redis://:secret@h", "http://u:secret@h", "https://secret@h", "http://h:70000", "http://h:0", "h"]
+)
 def test_a_url_that_names_no_server_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(UnusableURL) as refused:
         ServerConnection(url, None)

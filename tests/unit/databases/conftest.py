@@ -8,7 +8,7 @@ from tests.unit.databases.mysql_driver import Server
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    """Whoever opens a connection to MySQL is connected to this one."""
+    """Every new connection to MySQL leads to this server."""
     server = Server()
     monkeypatch.setattr(connection, "Driver", server.driver)
     return server

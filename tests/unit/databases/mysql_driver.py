@@ -20,15 +20,16 @@ class Server:
     """One server for all connections that are opened while it stands for the driver.
 
     `version`: what it greets with. `refuses`: the code of the error that a new connection gets, 0 where it gets one.
-    `says`: the rows that it answers a statement with; none to any other. `next`: rows for the next statements, whatever
-    they are, before it goes on by `says`. `asked`: the addresses that each new connection was to go to. `drivers`: one
-    for each connection that was had. `looked_on`: those that a probe wrote on, in order.
+    `says`: the rows that it answers a statement with, or the code of an error; no rows to any other. `next`: the same
+    for the next statements, whatever they are, before it goes on by `says`. `packets`: what it was sent. `asked`: the
+    addresses that each new connection was to go to. `drivers`: one for each connection that was had. `looked_on`: those
+    that a probe wrote on, in order.
     """
 
     def __init__(self) -> None:
         self.version = "8.4.3"
         self.refuses = 0
-        self.says: dict[str, Rows] = {
+        self.says: dict[str, Rows | int] = {
             session_sql.SHOW_VARIABLES: variables(),
             session_sql.SHOW_CIPHER: (("Ssl_cipher", ""),),
             **{session_sql.clock(mariadb=mariadb): ((1.7e9, 1_600_000_000),) for mariadb in (False, True)},
@@ -40,10 +41,11 @@ class Server:
             account.DEFAULT_LIFETIME: ((0,),),
             account.USER_CONNECTIONS: ((0,),),
         }
-        self.next: list[Rows] = []
+        self.next: list[Rows | int] = []
         self.asked: list[list[str]] = []
         self.drivers: list[Driver] = []
         self.looked_on: list[Driver] = []
+        self.packets: list[str] = []
 
     def driver(self, *_: object) -> "Driver":
         """In place of app.databases.mysql.line.driver.Driver."""
@@ -52,7 +54,10 @@ class Server:
     def answer(self, statement: str) -> Rows:
         if statement.startswith(session_sql.CONNECTION_ID):
             return ((1, ""),)
-        return self.next.pop(0) if self.next else self.says.get(statement, ())
+        said = self.next.pop(0) if self.next else self.says.get(statement, ())
+        if isinstance(said, int):
+            raise pymysql.err.OperationalError(said, "no")
+        return said
 
 
 class Driver:
@@ -83,6 +88,7 @@ class Driver:
     async def query(self, statements: str, bound: Bound = SMALL) -> None:
         if self.cut:
             raise pymysql.err.OperationalError(LOST, "no")
+        self._server.packets.append(statements)
         self._to_come = statements.split("; ")
         if own_sql.PROBE in self._to_come:
             self._server.looked_on.append(self)

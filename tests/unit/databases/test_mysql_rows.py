@@ -236,7 +236,7 @@ async def test_facts_that_are_none(server: Server, statement: str, rows: Rows) -
     ids=lambda says: list(says)[-1][:60],
 )
 async def test_a_check_up_says_so_too(server: Server, says: dict[str, Rows]) -> None:
-    server.says |= {own_sql.LAYOUT: ((own_sql.LAYOUT_VERSION,),)} | says
+    server.says |= {own_sql.LAYOUT: ((own_sql.LAYOUT_VERSION,),), **says}
     inspector = MySQLInspector(URL, 1, 2, 1.0)
     await inspector.inspect()
     assert inspector.inspection.trouble == "answered nonsense"

@@ -11,7 +11,7 @@ from tests.harness.variables import rows_of_page
 @pytest.mark.parametrize("mariadb", [False, True])
 def test_what_the_page_says_is_set_is_what_a_session_sets(mariadb: bool) -> None:
     said = set(rows_of_page("Set in every session, and read back"))
-    prepared = session_sql.prepare(2, 1, mariadb=mariadb)
+    prepared = session_sql.prepare(2, 1, "tickets", mariadb=mariadb)
     assignments = set(re.findall(r"(\w+) = ", prepared[1]))
     assert assignments <= said
     read_back = set(re.findall(r"@@SESSION\.(\w+)", session_sql.read_back(2, 1, mariadb=mariadb)))

@@ -83,7 +83,7 @@ async def opened(path: Path, offset: int = 1, patience: float = 5.0) -> AsyncIte
 
 
 async def incarnation(path: Path, draws: int = 1) -> str:
-    """Of one server that opens the file, draws and closes it."""
+    """The incarnation that a server finds which opens the file, draws and closes it."""
     async with opened(path) as database:
         look = await database.probe()
         table = await photos(database)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.blocks import NoBlock, replace_in, replaced, table
+from docs.generator.blocks import NoBlock, replace_in, replaced, table
 
 PAGE = "before\n<!-- figures:begin -->\n\nold\n\n<!-- figures:end -->\nafter\n"
 

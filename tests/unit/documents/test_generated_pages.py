@@ -8,8 +8,8 @@ import pytest
 from app.setting_names import PREFIX
 from app.settings import Settings
 from bench import publication
-from documents.generated import ROOT, pages
-from documents.settings_page import GROUPS, page
+from docs.generator.generated import ROOT, pages
+from docs.generator.settings_page import GROUPS, page
 
 PAGES = pages()
 COMMIT = re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b")

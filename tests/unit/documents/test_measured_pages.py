@@ -9,7 +9,7 @@ import pytest
 
 from bench import capacity_page
 from bench.costs import WAYS
-from documents.generated import ROOT
+from docs.generator.generated import ROOT
 from tests.long import page as evidence
 from tests.long.plan import Outcome, Part
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.common.version import VERSION
-from documents.generated import ROOT
-from documents.pictures import FOLDER, RECORD
+from docs.generator.generated import ROOT
+from docs.generator.pictures import FOLDER, RECORD
 
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 SHOWN = re.compile(r"!\[[^\]]*\]\(([^)\s]+\.png)\)")

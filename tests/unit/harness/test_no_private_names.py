@@ -1,4 +1,4 @@
-"""Tests, the benchmark and documents/ use what they drive as everybody else does: no private name of another object.
+"""tests/, bench/ and docs/generator/ use the program as any other caller does: no private name of another object.
 
 A test that reaches inside breaks with every change of the inside, and proves nothing of what a caller gets.
 """
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-FILES = sorted(path for room in ("tests", "bench", "documents") for path in REPOSITORY.joinpath(room).rglob("*.py"))
+FOLDERS = ("tests", "bench", "docs/generator")
+FILES = sorted(path for folder in FOLDERS for path in REPOSITORY.joinpath(folder).rglob("*.py"))
 PUBLIC = {"_replace": "documented of named tuples, whose fields' names it must not collide with"}
 """Names that are public for all their underscore, and why."""
 BY_NAME = {"setattr", "delattr", "getattr", "hasattr", "attrgetter", "patch", "object"}

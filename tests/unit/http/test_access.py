@@ -1,4 +1,4 @@
-"""Who may."""
+"""The access rules: which token may ask for what."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""Who is denied: browsers that ask for another site, names that lead here from elsewhere, and guesses."""
+"""Requests that the server denies: browsers asking for another site, foreign names that lead here, and guesses."""
 
 import asyncio
 

@@ -11,7 +11,7 @@ from tests.unit.http.http_bench import chunked, request
 from tests.unit.http.test_problem_codes import Whole, whole
 
 CPU_SECONDS = 0.05
-"""Of this process, for one request: while it is worked off, no other one is."""
+"""Processor time of this process for one request. The server works on no other request meanwhile."""
 DIGITS = "9" * 15_000
 
 BODIES = {

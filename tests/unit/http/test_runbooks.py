@@ -30,7 +30,7 @@ def test_every_page_is_there_and_has_this_title(page: str) -> None:
 
 
 def test_every_page_of_the_table_has_a_title_and_every_title_a_warning() -> None:
-    used = {page for _, page in runbooks._PAGES} | {runbooks._ANY_OTHER}
+    used = {page for _, page in runbooks.PAGES} | {runbooks.ANY_OTHER}
     assert used == TITLES.keys()
 
 

@@ -163,3 +163,10 @@ async def test_the_reserve_is_shown_where_tickets_are_drawn_ahead() -> None:
         assert re.search(r"in reserve\s+\d+", await text(it, "/page/photos"))
     async with front() as it:
         assert "in reserve" not in await text(it, "/page/photos")
+
+
+@virtual_time
+async def test_the_openapi_document_describes_every_page() -> None:
+    async with front() as it:
+        paths = (await it.get("/openapi.json")).json()["paths"]
+        assert {"/", "/page/{sequence}", "/docs", "/openapi.json"} <= paths.keys()

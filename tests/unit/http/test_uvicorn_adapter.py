@@ -26,7 +26,7 @@ def test_a_name_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, place:
     whole = getattr(importlib.import_module(module), class_)
 
     class Less(whole):  # type: ignore[misc,valid-type]
-        """The same without one name."""
+        """The class without one name."""
 
         def __init__(self, *args: object) -> None:
             if class_ != "HttpToolsProtocol":

@@ -22,6 +22,8 @@ from tests.fakes.virtual_time import settled
 from tests.unit.http.http_bench import FakeIssuer
 
 TIMEOUT = 2.0
+NO_TOKEN = b"-NOAUTH Authentication required.\r\n"
+WRONG = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 
 
 def command(*words: str | bytes) -> bytes:

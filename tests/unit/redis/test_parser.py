@@ -1,5 +1,6 @@
 """Commands out of bytes, however they are cut."""
 
+import contextlib
 import tracemalloc
 
 import pytest
@@ -15,6 +16,7 @@ from app.redis.parser import (
     STRANGERS_BULK,
     Command,
     Incoming,
+    Parser,
     ProtocolError,
 )
 from tests.unit.redis.redis_bench import INCR, command
@@ -96,6 +98,11 @@ def test_commands_may_be_typed(line: bytes, expected: list[Command]) -> None:
         (b"*%d\r\n" % (MOST_ARGUMENTS + 1), "invalid multibulk length"),
         (b"*x\r\n", "invalid multibulk length"),
         (b"*+1\r\n", "invalid multibulk length"),
+        (b"*01\r\n$4\r\nPING\r\n", "invalid multibulk length"),
+        (b"*-0\r\n", "invalid multibulk length"),
+        (b"*1\r\n$04\r\nPING\r\n", "invalid bulk length"),
+        (b"*2\r\n$4\r\nPING\r\n$00\r\n\r\n", "invalid bulk length"),
+        (b"*2\r\n$4\r\nPING\r\n$-0\r\n\r\n", "invalid bulk length"),
         (b"*" + b"1" * 40, "too big mbulk count string"),
         (b"*1\r\n$" + b"1" * 40, "too big bulk count string"),
         (b"*1\r\n$536870912\r\n", "invalid bulk length"),
@@ -117,6 +124,30 @@ def test_what_is_malformed_or_too_large_is_named(data: bytes, words: str) -> Non
     with pytest.raises(ProtocolError) as raised:
         parsed(data)
     assert str(raised.value) == words
+    assert parsed(INCR) == [[b"INCR", b"photos"]]  # on every other connection
+
+
+written = st.sampled_from(["{}", "0{}", "-{}", "+{}", " {}", "{} ", "{}.0", "00{}", "-0{}"])
+
+
+@settings(max_examples=500)
+@given(written, st.lists(st.tuples(written, st.binary(max_size=12)), max_size=10))
+def test_however_numbers_are_written_the_next_connection_is_served(
+    count: str, arguments: list[tuple[str, bytes]]
+) -> None:
+    data = b"*" + count.format(len(arguments)).encode() + b"\r\n"
+    for size, word in arguments:
+        data += b"$" + size.format(len(word)).encode() + b"\r\n" + word + b"\r\n"
+    with contextlib.suppress(ProtocolError):
+        everything(Incoming(), data)
+    assert parsed(INCR) == [[b"INCR", b"photos"]]
+
+
+def test_a_parser_that_was_given_nonsense_parses_on() -> None:
+    parser = Parser()
+    with pytest.raises(ProtocolError, match="the command cannot be read"):
+        parser.commands(b"*01\r\n$4\r\nPING\r\n")
+    assert parser.commands(INCR) == [[b"INCR", b"photos"]]
 
 
 def test_what_is_allowed_is_as_large_as_it_says() -> None:

@@ -16,7 +16,7 @@ async def take_all(server: FakeTicketServer, sequence: str, given: list[int]) ->
 
 
 def of(offset: int, tickets: list[int], increment: int = 2) -> list[int]:
-    """Those of the tickets that the database of this offset gave."""
+    """The tickets that the database of this offset gave."""
     return [ticket for ticket in tickets if ticket % increment == offset % increment]
 
 

@@ -95,8 +95,3 @@ def assert_in_order(tickets: list[int], increment: int = 2) -> None:
     for residue in range(increment):
         of_one = [ticket for ticket in tickets if ticket % increment == residue]
         assert of_one == sorted(of_one)
-
-
-def cut_off(server: FakeTicketServer) -> None:
-    for database in server.databases:
-        database.cut = True  # type: ignore[attr-defined]

@@ -6,7 +6,6 @@ with errors of every kind in every place, in one process. Failures name their se
 
 import asyncio
 import random
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -25,11 +24,10 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
     TicketError,
 )
-from app.databases.protocol import Drawn, Residue, Table
 from app.tickets.lanes.id_guard import WrongResidue
 from app.tickets.lanes.lane import Lane
 from app.tickets.requests.request import TicketRequest, Tickets
-from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
+from tests.fakes.ticket_database import FailingDraws, FakeServer
 from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, latency, record_ring
 from tests.fakes.virtual_time import virtual_time
 
@@ -73,34 +71,23 @@ LONGEST_STALL = 3.0
 """Seconds for which the process stands still."""
 
 
-class Faulty(FakeTicketDatabase):
-    """Answers some draws with an error, made or not; reservations too."""
+class Faulty(FailingDraws):
+    """Answers some draws with an error, made or not; marks too."""
 
     chance: random.Random
     faults = 0.0
 
-    def _fault(self) -> TicketDatabaseError | None:
+    def fault(self) -> TicketDatabaseError | None:
+        """See FailingDraws.fault."""
         if self.chance.random() >= self.faults:
             return None
         kind = self.chance.choice(ERRORS)
         # one in many: a lane that is exhausted stays so
         return TicketDatabaseBusy() if kind is ColumnExhausted and self.chance.random() < 0.9 else kind()
 
-    def start_draw(
-        self,
-        residue: Residue,
-        table: Table,
-        count: int,
-        after: int,
-        done: Callable[[Drawn], None],
-        *,
-        least: int = 0,
-    ) -> None:
-        super().start_draw(residue, table, count, after, lambda drawn: done(self._fault() or drawn), least=least)
-
     async def _statement(self, execute, **how):  # type: ignore[no-untyped-def]
         answer = await super()._statement(execute, **how)
-        if how.get("ledger") and (error := self._fault()) is not None:
+        if how.get("ledger") and (error := self.fault()) is not None:
             raise error
         return answer
 

@@ -1,23 +1,22 @@
-"""What a MySQL or MariaDB ticket database keeps of how sequences were made."""
+"""The definitions of sequences that a MySQL or MariaDB ticket database keeps."""
 
 from typing import Any
 
 from app.common.errors import SequenceUnavailable, TicketDatabaseUnavailable
 from app.databases.mysql.books import own_sql
+from app.databases.mysql.books.book import MySQLBook
 from app.databases.mysql.books.rows import claimant, kind_name, parameters_text, sequence_name
 from app.databases.mysql.line.bounds import MOST_TABLES, listing
+from app.databases.mysql.line.connection import Question
 from app.databases.mysql.line.driver import Rows
-from app.databases.mysql.line.pool import MySQLPool
 from app.kinds.definition import Definition
 
 UNREADABLE = "unreadable"
 """The kind of a row whose kind is no name."""
 
 
-class MySQLDefinitions:
+class MySQLDefinitions(MySQLBook):
     """The part of a MySQL ticket database that knows definitions."""
-
-    _pool: MySQLPool
 
     async def definitions(self) -> dict[str, Definition]:
         """See TicketDatabase.definitions."""
@@ -36,12 +35,11 @@ class MySQLDefinitions:
         """See TicketDatabase.define."""
         *writes, read = own_sql.define(_row_of(definition), None if old is None else _row_of(old))
         async with self._pool.question() as connection:
-            for write in writes:
-                await connection.execute(write)
-            kept = await connection.ask(read, definitions_of)
+            (kept,) = await connection.run(writes, Question(read, definitions_of))
         if definition.key not in kept:
             raise TicketDatabaseUnavailable("lost a definition")
-        return kept[definition.key]
+        found: Definition = kept[definition.key]
+        return found
 
     async def forget_definition(self, definition: Definition) -> None:
         """See TicketDatabase.forget_definition."""

@@ -1,37 +1,26 @@
 """The high-water marks that a MySQL or MariaDB ticket database keeps for the others."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from app.common.errors import (
-    RingChanged,
-    SequenceUnavailable,
-    TicketDatabaseBusy,
-    TicketDatabaseError,
-    TicketDatabaseUnavailable,
-)
+from app.common.errors import RingChanged, SequenceUnavailable, TicketDatabaseUnavailable
 from app.common.slices import sliced
 from app.databases.mysql.books import own_sql
+from app.databases.mysql.books.book import MySQLBook
 from app.databases.mysql.books.rows import mark_name, token, whole
 from app.databases.mysql.line.bounds import MOST_MARKS, listing
+from app.databases.mysql.line.connection import Question
 from app.databases.mysql.line.driver import Rows
-from app.databases.mysql.line.pool import MySQLPool
 from app.databases.protocol import LARGEST_INCREMENT, Mark
 
-RETRIES = 5
-"""How often a write is tried again after a deadlock."""
 MARKS_PER_WRITE = 200
 ALL_MARKS = 20.0
 """All marks of all rings are read in one go, and rarely: how many times longer than anything else that may take."""
 
 
-class MySQLLedger:
-    """The third of a MySQL ticket database that knows marks."""
-
-    increment: int
-    _pool: MySQLPool
-    _on_retry: Callable[[str], None]
+class MySQLLedger(MySQLBook):
+    """The part of a MySQL ticket database that knows marks."""
 
     async def marks(self, changed_within: float | None = None, *, anybody: bool = True) -> list[Mark]:
         """See TicketDatabase.marks."""
@@ -76,82 +65,52 @@ class MySQLLedger:
         for table, of_table in groupby(requested, lambda mark: own_sql.marks_table_of(mark.sequence)):
             for part in sliced(list(of_table), MARKS_PER_WRITE):
                 rows = [(m.sequence, m.offset, m.increment, m.mark, m.issued, m.token) for m in part]
-                keys = [(m.sequence, m.offset, m.increment) for m in part]
-                for row in await self._write(own_sql.keep(table, rows, ring), keys, ring):
+                write = own_sql.keep(table, rows, ring)
+                for row in await self._write_marks([write], ring, [row[:3] for row in rows]):
                     found[row.sequence, row.offset] = row
         return found
 
     async def supersede(self, old: Mark, new: Mark, ring: int) -> Mark:
         """See TicketDatabase.supersede."""
-        key = (old.sequence, old.offset, old.increment)
-        supersede = own_sql.supersede(key, (old.token, old.mark), (new.token, new.mark), new.issued, ring)
-        return (await self._write(supersede, [key], ring))[0]
+        key = old.sequence, old.offset, old.increment
+        return (await self._write_marks([_replacement(old, new, ring)], ring, [key]))[0]
 
     async def supersede_all(self, replacements: Iterable[tuple[Mark, Mark]], ring: int) -> None:
-        """See TicketDatabase.supersede_all."""
+        """See TicketDatabase.supersede_all. Each transaction keeps the row of the ring record locked from the first
+        replacement on."""
         requested = sorted(replacements, key=lambda each: _place(each[0]))
         for part in sliced(requested, MARKS_PER_WRITE):
-            await self._supersede_together(part, ring)
+            writes = [_replacement(old, new, ring) for old, new in part]
+            await self._write_marks(["BEGIN", *writes, "COMMIT"], ring)
 
-    async def _supersede_together(self, replacements: Sequence[tuple[Mark, Mark]], ring: int) -> None:
-        """In one transaction, which keeps the row of the ring record locked from the first replacement on."""
-        statements = [
-            own_sql.supersede(
-                (old.sequence, old.offset, old.increment),
-                (old.token, old.mark),
-                (new.token, new.mark),
-                new.issued,
-                ring,
-            )
-            for old, new in replacements
-        ]
-        for _ in range(RETRIES):
-            try:
-                async with self._pool.question(about_marks=True) as connection:
-                    try:
-                        await connection.start("; ".join(["BEGIN", *statements, "COMMIT", own_sql.RING_NUMBER]))
-                        for _ in range(len(statements) + 2):
-                            await connection.next()
-                        number = connection.understand(number_of)
-                    except TicketDatabaseError:
-                        connection.drop()  # a transaction is open
-                        raise
-            except TicketDatabaseBusy as error:
-                self._on_retry(str(error))
-            else:
-                if number != ring:
-                    raise RingChanged
-                return
-        raise TicketDatabaseBusy
-
-    async def _write(self, write: str, keys: list[tuple[str, int, int]], ring: int) -> list[Mark]:
-        """Run a write and read the rows of these keys, which lie in one table; a deadlock is tried again. Raises
-        RingChanged, see `keep`.
+    async def _write_marks(
+        self, statements: Sequence[str], ring: int, keys: Sequence[tuple[str, int, int]] = ()
+    ) -> list[Mark]:
+        """Write, and read the rows of these keys, which lie in one table. Raises RingChanged, see `keep`.
 
         The number is read after the write: where it is still `ring` then, it was `ring` when the write was committed.
         """
-        read_back = own_sql.read_back(own_sql.marks_table_of(keys[0][0]), keys)
-        for _ in range(RETRIES):
-            try:
-                async with self._pool.question(about_marks=True) as connection:
-                    await connection.start(f"{write}; {own_sql.RING_NUMBER}; {read_back}")
-                    await connection.next()
-                    number = connection.understand(number_of)
-                    await connection.next(listing(len(keys)))
-                    marks = connection.understand(marks_of)
-            except TicketDatabaseBusy as error:
-                self._on_retry(str(error))
-            else:
-                if number != ring:
-                    raise RingChanged
-                if {(mark.sequence, mark.offset, mark.increment) for mark in marks} != set(keys):
-                    raise TicketDatabaseUnavailable("lost a row of its ledger")
-                return marks
-        raise TicketDatabaseBusy
+        questions = [Question(own_sql.RING_NUMBER, number_of)]
+        if keys:
+            read_back = own_sql.read_back(own_sql.marks_table_of(keys[0][0]), keys)
+            questions.append(Question(read_back, marks_of, listing(len(keys))))
+        number, *found = await self._write(statements, *questions, about_marks=True)
+        if number != ring:
+            raise RingChanged
+        marks: list[Mark] = found[0] if found else []
+        if {(mark.sequence, mark.offset, mark.increment) for mark in marks} != set(keys):
+            raise TicketDatabaseUnavailable("lost a row of its ledger")
+        return marks
+
+
+def _replacement(old: Mark, new: Mark, ring: int) -> str:
+    """The statement that supersedes a mark."""
+    key = old.sequence, old.offset, old.increment
+    return own_sql.supersede(key, (old.token, old.mark), (new.token, new.mark), new.issued, ring)
 
 
 def _place(mark: Mark) -> tuple[str, str, int]:
-    """In this order marks are written, whoever does: two writes that lock rows in different orders deadlock."""
+    """The place of a mark in a write. All servers use one order, because rows locked in two orders cause deadlocks."""
     return own_sql.marks_table_of(mark.sequence), mark.sequence, mark.offset
 
 

@@ -20,7 +20,7 @@ DEFINITIONS_TABLE = "_definitions"
 """Of every name that a server was asked to make. `_kinds` has what is decided of other kinds than `ticket`: servers of
 release 0.2.0 look there, and refuse a sequence of plain tickets that they find there."""
 LATER_TABLES = KINDS_TABLE, SERVERS_TABLE, INNER_MARKS_TABLE
-"""Those of version 3."""
+"""The tables of version 3."""
 
 OWN_TABLES = (
     "CREATE TABLE IF NOT EXISTS _probe (id INT NOT NULL PRIMARY KEY, at DATETIME(6) NOT NULL) ENGINE=InnoDB",
@@ -92,7 +92,7 @@ ENGINES = (
     "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() "  # noqa: S608
     f"AND TABLE_TYPE = 'BASE TABLE' AND TABLE_NAME IN ({', '.join(map(repr, NAMES))})"
 )
-"""What stores each of these tables."""
+"""The storage engine of each of these tables."""
 
 
 # --- marks -----------------------------------------------------------------------------------------------------------
@@ -152,14 +152,14 @@ def keep(table: str, marks: list[tuple[str, int, int, int, int, str]], ring: int
     )
 
 
-def read_back(table: str, keys: list[tuple[str, int, int]]) -> str:
+def read_back(table: str, keys: Sequence[tuple[str, int, int]]) -> str:
     """The rows of these sequences, offsets and increments."""
     requested = ", ".join(f"('{sequence}', {offset}, {increment})" for sequence, offset, increment in keys)
     return f"{marks_in(table)} WHERE (sequence, offset_of, increment_of) IN ({requested})"
 
 
 def supersede(key: tuple[str, int, int], old: tuple[str, int], new: tuple[str, int], issued: int, ring: int) -> str:
-    """Replaces token and mark, unless somebody has superseded the row, reserved above the old mark or changed the ring
+    """Replaces token and mark, unless another server has superseded the row, set a higher mark or changed the ring
     meanwhile."""
     sequence, offset, increment = key
     return (
@@ -189,7 +189,7 @@ BodyRow = tuple[int, int, str, str, str]
 UseRow = tuple[int, str, str, str]
 """Offset, word, place, server."""
 Announcements = tuple[str, Sequence[UseRow], float] | None
-"""What `use` takes, None where the program is no ticket server."""
+"""The arguments of `use`; None if the program is no ticket server."""
 
 
 def first_ring(new: RingRow, increments: str, bodies: list[BodyRow], announcements: Announcements) -> list[str]:
@@ -233,7 +233,7 @@ def _in_one_transaction(
     write: str,
 ) -> list[str]:
     """All statements go out in one packet: a server that stands still between two packets would keep the row of the
-    ring record locked, and with it every reservation of a mark.
+    ring record locked, and with it every write of a mark.
 
     The row is locked first, so that the condition is the same in all of them. What has been heard of the body at an
     offset only grows.
@@ -261,7 +261,6 @@ def _in_one_transaction(
         *([use(*announcements, condition)] if announcements is not None else []),
         write,
         "COMMIT",
-        RECORD,
     ]
 
 
@@ -335,7 +334,7 @@ FORGET_STALE = tuple(
     f"DELETE FROM {table} WHERE at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY"  # noqa: S608
     for table in ("_servers", "_in_use")
 )
-"""What servers left that ended without a word."""
+"""Remove the rows of servers that ended without removing them."""
 
 
 def announce(instance: str, release: str, kinds: str, probe_interval: float, reserve_window: float) -> str:
@@ -381,9 +380,9 @@ def standing_uses(but: str) -> str:
     )
 
 
-def forget_server(instance: str) -> str:
+def forget_server(instance: str) -> list[str]:
     """Takes away what a ticket server has announced."""
-    return "; ".join(f"DELETE FROM {table} WHERE instance = '{instance}'" for table in ("_in_use", "_servers"))  # noqa: S608 - see ServerEntry
+    return [f"DELETE FROM {table} WHERE instance = '{instance}'" for table in ("_in_use", "_servers")]  # noqa: S608 - see ServerEntry
 
 
 def servers(seconds: float) -> str:

@@ -3,31 +3,23 @@
 import asyncio
 from collections.abc import Callable
 
-from app.common.errors import (
-    RingChanged,
-    SequenceMissing,
-    TicketDatabaseBusy,
-    TicketDatabaseError,
-    TicketDatabaseUnavailable,
-)
+from app.common.errors import RingChanged, SequenceMissing, TicketDatabaseUnavailable
 from app.databases.mysql.books import own_sql
-from app.databases.mysql.books.marks import RETRIES, number_of
+from app.databases.mysql.books.book import MySQLBook
+from app.databases.mysql.books.marks import number_of
 from app.databases.mysql.books.rows import life, place, whole, word
 from app.databases.mysql.line.bounds import MOST_BODIES, listing
+from app.databases.mysql.line.connection import Question
 from app.databases.mysql.line.driver import Rows
-from app.databases.mysql.line.pool import MySQLPool
 from app.databases.protocol import LARGEST_INCREMENT, Body, RingRecord, RingState, ServerEntry
 
 RECORD_BOUND = listing(MOST_BODIES)
 """Of a whole record."""
 
 
-class MySQLRing:
+class MySQLRing(MySQLBook):
     """The part of a MySQL ticket database that knows the ring record."""
 
-    _pool: MySQLPool
-    _on_retry: Callable[[str], None]
-    _describe: Callable[[], ServerEntry] | None
     _used: Callable[[ServerEntry], tuple[str, list[own_sql.UseRow], float]]
     _looking: asyncio.Lock
 
@@ -37,34 +29,14 @@ class MySQLRing:
         No probe is under way meanwhile: it would announce what was used before.
         """
         async with self._looking:
-            return await self._record_ring(old, new)
-
-    async def _record_ring(self, old: RingRecord | None, new: RingRecord) -> RingRecord:
-        announced = None if self._describe is None else self._used(self._describe())
-        parts = row_of(new), _increments_of(new), _bodies_of(new), announced
-        statements = own_sql.first_ring(*parts) if old is None else own_sql.next_ring(row_of(old), *parts)
-        for _ in range(RETRIES):
-            try:
-                record = await self._write_record(statements)
-            except TicketDatabaseBusy as error:
-                self._on_retry(str(error))
-            else:
-                if record is None:
-                    raise TicketDatabaseUnavailable("lost its ring record")
-                return record
-        raise TicketDatabaseBusy
-
-    async def _write_record(self, statements: list[str]) -> RingRecord | None:
-        async with self._pool.question(anybody=True) as connection:
-            try:
-                await connection.start("; ".join(statements))
-                for _ in statements[2:]:
-                    await connection.next()
-                await connection.next(RECORD_BOUND)
-                return connection.understand(record_of)
-            except TicketDatabaseError:
-                connection.drop()  # a transaction may be open
-                raise
+            announced = None if self.describe is None else self._used(self.describe())
+            parts = row_of(new), _increments_of(new), _bodies_of(new), announced
+            statements = own_sql.first_ring(*parts) if old is None else own_sql.next_ring(row_of(old), *parts)
+            question = Question(own_sql.RECORD, record_of, RECORD_BOUND)
+            record: RingRecord | None = (await self._write(statements, question, anybody=True))[0]
+        if record is None:
+            raise TicketDatabaseUnavailable("lost its ring record")
+        return record
 
     async def recorded_ring(self) -> RingRecord | None:
         """See TicketDatabase.recorded_ring."""
@@ -134,7 +106,7 @@ def record_of(rows: Rows) -> RingRecord | None:
 
 
 def earlier_record_of(rows: Rows) -> RingRecord | None:
-    """The same from the row of `own_sql.RING`, which knows no bodies."""
+    """The ring record in a row of `own_sql.RING`, which knows no bodies."""
     if not rows:
         return None
     number, increment, since, offsets, own, state = rows[0]

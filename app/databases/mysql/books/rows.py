@@ -60,7 +60,7 @@ def parameters_text(value: Any) -> str:
 
 
 def claimant(value: Any) -> str:
-    """Who claimed a name."""
+    """The server that claimed a name."""
     return _matching(_CLAIMANT, value)
 
 
@@ -72,14 +72,14 @@ def table_name(value: Any) -> str:
 
 
 def mark_name(value: Any) -> str:
-    """What a mark can be of."""
+    """A name that a mark can have: of a sequence, a lease or a bump."""
     if not isinstance(value, str) or not (is_name(value) or is_inner_mark(value)):
         raise ValueError(value)
     return value
 
 
 def clock_of(rows: tuple[tuple[Any, ...], ...]) -> float:
-    """What a server's clock says, in seconds since 1970; from the row of `session_sql.CLOCK`."""
+    """A database server's time in seconds since 1970, from the row of `session_sql.CLOCK`."""
     seconds = float(rows[0][0])
     if not math.isfinite(seconds):
         raise ValueError(seconds)

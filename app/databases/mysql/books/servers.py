@@ -1,43 +1,31 @@
-"""Which ticket servers use a MySQL or MariaDB ticket database, and who else is connected to it."""
+"""The ticket servers that use a MySQL or MariaDB ticket database, and the other clients connected to it."""
 
 import asyncio
 import time
-from collections.abc import Callable
 
 from app.databases.mysql.books import own_sql
+from app.databases.mysql.books.book import MySQLBook
 from app.databases.mysql.books.rows import place, release, whole, word
 from app.databases.mysql.line import session_sql
 from app.databases.mysql.line.bounds import MOST_CONNECTIONS, MOST_SERVERS, listing
 from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.driver import Rows
-from app.databases.mysql.line.pool import MySQLPool
 from app.databases.protocol import LARGEST_INCREMENT, ServerEntry, Use
 
 
-class MySQLServers:
-    """The part of a MySQL ticket database that knows who uses it."""
+class MySQLServers(MySQLBook):
+    """The part of a MySQL ticket database that knows its users."""
 
-    _pool: MySQLPool
-    _describe: Callable[[], ServerEntry] | None
     _offsets_used: set[int]
-
-    def announce(self, describe: Callable[[], ServerEntry]) -> None:
-        """See TicketDatabase.announce."""
-        self._describe = describe
-
-    @property
-    def _instance(self) -> str:
-        """Which server this is; empty where it has announced nothing."""
-        return "" if self._describe is None else self._describe().instance
 
     async def _tell_of_itself(self, connection: MySQLConnection) -> float:
         """Write and commit what the server announces, or what any program that probes writes. Returns the seconds that
         the first commit took."""
         began = time.monotonic()
-        if self._describe is None:
+        if self.describe is None:
             await connection.execute(own_sql.PROBE)
             return time.monotonic() - began
-        entry = self._describe()
+        entry = self.describe()
         # in this order, so that no other server takes it for one of an earlier release, which announces no bodies
         await connection.start(f"{own_sql.use(*self._used(entry))}; {announcement_of(entry)}")
         took = time.monotonic() - began
@@ -45,7 +33,7 @@ class MySQLServers:
         return took
 
     def _used(self, entry: ServerEntry) -> tuple[str, list[own_sql.UseRow], float]:
-        """What the server says of the bodies that it uses, as `own_sql.use` takes it."""
+        """The bodies of data that this server uses, as arguments of `own_sql.use`."""
         used = {use.offset: (use.offset, use.word, use.place, use.server) for use in entry.uses or ()}
         self._offsets_used |= used.keys()
         rows = [used.get(offset, (offset, "", "", "")) for offset in sorted({own_sql.NO_OFFSET, *self._offsets_used})]
@@ -59,7 +47,7 @@ class MySQLServers:
     async def in_use(self, seconds: float) -> list[str]:
         """See TicketDatabase.in_use: a probe of another server, or a connection of the same account."""
         until = time.monotonic() + seconds
-        probed = own_sql.probed(self._instance)
+        probed = own_sql.probed(self.instance)
         found: dict[str, None] = {}
         first: dict[str, str] | None = None
         while True:

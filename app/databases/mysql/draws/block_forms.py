@@ -15,8 +15,8 @@ FEW_ROWS = 8
 """A block right after the last id costs the database as much as so many rows (MySQL 9.7), however large it is."""
 
 ALONE = 64
-"""Draws of more than a few tickets in a row that meet nobody, after which nobody else is taken to draw from the table.
-Two servers that take the databases in turn often miss each other."""
+"""After this many draws of more than a few tickets in a row that meet no other server, the server takes itself for the
+only one that draws from the table. Two servers that take the databases in turn often miss each other."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class BlockForms:
         return BlockByItsEnds(*what) if ends_only else BlockBetweenIds(*what, shared=is_shared)
 
     def drawn(self, draw: PendingDraw, block: Block, ids: Sequence[int]) -> Draw | None:
-        """What a block's ids are; None where another server drew in the middle of it. Raises TicketDatabaseError."""
+        """The ids of a block; None if another server drew in the middle of it. Raises TicketDatabaseError."""
         drawn = block.drawn(ids)
         seen = self._seen_of(draw)
         seen.last = block.last
@@ -90,13 +90,13 @@ class BlockForms:
         return Draw(first, self._increment, draw.count)
 
     def lost(self, block: Block) -> None:
-        """Nobody knows what the block has drawn: the next one goes between ids, which shows where the table stands."""
+        """The block's draw is unknown. The next block goes between ids, which shows where the table stands."""
         seen = self._seen.get(block.table.sequence)
         if seen is not None:
             seen.created = None
 
     def _seen_of(self, draw: PendingDraw) -> Seen:
-        """What has been seen of the table since it was made, by draws of more than a few tickets."""
+        """The table as draws of more than a few tickets have seen it since it was made."""
         table, after = draw.table, draw.after
         seen = self._seen.get(table.sequence)
         if seen is None:

@@ -293,17 +293,16 @@ class DrawQueue:
         self._settle(connection, batch, results)
 
     def _drawn(self, batch: Sequence[PendingDraw], packet: Packet, ids: Sequence[int]) -> Sequence[Drawn | None]:
-        """What all of these ids are, for each draw."""
+        """The draws that these ids make up."""
         block = batch[0].block
-        results: list[Drawn | None] = []
-        if block is not None:
-            try:
-                results.append(self.forms.drawn(batch[0], block, ids[: block.answers]))
-            except TicketDatabaseError as error:
-                results.append(error)
+        results: list[Drawn | None]
+        if block is None:
+            results = [self._plain(draw, ids[place]) for draw, place in zip(batch, packet.places, strict=True)]
         else:
-            both = zip(batch, packet.places, strict=True)
-            results += [self._plain(draw, ids[place]) for draw, place in both]
+            try:
+                results = [self.forms.drawn(batch[0], block, ids[: block.answers])]
+            except TicketDatabaseError as error:
+                results = [error]
         for place, number in packet.questions.items():
             draw = batch[number]
             try:
@@ -313,7 +312,7 @@ class DrawQueue:
         return results
 
     def _plain(self, draw: PendingDraw, first: int) -> Drawn:
-        """What one plain statement has drawn. Some columns go on above the largest ticket, or repeat their last id."""
+        """The ids of one plain statement. Some columns go on above the largest ticket, or repeat their last id."""
         if first + (draw.count - 1) * self._increment > draw.table.last:
             return ColumnExhausted(NO_FURTHER)
         return self.forms.plain_drawn(draw, first)
@@ -364,7 +363,7 @@ class DrawQueue:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def _fail_pending(self, error: TicketDatabaseError) -> None:
-        """Nobody can serve what waits."""
+        """No connection can serve the draws that wait."""
         pending, self._pending = self._pending, deque()
         for draw in pending:
             draw.answer(error)

@@ -31,7 +31,7 @@ class GeneratedIds:
     def are_due(self, table: str, now: float) -> bool:
         """Whether a draw that began `now`, by `time.monotonic`, is to be followed by the question."""
         due = self._due.get(table)
-        return due is None or now >= max(due, self._rests_until)
+        return due is None or (now >= due and now >= self._rests_until)
 
     def check(self, table: str, now: float, drawn: Sequence[int], generated: int) -> None:
         """Compare the ids of a draw's statements, of which the last one counts, with the answer to the question.

@@ -35,12 +35,12 @@ class PendingDraw:
 
     @property
     def statement(self) -> str:
-        """What draws a plain one."""
+        """The statement of a plain draw."""
         return sequence_sql.draw(self.table.sequence, self.count)
 
     @property
     def advance(self) -> str:
-        """What is sent before it where it has a `least`."""
+        """The statement to send before a draw that has a `least`."""
         return sequence_sql.advance(self.table.sequence, self.least - 1)
 
     def answer(self, drawn: Drawn) -> None:

@@ -1,18 +1,18 @@
-"""How large an answer may be, by what was asked for.
+"""How large an answer to each kind of statement may be.
 
-A server that is none of ours, or whoever stands between, may send without end, and what it says of the size of a packet
-is 16 MiB at its first four bytes. So nothing is collected that no statement of ours could be answered with.
+A foreign server, or an attacker on the way, may send without end, and the first four bytes of a packet may announce
+16 MiB. So the server collects only as much as an answer to its own statement can have.
 """
 
 from typing import NamedTuple
 
 READ_COST = 256
-"""What each read of the driver's costs beside its bytes: about what the objects made of it take. There are two for a
+"""The cost of each read of the driver beside its bytes: about what the objects made of it take. There are two for a
 packet, its head and its body."""
 _ROW = 2 * READ_COST + 384
-"""What a row of a listing may cost: names have 64 letters, a mark's token 128."""
+"""The most that a row of a listing costs: names have 64 letters, a mark's token 128."""
 _LONGEST_PACKET = 16 * 1024
-"""Of a row, the description of a column, an error: the longest is a ring record of 8,000 letters."""
+"""Bytes of a packet with a row, a column's description or an error: the longest is a ring record of 8,000 letters."""
 
 
 class Bound(NamedTuple):
@@ -24,11 +24,11 @@ class Bound(NamedTuple):
 
 HEAD = 64 * 1024
 """What may come before the rows, or instead of them: the descriptions of their columns, OK, an error. And what a server
-may say until somebody is logged in."""
+may say until the login is done."""
 SMALL = Bound(_LONGEST_PACKET, HEAD)
-"""Of an answer of a few rows, or none."""
+"""The bound of an answer of a few rows, or none."""
 DEFINITION = Bound(4 * 1024 * 1024, 4 * 1024 * 1024 + HEAD)
-"""Of a table's definition, which may have thousands of columns and partitions."""
+"""The bound of a table's definition, which may have thousands of columns and partitions."""
 
 MOST_TABLES = 50_000
 """A database that lists more of them cannot be used."""

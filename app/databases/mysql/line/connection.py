@@ -1,7 +1,7 @@
 """One connection to one MySQL or MariaDB server, prepared for drawing.
 
-A connection belongs to whoever opened it until it is handed on. Anything that goes wrong on it, a cancellation
-included, drops it; only an error that leaves it as it was (see `errors`) does not.
+A connection belongs to the caller that opened it until that caller hands it on. Any error drops it, and so does a
+cancellation. The exceptions are the errors that leave a connection as it was (see `errors`).
 """
 
 import hashlib
@@ -11,9 +11,14 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
-from app.common.errors import TicketDatabaseMisconfigured, TicketDatabaseSetWrong, TicketDatabaseUnavailable
+from app.common.errors import (
+    TicketDatabaseError,
+    TicketDatabaseMisconfigured,
+    TicketDatabaseSetWrong,
+    TicketDatabaseUnavailable,
+)
 from app.common.patience import patience
 from app.databases.inspection import Flaw
 from app.databases.mysql.line import session_sql
@@ -35,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself.
+    """The facts that a database server reports about itself.
 
     `mariadb`: whether it is MariaDB, and not MySQL. `identity`: which server it is, and the second in which it started.
     `incarnation`: a digest of that and of the database's name. `increment`, `offset`: the server's own settings, not
@@ -72,6 +77,14 @@ class SessionMoved(TicketDatabaseSetWrong):
             "(ProxySQL, MaxScale)",
             "name the database itself in TICKETS_DATABASES, or have the proxy keep one session for each connection",
         )
+
+
+class Question(NamedTuple):
+    """A statement that asks; what is made of its rows, and the size of its result at most."""
+
+    statement: str
+    make: Callable[[Rows], Any]
+    bound: Bound = SMALL
 
 
 class MySQLConnection:
@@ -131,7 +144,7 @@ class MySQLConnection:
     async def _prepare(self) -> None:
         """Set what the session's statements depend on; `_read_facts` reads it back, in a packet of its own."""
         place = self._increment, self._offset
-        statements = session_sql.prepare(*place, mariadb=self.mariadb)
+        statements = session_sql.prepare(*place, self._url.database, mariadb=self.mariadb)
         await self._driver.query("; ".join(statements))
         for _ in statements[1:]:
             await self._driver.next()
@@ -237,8 +250,29 @@ class MySQLConnection:
         await self.start(statement, bound)
         return self.understand(make)
 
+    async def run(self, statements: Sequence[str], *questions: Question) -> list[Any]:
+        """Run the statements, then ask, all in one packet: a process that stands still between two packets would keep
+        what a transaction has locked. Returns the answers.
+
+        Where one fails inside a transaction, or what became of that is unknown, the connection is dropped.
+        """
+        bounds = [*(SMALL for _ in statements), *(question.bound for question in questions)]
+        answers = []
+        try:
+            await self.start("; ".join((*statements, *(question.statement for question in questions))), bounds[0])
+            for number, bound in enumerate(bounds):
+                if number:
+                    await self.next(bound)
+                if number >= len(statements):
+                    answers.append(self.understand(questions[number - len(statements)].make))
+        except TicketDatabaseError:
+            if "BEGIN" in statements:
+                self.drop()
+            raise
+        return answers
+
     def understand(self, make: Callable[[Rows], T]) -> T:
-        """What `make` makes of the rows received last.
+        """Have `make` read the rows received last.
 
         Every row that is converted goes through here: one that cannot be (a damaged table, a server that is none of
         ours) is an answer like any other that is not MySQL's, and the connection that it came on is dropped.
@@ -271,7 +305,7 @@ class MySQLConnection:
         return self._driver.thread_id
 
     async def check(self) -> ServerFacts:
-        """What the server says of itself now. Raises TicketDatabaseUnavailable; NoTLS where the URL asks for TLS."""
+        """The server's facts as of now. Raises TicketDatabaseUnavailable; NoTLS if the URL asks for TLS."""
         try:
             facts = await self._read_facts()
         except BaseException as error:

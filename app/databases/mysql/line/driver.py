@@ -1,10 +1,9 @@
 """The adapter of the driver, aiomysql on PyMySQL: the only module that imports either.
 
-What is used of them that they do not document is used here and nowhere else, and `check_driver` looks whether all of it
-is there.
+This module uses parts of both that they do not document. `check_driver` verifies that all these parts are there.
 
-The driver trusts whoever answers. It gives the password away in whatever way it is asked for, and collects whatever it
-is sent. `_Connection` does neither.
+The driver trusts the server that answers. It sends the password in any form that this server requests, and collects an
+answer of any size. `_Connection` does neither.
 """
 
 import asyncio
@@ -163,7 +162,7 @@ def translate(error: BaseException) -> TicketDatabaseError:
 
 
 def _in_words(error: BaseException) -> str:
-    """What happened on the connection, where the server reported no error."""
+    """A failure of the connection for which the server reported no error."""
     if isinstance(error, TimeoutError):
         return "did not answer in time"
     if isinstance(error, pymysql.err.MySQLError | OSError | EOFError):
@@ -276,7 +275,7 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]
 
     @property
     def salt(self) -> bytes | None:
-        """What the server wants hashed with the password."""
+        """The bytes that the server wants hashed with the password."""
         return self._salt
 
     @salt.setter
@@ -295,7 +294,7 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]
         await super().ensure_closed()
 
     def expect(self, bound: Bound) -> None:
-        """What comes next is an answer of this size at most."""
+        """Expect an answer of this size at most."""
         self._bound, self._left, self._before_rows = bound, HEAD, True
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
@@ -316,7 +315,7 @@ class Driver:
     """One connection of the driver's. Its methods raise what the driver raises: DRIVER_ERRORS."""
 
     def __init__(self, url: DatabaseURL, context: ssl.SSLContext | None) -> None:
-        # Not aiomysql.connect(): when that is cancelled in the handshake nobody is left who could close the socket.
+        # Not aiomysql.connect(): when that is cancelled in the handshake, no code is left that could close the socket.
         self._connection = _Connection(url, context)
 
     async def connect(self, addresses: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from app.common.errors import (
 )
 
 RETRIED = frozenset({1205, 1213, 1317})
-"""Lock wait, deadlock, query killed: nobody's fault. The statement had no effect and the connection stays good."""
+"""Lock wait, deadlock, query killed. The statement had no effect and the connection stays good."""
 
 MISSING_TABLE = 1146
 

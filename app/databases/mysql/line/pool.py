@@ -1,11 +1,11 @@
 """The connections of one MySQL or MariaDB ticket database: opened outside any lock, dropped at any doubt.
 
-Nobody waits here for anybody: whoever finds no idle connection opens one. How many there are is bounded by those who
-ask: draws (`draws`), questions (`question`), and the probe.
+A caller that finds no idle connection opens one, so callers do not wait for each other. The callers bound the number of
+connections: draws (`draws`), questions (`question`), and the probe.
 
-But a connection that works is worth more than one that cannot be had. Where the name service is away, new connections
-go to the addresses that it gave last. Where the server has no further connection to give, whoever needs one waits until
-somebody gives one back, the last idle one is never closed, and none is dropped before there is another in its place.
+If the name service is away, new connections go to the addresses that it gave last. If the server has no further
+connection to give, three rules protect the open ones. A caller waits until another caller gives a connection back. The
+pool never closes its last idle connection. It drops a connection only after another one has taken its place.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ class MySQLPool:
         return connection
 
     async def connection(self, *, anybody: bool = False) -> MySQLConnection:
-        """An idle connection, or a new one, or the next that somebody gives back. Raises TicketDatabaseError."""
+        """An idle connection, or a new one, or the next that a caller gives back. Raises TicketDatabaseError."""
         connection = self.take_idle()
         if connection is not None:
             return connection
@@ -147,7 +147,7 @@ class MySQLPool:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with new connections while those there are go on working."""
+        """Faults of new connections, while the open ones go on working."""
         found = []
         if self._refused is not None:
             found.append(f"new connections fail: {self._refused}")
@@ -251,7 +251,7 @@ class MySQLPool:
             self.discard(connection)
 
     async def close_unused(self) -> None:
-        """End the connections that nobody has needed for a while."""
+        """End the connections that have been idle for a while."""
         horizon = time.monotonic() - IDLE_SECONDS
         unused = [connection for connection in self._idle[:-1] if connection.last_used < horizon]
         self._idle = [connection for connection in self._idle if connection not in unused]
@@ -295,7 +295,7 @@ class MySQLPool:
             turn.release()
 
     def hung(self, since: float, *, running: bool) -> TicketDatabaseError:
-        """What a statement without an answer means: one table's trouble if the database has answered anything since."""
+        """The error of a statement without an answer: one table's fault if the database has answered anything since."""
         if self.last_answer <= since:
             return TicketDatabaseHung("did not answer in time")
         if running:

@@ -1,4 +1,4 @@
-"""What of a MySQL or MariaDB server's settings could lose a committed ticket, or refuses statements that are sent."""
+"""The settings of a MySQL or MariaDB server that could lose a committed ticket or refuse the server's statements."""
 
 from collections.abc import Iterator, Mapping
 

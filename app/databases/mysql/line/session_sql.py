@@ -94,22 +94,30 @@ FOREIGN = (
 """Prepares a session on a server of any version and of somebody else's, for reading a table's definition."""
 NAMES = "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci"
 ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
-"""Whatever the server's default: under READ COMMITTED a reservation would not lock the ring record it depends on."""
+"""Set whatever the server's default is: under READ COMMITTED a write of a mark would not lock the ring record that it
+depends on."""
 CONNECTION_ID = "SELECT CONNECTION_ID()"
 """The server's number for the session. A proxy's greeting has a number of its own."""
 
 
-def prepare(increment: int, offset: int, *, mariadb: bool) -> tuple[str, ...]:
-    """The statements that prepare a session; the last one is `CONNECTION_ID`."""
+def quoted(identifier: str) -> str:
+    """An identifier of somebody else's, whatever it holds."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def prepare(increment: int, offset: int, database: str, *, mariadb: bool) -> tuple[str, ...]:
+    """The statements that prepare a session for this database of its server; the last one is `CONNECTION_ID`."""
     assignments = [f"{name} = {value}" for name, value in settings(increment, offset, mariadb=mariadb).items()]
     # the cast: MySQL takes no decimal here
     assignments.append(f"wait_timeout = CAST(GREATEST(@@SESSION.wait_timeout, {SHORTEST_WAIT_TIMEOUT}) AS UNSIGNED)")
-    # first of all NAMES: what comes after it is read by it; an `init_connect` may have begun a transaction
-    return NAMES, f"SET SESSION {', '.join(assignments)}", "ROLLBACK", ISOLATION, CONNECTION_ID
+    # first of all NAMES: what comes after it is read by it; an `init_connect` may have begun a transaction, or have led
+    # to another database, where the same tables hold other tickets
+    use = f"USE {quoted(database)}"
+    return NAMES, f"SET SESSION {', '.join(assignments)}", "ROLLBACK", ISOLATION, use, CONNECTION_ID
 
 
 def _conditions(increment: int, offset: int, *, mariadb: bool) -> dict[str, str]:
-    """What each variable has to be in a prepared session, in SQL, by the variable's name."""
+    """The value of each variable in a prepared session, in SQL, by the variable's name."""
     expected = settings(increment, offset, mariadb=mariadb) | {
         "tx_isolation" if mariadb else "transaction_isolation": "'REPEATABLE-READ'",
         "character_set_client": "'utf8mb4'",

@@ -21,7 +21,7 @@ _WAKES_AT = 4 * _SHORTEST_OK
 enough for an error in place of the second: behind the first OK packet a sentence of 20 characters reaches them. A
 shorter one is read when the time is over, or when the server hangs up."""
 _WAKES_AGAIN_AT = 2 * _SHORTEST_OK
-"""The same once some have come: any error of nine characters."""
+"""As above, once some have come: any error of nine characters."""
 _MORE_RESULTS_EXIST = 0x08
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
@@ -33,7 +33,7 @@ def query(statements: str) -> bytes:
 
 
 known_query = lru_cache(maxsize=4096)(query)
-"""The same for one that is sent again and again."""
+"""As above, for a statement that is sent again and again."""
 
 
 def id_in_ok(answer: bytes, number: int = 1, *, more: bool = False) -> int | None:

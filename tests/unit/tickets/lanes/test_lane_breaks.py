@@ -16,7 +16,7 @@ from app.tickets.requests.request import TicketRequest, Tickets
 from app.tickets.ring.ring import Member
 from tests.fakes.asked import Asked
 from tests.fakes.virtual_time import settled, virtual_time
-from tests.unit.tickets.lanes.test_lane import Bench
+from tests.unit.tickets.lanes.lane_bench import Bench
 
 
 class Breaking(Metrics):
@@ -150,7 +150,7 @@ async def test_a_lane_that_is_retired_while_it_looks_at_its_position_reserves_no
     bench = await Bench().begin()
     await bench.ask()
     bench.lane.stamps = InALongMoment()
-    reserved = list(bench.witness.reserved)
+    marks_set_for = list(bench.witness.marks_set_for)
 
     class Slow:
         async def __call__(self, sequence: str) -> Position:
@@ -162,7 +162,7 @@ async def test_a_lane_that_is_retired_while_it_looks_at_its_position_reserves_no
     asked = bench.ask(3)
     assert await asked is None
     await asyncio.sleep(0.1)
-    assert bench.witness.reserved == reserved
+    assert bench.witness.marks_set_for == marks_set_for
     assert bench.lane.state is LaneState.RETIRED
 
 

@@ -1,4 +1,4 @@
-"""The ledger: marks reserved ahead, nothing skipped where nothing went back, and what is not protected."""
+"""The ledger: marks set ahead, nothing skipped where nothing went back, and what is not protected."""
 
 import asyncio
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
 from tests.unit.tickets.ledgers import mark_about, of, probed, take
 
-# --- reserving -------------------------------------------------------------------------------------------------------
+# --- setting marks ---------------------------------------------------------------------------------------------------
 
 
 @virtual_time
@@ -62,13 +62,13 @@ async def test_steps_grow_while_they_go_by_quickly_and_shrink_when_they_last() -
         grown = lane.marks.step
         await asyncio.sleep(100)
         for _ in range(2):
-            await server.ledger.reserve(lane, lane.guard.highest, protected=True)
+            await server.ledger.set_mark(lane, lane.guard.highest, protected=True)
         assert lane.marks.step <= grown
 
 
 @virtual_time
 async def test_an_advance_skips_the_smallest_step_whatever_the_rate_was() -> None:
-    """Each restart and each change of body skips what was reserved ahead."""
+    """Each restart and each change of body skips the ids up to the mark."""
     async with Site(2) as site:
         server = await site.ticket_server()
         lane = await an_open_lane(server)
@@ -117,8 +117,8 @@ async def test_a_step_ends_at_the_ceiling_and_is_small_close_to_it() -> None:
 
 
 @virtual_time
-async def test_a_late_reservation_is_refused_and_what_was_drawn_is_dropped() -> None:
-    """One server drew before the sequence was moved up by another, and reserves after it."""
+async def test_a_late_mark_is_refused_and_what_was_drawn_is_dropped() -> None:
+    """One server draws before another server advances the sequence, and sets its mark afterwards."""
     async with Site(2) as site:
         late, other = await site.ticket_server(), await site.ticket_server()
         await take(late, 2)
@@ -127,7 +127,7 @@ async def test_a_late_reservation_is_refused_and_what_was_drawn_is_dropped() -> 
         row = mark_about(site, 1, on=2)
         site.servers[1].supersede(row, replace(row, token="another-life:1", mark=row.mark + 5000))
         with pytest.raises(MarkRefused):
-            await late.ledger.reserve(lane, lane.marks.mark + 2, protected=True)
+            await late.ledger.set_mark(lane, lane.marks.mark + 2, protected=True)
         kept = mark_about(site, 1, on=2)
         assert kept.token == "another-life:1"
         assert kept.mark == row.mark + 5000
@@ -142,7 +142,7 @@ async def test_no_ticket_of_an_old_token_is_handed_out_above_the_mark() -> None:
         site.servers[1].supersede(row, replace(row, token=f"{epoch_of(row.token)}:another"))
         opened = server.lane("photos", 1).marks.token
         tickets = await server.desk.take("photos", 30_000, whole=True)
-        assert tickets[0] % 2 == 0  # the odd one's were dropped: its reservation was refused
+        assert tickets[0] % 2 == 0  # the server dropped the odd ones, because the witness refused the mark
         assert server.metrics.violations["fake1:3306", "mark"] == 1
         await take(server, 2)
         assert server.lane("photos", 1).marks.token != opened

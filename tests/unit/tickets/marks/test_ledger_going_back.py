@@ -202,7 +202,7 @@ async def test_what_was_issued_under_another_token_is_told_as_well() -> None:
 
 
 class Meddling(FakeServer):
-    """Lets somebody reserve at the very moment before a row is superseded."""
+    """Has another server set a mark just before the row is superseded."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
@@ -219,7 +219,7 @@ class Meddling(FakeServer):
 
 @virtual_time
 async def test_who_reserves_while_it_is_moved_up_makes_the_move_begin_again() -> None:
-    """The late server reserved in time and hands its tickets out: the move has to end above them."""
+    """The late server set its mark in time and hands its tickets out, so the advance has to end above them."""
     async with Site(2) as site:
         meddling = site.servers[1] = Meddling(2)
         server = await site.ticket_server()

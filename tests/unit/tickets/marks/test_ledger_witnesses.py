@@ -1,4 +1,4 @@
-"""The ledger: a database that kept the marks is lost while a reservation on it is under way."""
+"""The ledger: a database that kept the marks is lost while it is asked to keep a mark."""
 
 import asyncio
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.unit.tickets.ledgers import mark_about, probed, take
 
 
 def reserving_anew(server: FakeTicketServer) -> Lane:
-    """The first database's lane, whose next draw reserves."""
+    """The first database's lane, whose next draw sets a mark."""
     lane = server.lane("photos", 1)
     assert lane.is_open
     lane.marks.lapse()
@@ -41,7 +41,7 @@ def why_tried_again(server: FakeTicketServer) -> list[str]:
 
 @pytest.mark.parametrize("databases", [2, 3])
 @virtual_time
-async def test_a_ticket_whose_reservation_lost_a_witness_is_dropped(databases: int) -> None:
+async def test_a_ticket_whose_mark_lost_a_witness_is_dropped(databases: int) -> None:
     """Although another witness may have committed the mark: this one may be the one that is asked later."""
     async with Site(databases) as site:
         server = await site.ticket_server()
@@ -57,7 +57,7 @@ async def test_a_ticket_whose_reservation_lost_a_witness_is_dropped(databases: i
 
 @virtual_time
 async def test_a_ticket_that_was_drawn_while_its_only_witness_went_down_is_dropped() -> None:
-    """Somebody else found the witness down: the reservation has nobody left to ask."""
+    """The prober found the witness down meanwhile, so the ledger has no witness left to ask for the mark."""
     async with Site(2) as site:
         server = await site.ticket_server()
         await take(server, 2)
@@ -112,15 +112,29 @@ async def test_a_lane_is_opened_once_though_two_ask_for_it() -> None:
         assert opened == 1
 
 
+async def restarted_without_the_third(site: Site) -> tuple[FakeTicketServer, list[int], Lane]:
+    """A server that counts its third database as down, the tickets that it has issued, and a lane to open again."""
+    server = await site.ticket_server()
+    before = await take(server, 30)
+    server.ring.mark_down(server.ring.members[2], "refuses connections")
+    return server, before, await restarted(site, server)
+
+
+async def assert_the_third_is_asked_too(server: FakeTicketServer, before: list[int], lane: Lane) -> None:
+    """Check that opening the lane fails because the third database came up, and that the next try asks it."""
+    with pytest.raises(TicketDatabaseBusy, match="while another database came up"):
+        await lane.open()
+    assert not set(before) & set(await take(server, 9))
+    await asyncio.sleep(3)
+    assert not server.admin.health()["warnings"]
+
+
 @virtual_time
 async def test_a_lane_that_was_opened_while_another_database_came_up_asks_it_too() -> None:
     """Those that were open then have been closed, to ask it; this one would stay unverified for good."""
     async with Site(3) as site:
-        server = await site.ticket_server()
-        before = await take(server, 30)
+        server, before, lane = await restarted_without_the_third(site)
         late = server.ring.members[2]
-        server.ring.mark_down(late, "refuses connections")
-        lane = await restarted(site, server)
         database = server.databases[0]
         position = database.position
 
@@ -130,38 +144,27 @@ async def test_a_lane_that_was_opened_while_another_database_came_up_asks_it_too
             return await position(sequence)
 
         database.position = position_when_it_is_up  # type: ignore[method-assign]
-        with pytest.raises(TicketDatabaseBusy, match="while another database came up"):
-            await lane.open()
-        assert not set(before) & set(await take(server, 9))
-        await asyncio.sleep(3)
-        assert not server.admin.health()["warnings"]
+        await assert_the_third_is_asked_too(server, before, lane)
 
 
 @virtual_time
 async def test_a_lane_that_was_advanced_anew_while_another_database_came_up_asks_it_too() -> None:
-    """The rows are read again where somebody reserved meanwhile; that one was not asked before shows all the same."""
+    """If another server sets a mark meanwhile, the lane reads the rows again and still names the unasked database."""
     async with Site(3) as site:
-        server = await site.ticket_server()
-        before = await take(server, 30)
+        server, before, lane = await restarted_without_the_third(site)
         late = server.ring.members[2]
-        server.ring.mark_down(late, "refuses connections")
-        lane = await restarted(site, server)
         witness = server.databases[1]
         supersede = witness.supersede
 
-        async def after_somebody_reserved(old: Mark, new: Mark, ring: int) -> Mark:
+        async def after_another_server_set_a_mark(old: Mark, new: Mark, ring: int) -> Mark:
             if not late.up:
                 while not late.up:
                     await server.ring.wait_for_change(1.0, expected=True)
                 await witness.keep([replace(old, mark=old.mark + 1_000)], ring)
             return await supersede(old, new, ring)
 
-        witness.supersede = after_somebody_reserved  # type: ignore[method-assign]
-        with pytest.raises(TicketDatabaseBusy, match="while another database came up"):
-            await lane.open()
-        assert not set(before) & set(await take(server, 9))
-        await asyncio.sleep(3)
-        assert not server.admin.health()["warnings"]
+        witness.supersede = after_another_server_set_a_mark  # type: ignore[method-assign]
+        await assert_the_third_is_asked_too(server, before, lane)
 
 
 @virtual_time

@@ -17,8 +17,7 @@ async def test_it_is_told_what_a_server_that_is_gone_had_drawn_meanwhile() -> No
         await take(other, 2)
         site.servers[1].ledger_fails = True
         drawn = of(1, await take(other, 12_000))
-        for client in other.databases:
-            client.cut = True  # type: ignore[attr-defined]
+        other.cut_off()
         await asyncio.sleep(1.2)
         site.servers[1].ledger_fails = False
         await asyncio.sleep(4.2)

@@ -10,7 +10,7 @@ from app.common.sequences import Width, bump_name
 from app.databases.protocol import LARGEST_INCREMENT, Mark, ServerEntry
 from tests.fakes.ticket_server import REQUEST_TIMEOUT, FakeTicketServer, Site
 from tests.fakes.virtual_time import VirtualLoop, virtual_time
-from tests.unit.tickets.reserves import SECONDS, WINDOW, cut_off, gaps, now, reserve_of, use
+from tests.unit.tickets.reserves import SECONDS, WINDOW, gaps, now, reserve_of, use
 
 
 @virtual_time
@@ -61,8 +61,7 @@ async def test_a_server_that_stands_where_it_last_looked_hands_out_nothing_after
         bumping = await site.ticket_server()
         holding = await site.ticket_server(reserve_seconds=SECONDS)
         await use(holding, 100, 6)
-        for database in holding.databases:
-            database.cut = True  # type: ignore[attr-defined]
+        holding.cut_off()
         await asyncio.sleep(0.01)
         await holding.prober.stop()  # as one that stands still: no look ends any more
         await bumping.admin.bump("photos", 50_000, force=False)
@@ -109,7 +108,7 @@ async def test_a_holder_whose_announcement_is_lost_meanwhile_is_waited_for_when_
         for member in holding.ring.members:
             member.wake.set()
         await asyncio.sleep(0.1)
-        cut_off(holding)
+        holding.cut_off()
         await holding.prober.stop()  # as one that stands still: no look ends any more
         began = now()
         with pytest.raises(NoTicketDatabase, match="under way"):
@@ -215,8 +214,7 @@ async def test_one_that_comes_back_alone_as_another_says_nothing_of_bumps_before
         holding = await site.ticket_server(reserve_seconds=20)
         await use(holding, 100, 6)
         copy = site.servers[0].snapshot()
-        for database in holding.databases:
-            database.cut = True  # type: ignore[attr-defined]
+        holding.cut_off()
         await asyncio.sleep(3)
         await bumping.admin.bump("photos", 50_000, force=False)
         site.servers[0].restore(copy)
@@ -233,7 +231,7 @@ async def test_a_server_that_reaches_one_database_alone_or_none_any_more_is_wait
         bumping = await site.ticket_server()
         holding = await site.ticket_server(reserve_seconds=SECONDS)
         await use(holding, 100, 6)
-        cut_off(holding)
+        holding.cut_off()
         await asyncio.sleep(5)
         ((instance, entry),) = [(i, e) for i, e in site.servers[0].state.servers.items() if e.reserve_window]
         del site.servers[0].state.servers[instance]

@@ -126,7 +126,7 @@ async def test_what_lies_below_a_mark_that_was_made_later_is_protected() -> None
         assert marks.mark == 0
         assert [count for *_, count in server.reserves.unprotected()] == [left]
         marks.unverified = ""
-        marks.reserved(10**9, 10**9)  # as the next draw does that somebody keeps a mark of
+        marks.was_set(10**9, 10**9)  # as the next draw does that somebody keeps a mark of
         assert not list(server.reserves.unprotected())
 
 
@@ -140,7 +140,7 @@ async def test_a_mark_of_another_token_vouches_for_nothing_that_was_drawn_before
         marks = server.lane("photos", 1).marks
         marks.adopt("another:1")
         marks.unverified = ""
-        marks.reserved(10**9, 10**9)
+        marks.was_set(10**9, 10**9)
         assert [count for *_, count in server.reserves.unprotected()] == [left]
 
 

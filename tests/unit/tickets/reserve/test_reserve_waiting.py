@@ -1,4 +1,4 @@
-"""Those who wait for a refill: who waits, who is served, and who is sent on or refused."""
+"""Requests that wait for a refill: which wait, which are served, and which go to the lanes or are refused."""
 
 import asyncio
 import math

@@ -13,7 +13,7 @@ from app.tickets.reserve.window import Window, window_seconds
 from app.tickets.ring.ring import Member
 from tests.fakes.ticket_server import Site
 from tests.fakes.virtual_time import VirtualLoop, virtual_time
-from tests.unit.tickets.reserves import SECONDS, cut_off, gaps, now, reserve_of, use
+from tests.unit.tickets.reserves import SECONDS, gaps, now, reserve_of, use
 
 
 @virtual_time
@@ -205,7 +205,7 @@ async def test_one_that_cannot_keep_marks_does_not_say_that_there_was_no_bump() 
         holding = await site.ticket_server(reserve_seconds=20)
         await use(holding, 100, 6)
         copy = site.servers[0].snapshot()
-        cut_off(holding)
+        holding.cut_off()
         await asyncio.sleep(3)
         await bumping.admin.bump("photos", 50_000, force=False)
         await site.stop(bumping)

@@ -46,22 +46,22 @@ async def test_marks_that_were_read_in_the_ring_before_are_not_remembered() -> N
 
 
 @virtual_time
-async def test_a_reservation_that_was_answered_in_the_ring_before_is_not_remembered() -> None:
+async def test_a_mark_that_was_answered_in_the_ring_before_is_not_remembered() -> None:
     async with Site(2) as site:
         server = await site.ticket_server()
         await take(server, 2)
         witness = server.databases[1]
-        reserve = witness.keep
+        keep = witness.keep
 
         async def across_a_change(marks: Iterable[Mark], ring: int) -> Mapping[tuple[str, int], Mark]:
-            found = await reserve(marks, ring)
+            found = await keep(marks, ring)
             another_ring(server)
             return found
 
         witness.keep = across_a_change  # type: ignore[method-assign]
         lane = server.lane("photos", 1)
         with pytest.raises(RingChanged):
-            await server.ledger.reserve(lane, lane.guard.highest, protected=True)
+            await server.ledger.set_mark(lane, lane.guard.highest, protected=True)
         assert server.ledger.known_mark("photos", server.ring.members[0]) == 0
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from statistics import median
 
 import pytest
 
@@ -97,6 +98,16 @@ async def longest_turn(work: Callable[[], Awaitable[object]]) -> float:
     return max(turns)
 
 
+async def stays_below(seconds: float, work: Callable[[], Awaitable[object]]) -> bool:
+    """Whether the longest turn is shorter than this. A neighbour that takes the processor's caches makes any one turn
+    long, so it is tried up to nine times; a turn as long as a look at every sequence is too long each time."""
+    for _ in range(9):
+        await asyncio.sleep(max(REFRESH_SECONDS, KEPT_SECONDS))
+        if await longest_turn(work) < seconds:
+            return True
+    return False
+
+
 @pytest.fixture
 def is_garbage_afterwards() -> Iterator[None]:
     """What a test freezes is collected after it; all that was frozen before (tests/conftest.py) stays so."""
@@ -118,9 +129,12 @@ async def test_nothing_holds_up_the_event_loop_for_as_long_as_a_look_at_every_se
         gc.collect()
         gc.freeze()  # as a server does once it is ready
         await seen.rates.sample()
-        began = time.thread_time()
-        list(seen.admin.progress())
-        one_look = time.thread_time() - began
+        looks = []
+        for _ in range(3):
+            began = time.thread_time()
+            list(seen.admin.progress())
+            looks.append(time.thread_time() - began)
+        half = 0.5 * median(looks)
         for path in (
             "/sequence",
             "/sequence?search=9&after=s05",
@@ -132,13 +146,8 @@ async def test_nothing_holds_up_the_event_loop_for_as_long_as_a_look_at_every_se
             "/metrics",
             "/healthz",
         ):
-            turns = []
-            for _ in range(3):
-                await asyncio.sleep(max(REFRESH_SECONDS, KEPT_SECONDS))
-                turns.append(await longest_turn(partial(seen.get, path)))
-            assert min(turns) < 0.5 * one_look, path
-        sampled = [await longest_turn(seen.rates.sample) for _ in range(3)]
-        assert min(sampled) < 0.5 * one_look
+            assert await stays_below(half, partial(seen.get, path)), path
+        assert await stays_below(half, seen.rates.sample)
 
 
 # -- GET /sequence

@@ -2,36 +2,22 @@
 
 import asyncio
 import itertools
-from typing import Any
 
 import pytest
 
 from app.common.errors import TicketError
 from app.tickets.lanes.lane import Lane
 from app.tickets.sources.lane_stamps import AHEAD_MS
-from tests.fakes.awaited import AwaitedRequest
-from tests.fakes.ticket_database import TRUE_TIME
 from tests.fakes.ticket_server import FakeTicketServer, Site
 from tests.fakes.virtual_time import virtual_time
+from tests.unit.tickets.sources.stamping import EPOCH, read, take, true_ms
 
-EPOCH = int(TRUE_TIME * 1000) - 1_000_000_000
 PER_MS = 1024
 
 
-def true_ms() -> float:
-    return (TRUE_TIME + asyncio.get_running_loop().time()) * 1000
-
-
-async def take(server: FakeTicketServer, count: int = 1) -> list[Any]:
-    request = AwaitedRequest("likes", count, whole=False)
-    server.desk.accept(request)
-    return list(await request.future)
-
-
 def stamped(server: FakeTicketServer, id_: object) -> int:
-    """The time in it, in milliseconds since 1970."""
-    entry = server.catalog.entries["likes"]
-    return int(entry.kind.decode(entry.parameters, str(id_))["time_ms"])
+    """The time in an id, in milliseconds since 1970."""
+    return int(read(server, id_)["time_ms"])
 
 
 def lanes(server: FakeTicketServer) -> tuple[Lane, ...]:

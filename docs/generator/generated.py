@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from bench import capacity_page, publication
-from documents import settings_page
+from docs.generator import settings_page
 from tests.long import page as evidence
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def pages(root: Path = ROOT) -> dict[Path, str]:

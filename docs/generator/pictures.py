@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from documents.blocks import write
+from docs.generator.blocks import write
 from tests.harness.browser import Browser, NoBrowser
 from tests.harness.load import Load, Want
 from tests.harness.processes import wait_until
 from tests.harness.ticketd import PATIENT, TicketServer
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+FOLDER = Path(__file__).resolve().parents[1] / "pictures"
 RECORD = "pictures.json"
 """The file, beside the pictures, that says of which release they are."""
 
@@ -51,7 +51,7 @@ WIDE, NARROW = (1200, 900), (390, 844)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Take all pictures. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m documents.pictures", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m docs.generator.pictures", description=__doc__)
     parser.add_argument("--seconds", type=float, default=90, help="of load before the pictures (default 90)")
     parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER", help="where they go (docs/pictures)")
     options = parser.parse_args(arguments)

@@ -1,145 +1,21 @@
-"""Changes of the ring on databases in memory: every order of a growth without `grow`, every moment that stops one."""
+"""Growth of a ring, with `ticketd grow` and without: every order of its steps, every moment that stops it."""
 
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
-from functools import partial
 
 import pytest
 
-from app.commands.grow import GrowthRefused, grow
-from app.common.errors import TicketError, Unavailable
+from app.commands.grow import GrowthRefused
 from app.common.sequences import Width
-from app.databases.protocol import Mark, RingRecord, RingState
+from app.databases.protocol import Mark, RingState
 from app.tickets.ring.ring import Status
-from tests.fakes.ticket_database import FakeServer, FakeTicketDatabase
-from tests.fakes.ticket_server import FakeTicketServer, latency
+from tests.fakes.ticket_database import FakeTicketDatabase
 from tests.fakes.virtual_time import virtual_time
-
-SEQUENCES = ("photos", "accounts")
-DRIFT = 100_000
-SOON = 2.5
-"""Seconds within which everybody has looked at every database."""
-
-
-class Rings:
-    """Databases of offsets 1 and up, ticket servers on lists of them, and every ticket that anybody got."""
-
-    def __init__(self, *increments: int) -> None:
-        clock = asyncio.get_running_loop().time
-        self.servers = [FakeServer(offset, each, SEQUENCES, clock) for offset, each in enumerate(increments, 1)]
-        self.issued: list[int] = []
-        self.twice: list[int] = []
-        self._numbers = itertools.count(1)
-        self.running: list[FakeTicketServer] = []
-        self._statements = 0
-        self._stop_at = 0
-        self._stopped = asyncio.Event()
-
-    async def __aenter__(self) -> "Rings":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for server in self.servers:
-            server.heal()
-        for each in list(self.running):
-            await self.stop(each)
-        assert not self.twice
-
-    def databases(self, *offsets: int, increment: int | None = None) -> list[FakeTicketDatabase]:
-        """A list of these, in this order: each is told the offset of its place in the list."""
-        made = []
-        for place, offset in enumerate(offsets, 1):
-            database = FakeTicketDatabase(self.servers[offset - 1], latency=self._counted(next(self._numbers)))
-            database.offset = place
-            database.increment = increment or len(offsets)
-            made.append(database)
-        return made
-
-    def _counted(self, seed: int) -> Callable[[], tuple[float, float]]:
-        """Latencies, of which one is asked for with each statement."""
-        latencies = latency(seed)
-
-        def count() -> tuple[float, float]:
-            self._statements += 1
-            if self._statements == self._stop_at:
-                self._stopped.set()
-            return latencies()
-
-        return count
-
-    async def begin_to_grow(self, statements: int) -> "asyncio.Task[RingRecord]":
-        """The growth from two to three after so many of its statements, or at its end."""
-        self._stop_at = self._statements + statements
-        growing = asyncio.create_task(self.grow(1, 2, 3, increment=3))
-        stopped = asyncio.create_task(self._stopped.wait())
-        await asyncio.wait([growing, stopped], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        return growing
-
-    async def start(self, *offsets: int, increment: int | None = None) -> FakeTicketServer:
-        made = FakeTicketServer(
-            self.databases(*offsets, increment=increment),
-            clock=asyncio.get_running_loop().time,
-            increment=increment,
-        )
-        await made.start()
-        self.running.append(made)
-        return made
-
-    async def stop(self, server: FakeTicketServer) -> None:
-        self.running.remove(server)
-        await server.stop()
-
-    async def take(self, server: FakeTicketServer, times: int = 1, sequence: str = "photos") -> list[int]:
-        """Tickets that are there to be had."""
-        ids: list[int] = []
-        for _ in range(times):
-            try:
-                ids += await server.desk.take(sequence, 1)
-            except Unavailable:
-                continue
-        if sequence == "photos":
-            self.twice += [each for each in ids if each in self.issued]
-            self.issued += ids
-        return ids
-
-    async def grow(self, *offsets: int, increment: int) -> RingRecord:
-        """As if its watch saw those alone that a test says are alive."""
-        databases = self.databases(*offsets, increment=increment)
-        for each in databases:
-            each.in_use = partial(self._alive, each.server)  # type: ignore[method-assign]
-        return await grow([*databases], increment, lambda _: None, 0.0)
-
-    async def _alive(self, server: FakeServer, _: float) -> list[str]:
-        return server.alive
-
-    def configure(self, increment: int, *offsets: int) -> None:
-        """Another increment, and a restart."""
-        for offset in offsets:
-            self.servers[offset - 1].increment = increment
-            self.servers[offset - 1].restart()
-
-    def state(self, offset: int) -> tuple[int, RingState]:
-        """What this database records."""
-        record = self.servers[offset - 1].state.ring
-        assert record is not None
-        return record.increment, record.state
-
-    def drift(self, offset: int, above: int = DRIFT) -> None:
-        self.servers[offset - 1].table("photos").advance(above)
-
-
-def errors(server: FakeTicketServer) -> list[str]:
-    return [member.last_error or "" for member in server.ring.members]
-
-
-def statuses(server: FakeTicketServer) -> list[Status]:
-    return [member.status for member in server.ring.members]
-
+from tests.unit.tickets.agreement.rings import DRIFT, SOON, Rings, errors, statuses
 
 # --- without grow ----------------------------------------------------------------------------------------------------
+
 
 Act = Callable[[], Coroutine[None, None, None]]
 ACTS = ("set 1", "set 2", "restart a", "restart b")
@@ -351,89 +227,6 @@ async def test_growth_is_refused_while_a_server_is_alive_and_where_the_order_cha
 # --- records that are missing, old, or somebody else's ---------------------------------------------------------------
 
 
-@virtual_time
-async def test_the_record_is_written_once_by_whoever_comes_first() -> None:
-    async with Rings(2, 2) as rings:
-        await asyncio.gather(*(rings.start(1, 2) for _ in range(4)))
-        one, two = (each.state.ring for each in rings.servers)
-        assert one is not None
-        assert (one.increment, one.since, one.offsets, one.own) == (2, 1, (1, 2), 1)
-        assert two is not None
-        assert two == replace(one, own=2, body=two.body, life=two.life)
-        for server in rings.running:
-            await rings.take(server, 4)
-
-
-@virtual_time
-async def test_marks_that_agree_are_recorded_and_nothing_is_skipped() -> None:
-    async with Rings(2, 2) as rings:
-        server = await rings.start(1, 2)
-        before = await rings.take(server, 10)
-        await rings.stop(server)
-        for each in rings.servers:
-            each.state.ring = None
-        server = await rings.start(1, 2)
-        assert sorted(await rings.take(server, 4)) == [max(before) + i for i in range(1, 5)]
-
-
-@virtual_time
-async def test_tables_of_other_programs_are_raised_above_every_database_first() -> None:
-    async with Rings(2, 2) as rings:
-        rings.drift(1, 5001)  # of whatever residue: they were drawn with increment 1
-        rings.drift(2, 7777)
-        server = await rings.start(1, 2)
-        assert min(await rings.take(server, 4)) > 7777
-
-
-@virtual_time
-async def test_one_that_held_tickets_of_other_programs_and_comes_later_raises_all() -> None:
-    async with Rings(2, 2) as rings:
-        rings.servers[1].down = True
-        rings.drift(1, 5001)
-        rings.drift(2, 7777)
-        server = await rings.start(1, 2)
-        await rings.take(server, 4)
-        rings.servers[1].down = False
-        await asyncio.sleep(SOON)
-        assert statuses(server) == [Status.UP] * 2
-        assert min(await rings.take(server, 4)) > 7777
-
-
-@virtual_time
-async def test_while_nothing_was_drawn_the_settings_overwrite_the_record_if_all_can_be_reached() -> None:
-    async with Rings(2, 2, 3) as rings:
-        await rings.stop(await rings.start(1, 2))
-        rings.configure(3, 1, 2)
-        rings.servers[2].down = True
-        server = await rings.start(1, 2, 3)
-        assert statuses(server) == [Status.QUARANTINED, Status.QUARANTINED, Status.DOWN]
-        rings.servers[2].down = False
-        await asyncio.sleep(SOON)
-        assert statuses(server) == [Status.UP] * 3
-        assert {each % 3 for each in await rings.take(server, 6)} == {0, 1, 2}
-
-
-@virtual_time
-async def test_one_that_is_empty_takes_the_record_and_starts_above_the_others() -> None:
-    async with Rings(4, 4, 4) as rings:
-        server = await rings.start(1, 2, increment=4)
-        rings.drift(1)
-        await rings.take(server, 10)
-        rings.servers[1].replace_by_empty()
-        await asyncio.sleep(3 * SOON)
-        assert {each % 4 for each in await rings.take(server, 4)} == {1, 2}
-        joined = await rings.start(1, 2, 3)
-        highest = max(rings.issued)
-        tickets = await rings.take(joined, 9)
-        assert all(each > highest for each in tickets if each % 4 == 3)
-        assert {each % 4 for each in tickets} == {1, 2, 3}
-        record = rings.servers[2].state.ring
-        assert record is not None
-        assert (record.increment, record.since, record.offsets, record.own) == (4, 1, (1, 2, 3), 3)
-        await asyncio.sleep(SOON)
-        assert {each % 4 for each in await rings.take(server, 6)} == {1, 2}  # the old list is served as well
-
-
 @pytest.mark.parametrize("which", [1, 2, 3])
 @virtual_time
 async def test_one_restored_from_before_the_growth_is_raised_above_everything(which: int) -> None:
@@ -452,21 +245,6 @@ async def test_one_restored_from_before_the_growth_is_raised_above_everything(wh
         tickets = await rings.take(server, 30)
         assert {each % 3 for each in tickets} == {0, 1, 2}
         assert all(each > highest for each in tickets if each % 3 == which % 3)
-
-
-@virtual_time
-async def test_two_rings_of_one_number_are_refused() -> None:
-    async with Rings(2, 2) as rings:
-        server = await rings.start(1, 2)
-        await rings.take(server, 4)
-        await rings.stop(server)
-        record = rings.servers[1].state.ring
-        assert record is not None
-        rings.servers[1].state.ring = replace(record, increment=3)
-        server = await rings.start(1, 2)
-        assert all("record two rings" in error for error in errors(server))
-        with pytest.raises(TicketError):
-            await server.desk.take("photos", 1)
 
 
 @pytest.mark.parametrize("increment", [None, 3], ids=["unset", "3"])

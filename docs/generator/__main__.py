@@ -1,13 +1,13 @@
-"""The command behind `make documents`: writes every generated page, and names those that were out of date."""
+"""The command behind `make documents`: write every generated page again, and print the pages that were out of date."""
 
 import sys
 
-from documents.blocks import write
-from documents.generated import ROOT, pages
+from docs.generator.blocks import write
+from docs.generator.generated import ROOT, pages
 
 
 def main() -> int:
-    """Returns the exit status, 0."""
+    """Write the pages. Returns the exit status, 0."""
     for path, text in pages().items():
         whole = ROOT / path
         if not whole.exists() or whole.read_text(encoding="utf-8") != text:

@@ -10,7 +10,7 @@ from app.commands.remote import DEFAULT_URL
 from app.commands.server_connection import TOKEN_VARIABLE, URL_VARIABLE
 from app.setting_names import FILE, PREFIX
 from app.settings import SECRETS, Settings
-from documents.blocks import table
+from docs.generator.blocks import table
 
 FIRST = (
     "databases",
@@ -37,7 +37,7 @@ UNSET: Mapping[str, str] = {
     "tokens": "unset: the server asks for no token",
     "max_connections": "unset: 10,000, or the hard limit on open files less 192 where that is lower",
 }
-"""What holds where a setting without a fixed default is unset."""
+"""The effect of leaving a setting unset, for settings without a fixed default."""
 DETAILS: Mapping[str, tuple[str, ...]] = {
     "databases": (
         "Write one URL for each ticket database. The first database has offset 1, the second offset 2. Separate two "
@@ -92,7 +92,7 @@ DETAILS: Mapping[str, tuple[str, ...]] = {
         "hard limit of 256 open files the server does not start.",
     ),
 }
-"""What a setting's one line of help leaves out."""
+"""Paragraphs about a setting beyond its one line of help."""
 
 _INTRODUCTION = f"""\
 # Settings
@@ -174,7 +174,7 @@ def _setting(name: str, readers: list[str]) -> list[str]:
 
 
 def _of_the_commands() -> list[str]:
-    """What the commands read that ask a running server."""
+    """The variables of the commands that ask a running server."""
     asking = ", ".join(f"`{command}`" for command in _commands() if "--url URL" in _help(command))
     return [
         "## The commands that ask a server",
@@ -233,7 +233,7 @@ def _commands() -> list[str]:
 
 
 def _help(*words: str) -> str:
-    """What `ticketd WORDS --help` prints."""
+    """The text that `ticketd WORDS --help` prints."""
     with redirect_stdout(StringIO()) as said, suppress(SystemExit):
         build_parser().parse_args([*words, "--help"])
     return said.getvalue()
