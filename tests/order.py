@@ -2,9 +2,6 @@
 
 `make durations` runs the tests and writes how long each file took to `durations.json`. Only the time that a whole run
 takes depends on that file: a test file that is missing there runs after the measured ones.
-
-What the file holds now was not measured: it ranks the files that were known to be slow, from 100 down. The first
-`make durations` replaces it.
 """
 
 import json

@@ -1,14 +1,11 @@
-"""PostgreSQL is killed with all its processes: no issued ticket comes again, though values of a bare sequence do."""
+"""PostgreSQL is killed with all its processes, and no issued ticket comes again."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from app.databases.postgresql.database import PostgreSQLDatabase
-from app.databases.postgresql.url import PostgreSQLURL
-from tests.contract.engines.storages import made, take
 from tests.harness.load import Load, Want
-from tests.harness.postgresql import Draws, PostgreSQL, Session
+from tests.harness.postgresql import Draws, PostgreSQL
 from tests.harness.ticketd import PATIENT, TicketServer
 
 pytestmark = pytest.mark.any_engine
@@ -25,28 +22,6 @@ def pair() -> Iterator[list[PostgreSQL]]:
             each.make_user(USER)
             each.rows("CREATE TABLE busy AS SELECT g AS id, 0 AS n FROM generate_series(1, 8) g;")
         yield [odd, even]
-
-
-async def test_where_a_crash_makes_a_sequence_repeat_itself_a_row_does_not(pair: list[PostgreSQL]) -> None:
-    """The session that logged the sequence's next 32 values has not committed, so a crash gives these values again."""
-    server = pair[0]
-    server.rows("CREATE SEQUENCE bare INCREMENT 2;")
-    url = PostgreSQLURL.parse(server.url_of(USER))
-    database = PostgreSQLDatabase(url, 1, 2, 20.0)
-    await database.probe()
-    table = await made(database)
-    with Session(server) as open_one:
-        drawn = [(await take(database, table, 1, 0)).first for _ in range(20)]  # each flushes what was logged before
-        open_one.ask("BEGIN; SELECT nextval('bare');")
-        bare = server.numbers("SELECT nextval('bare');\n" * 20)
-        server.kill()
-    await database.close()
-    server.start()
-    assert set(bare) & set(server.numbers("SELECT nextval('bare');\n" * 20)), "the harness would not see a repetition"
-    database = PostgreSQLDatabase(url, 1, 2, 20.0)
-    await database.probe()
-    assert (await take(database, table, 1, 0)).first > max(drawn)
-    await database.close()
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(70, marks=[pytest.mark.long, pytest.mark.timeout(1800)])])

@@ -25,7 +25,7 @@ URL = f"mysql://ticketd:{SECRET}@127.0.0.1:3306/tickets"
         ({"TICKETS_DATABASE_TIMEOUT": "nan"}, ["TICKETS_DATABASE_TIMEOUT", "'nan'", "seconds"]),
         ({"TICKETS_UNVERIFIED": "maybe"}, ["TICKETS_UNVERIFIED", "'maybe'", "serve or refuse"]),
         ({"TICKETS_INCREMENT": "1"}, ["TICKETS_INCREMENT", "'1'", "number of databases"]),
-        ({"TICKETS_DATABASES": f"postgres://u:{SECRET}@h/d"}, ["TICKETS_DATABASES", "mysql://"]),
+        ({"TICKETS_DATABASES": f"oracle://u:{SECRET}@h/d"}, ["TICKETS_DATABASES", "mysql://"]),
         ({"TICKETS_DATABASES": f"{URL} mysql://u:{SECRET}@h:port/d"}, ["TICKETS_DATABASES", "port"]),
         ({"TICKETS_DATABASES": f"{URL}?tls=on"}, ["TICKETS_DATABASES", "tls", "ssl-mode"]),
         ({"TICKETS_DATABASES": f"{URL}?ssl-mode=VERIFY_CA&ssl-ca=/nowhere.pem"}, ["TICKETS_DATABASES", "TLS"]),

@@ -65,7 +65,7 @@ def test_a_query_that_is_clear_is_served(server: TicketServer, query: str) -> No
 
 def test_a_block_wants_its_size(server: TicketServer) -> None:
     assert "size is required" in problem(server.get("/block/photos"), 422)
-    assert "size is required" in problem(server.get("/block/photos?count=3"), 422)
+    assert "there is no parameter count; there is size" in problem(server.get("/block/photos?count=3"), 422)
 
 
 BAD_NAMES = [
