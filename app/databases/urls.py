@@ -1,11 +1,37 @@
 """Reads the parts that the URLs of all database servers share. No error repeats the URL, which may hold a password."""
 
 import re
+from collections import Counter
 from collections.abc import Collection
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from app.common.errors import SettingsError
+from app.databases.engine import Address
+
+
+@dataclass(frozen=True, slots=True)
+class ServerURL(Address):
+    """The address of a database on a server, and a login there. Its `repr` and its errors never hold the password.
+
+    `host`, `port`: of the server. `user`, `password`: to log in with. `database`: the database, or schema, there.
+    """
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """host:port, as operators see it; an IPv6 address stands in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def with_password(self, password: str) -> Self:
+        """See Address.with_password."""
+        return replace(self, password=password) if self.password is None else self
 
 
 class URLParts(NamedTuple):
@@ -18,11 +44,6 @@ class URLParts(NamedTuple):
     database: str
     options: dict[str, str]
     where: str
-
-
-def host_and_port(host: str, port: int) -> str:
-    """host:port, as operators see it; an IPv6 address stands in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_login(text: str, schemes: Collection[str]) -> str:
@@ -66,12 +87,25 @@ def read(text: str, schemes: Collection[str], default_port: int, options: Collec
         raise SettingsError(f"{where} has a comma after its database: put white space between two URLs")
     if parts.fragment:
         raise SettingsError(f"{where} has a '#': write it as %23")
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    given = dict(pairs)
     unknown = sorted(given.keys() - set(options))
     if unknown:
         raise SettingsError(f"{where} has the option {unknown[0]}, which is not one of {', '.join(options)}")
+    repeated = [option for option, times in Counter(option for option, _ in pairs).items() if times > 1]
+    if repeated:
+        raise SettingsError(f"{where} has the option {repeated[0]} more than once")
+    empty = sorted(option for option, value in pairs if not value)
+    if empty:
+        raise SettingsError(f"{where} has an empty {empty[0]}")
     password = None if parts.password is None else unquote(parts.password)
     return URLParts(host, port, unquote(parts.username), password, database, given, where)
+
+
+def check_key(parts: URLParts, key: str, certificate: str) -> None:
+    """Raise SettingsError where the URL has the option for a private key, and not the one for its certificate."""
+    if key in parts.options and certificate not in parts.options:
+        raise SettingsError(f"{parts.where} has {key} and no {certificate}: name both files, or neither")
 
 
 def without_last(text: str, schemes: Collection[str]) -> tuple[str, str]:

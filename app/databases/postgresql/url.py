@@ -1,13 +1,11 @@
 """The URL of a PostgreSQL ticket database, as it stands in TICKETS_DATABASES. Its words are libpq's."""
 
 import ssl
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
 
 from app.common.errors import SettingsError
 from app.databases import urls
-from app.databases.engine import Address
 
 SCHEMES = ("postgresql", "postgres")
 FORM = "postgresql://user:password@host:port/database?sslmode=verify-full&sslrootcert=FILE"
@@ -29,19 +27,13 @@ class SslMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PostgreSQLURL(Address):
-    """Where a ticket database is and how to log in. Its `repr` and its errors never hold the password.
+class PostgreSQLURL(urls.ServerURL):
+    """The URL of a PostgreSQL ticket database.
 
-    `host`, `port`: of the server. `user`, `password`: to log in with. `database`: the database there. `sslmode`:
-    whether TLS is used. `sslrootcert`, `sslcrl`, `sslcert`, `sslkey`: files with the certificates to trust, those that
-    were revoked, the client's own, and its key. `application_name`: what the server shows in pg_stat_activity.
+    `sslmode`: whether TLS is used. `sslrootcert`, `sslcrl`, `sslcert`, `sslkey`: files with the certificates to trust,
+    those that were revoked, the client's own, and its key. `application_name`: the name in pg_stat_activity.
     """
 
-    host: str
-    port: int
-    user: str
-    database: str
-    password: str | None = field(default=None, repr=False)
     sslmode: SslMode = SslMode.PREFER
     sslrootcert: str | None = None
     sslcrl: str | None = None
@@ -50,18 +42,9 @@ class PostgreSQLURL(Address):
     application_name: str = "ticketd"
 
     @property
-    def name(self) -> str:
-        """host:port, as operators see it; an IPv6 address stands in brackets."""
-        return urls.host_and_port(self.host, self.port)
-
-    @property
     def verifies(self) -> bool:
         """Whether the server has to show a certificate that `sslrootcert` signed."""
         return self.sslmode in (SslMode.VERIFY_CA, SslMode.VERIFY_FULL)
-
-    def with_password(self, password: str) -> Self:
-        """See Address.with_password."""
-        return replace(self, password=password) if self.password is None else self
 
     def check(self) -> None:
         """See Address.check. Raises SettingsError as well where the driver is not installed."""
@@ -82,7 +65,7 @@ class PostgreSQLURL(Address):
                 context.load_default_certs()
             elif self.verifies:
                 context.load_verify_locations(self.sslrootcert)
-            if self.sslcrl and self.verifies:
+            if self.sslcrl:
                 context.load_verify_locations(self.sslcrl)
                 context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
             if self.sslcert:
@@ -97,11 +80,9 @@ class PostgreSQLURL(Address):
         """Read one URL; raise SettingsError, which says what is wrong and never repeats the URL, if it is not one."""
         parts = urls.read(text, SCHEMES, 5432, _OPTIONS)
         words, where = parts.options, parts.where
-        empty = sorted(word for word, value in words.items() if not value)
-        if empty:
-            raise SettingsError(f"{where} has an empty {empty[0]}")
+        urls.check_key(parts, "sslkey", "sslcert")
         _check_binding(words.get("channel_binding", "prefer"), where)
-        return cls(
+        found = cls(
             host=parts.host,
             port=parts.port,
             user=parts.user,
@@ -114,6 +95,9 @@ class PostgreSQLURL(Address):
             sslkey=words.get("sslkey"),
             application_name=words.get("application_name", "ticketd"),
         )
+        if found.sslcrl is not None and not found.verifies:
+            raise SettingsError(f"{where} has an sslcrl, and an sslmode that verifies nothing: set verify-full")
+        return found
 
 
 def check_driver() -> None:

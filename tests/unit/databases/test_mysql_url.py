@@ -119,6 +119,9 @@ def test_ssl_mode_disabled_is_plain_text() -> None:
         (f"mysql://u:{SECRET}@h/d?charset=utf8", "charset"),
         (f"mysql://u:{SECRET}@h/d?ssl-mode=YES", "ssl-mode YES"),
         (f"mysql://u:{SECRET}@h/d?ssl-ca=", "empty ssl-ca"),
+        (f"mysql://u:{SECRET}@h/d?ssl-cert=&ssl-key=k", "empty ssl-cert"),
+        (f"mysql://u:{SECRET}@h/d?ssl-key=k", "ssl-key and no ssl-cert"),
+        (f"mysql://u:{SECRET}@h/d?ssl-mode=VERIFY_IDENTITY&ssl-mode=DISABLED", "ssl-mode more than once"),
         (f"mysql://u:{SECRET}@h/d?ssl-ca=f&ssl-mode=DISABLED", "has an ssl-ca, which verifies"),
         (f"mysql://u:{SECRET}@h/d?get-server-public-key=yes", "neither true nor false"),
     ],
@@ -138,7 +141,7 @@ def test_files_that_are_no_certificates() -> None:
 
 
 def test_a_repr_has_no_password() -> None:
-    assert SECRET not in repr(DatabaseURL.parse(f"mysql://u:{SECRET}@h/d?ssl-key=/{SECRET}"))
+    assert SECRET not in repr(DatabaseURL.parse(f"mysql://u:{SECRET}@h/d?ssl-cert=c&ssl-key=/{SECRET}"))
 
 
 # --- the table that a bump starts from -----------------------------------------------------------------------------

@@ -1,13 +1,11 @@
 """The URL of a MySQL ticket database, as it stands in TICKETS_DATABASES."""
 
 import ssl
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
 
 from app.common.errors import SettingsError
 from app.databases import urls
-from app.databases.engine import Address
 
 SCHEMES = ("mysql",)
 FORM = "mysql://user:password@host:port/database?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE"
@@ -29,29 +27,19 @@ class SslMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseURL(Address):
-    """Where a ticket database is and how to log in. Its `repr` and its errors never hold the password.
+class DatabaseURL(urls.ServerURL):
+    """The URL of a MySQL or MariaDB ticket database.
 
-    `host`, `port`: of the server. `user`, `password`: to log in with. `database`: the schema there. `ssl_mode`: whether
-    TLS is used. `ssl_ca`, `ssl_cert`, `ssl_key`: files with the certificates to trust, the client's own, and its key.
-    `get_server_public_key`: without TLS the password may be sent, encrypted for any public key that the server names.
+    `ssl_mode`: whether TLS is used. `ssl_ca`, `ssl_cert`, `ssl_key`: files with the certificates to trust, the client's
+    own, and its key. `get_server_public_key`: without TLS the password may be sent, encrypted for any public key that
+    the server names.
     """
 
-    host: str
-    port: int
-    user: str
-    database: str
-    password: str | None = field(default=None, repr=False)
     ssl_mode: SslMode = SslMode.PREFERRED
     ssl_ca: str | None = None
     ssl_cert: str | None = None
     ssl_key: str | None = field(default=None, repr=False)
     get_server_public_key: bool = False
-
-    @property
-    def name(self) -> str:
-        """host:port, as operators see it; an IPv6 address stands in brackets."""
-        return urls.host_and_port(self.host, self.port)
 
     @property
     def wants_tls(self) -> bool:
@@ -62,10 +50,6 @@ class DatabaseURL(Address):
     def verifies(self) -> bool:
         """Whether the server's certificate has to be one that is trusted."""
         return self.ssl_mode in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY)
-
-    def with_password(self, password: str) -> Self:
-        """See Address.with_password."""
-        return replace(self, password=password) if self.password is None else self
 
     def check(self) -> None:
         """See Address.check."""
@@ -97,6 +81,7 @@ class DatabaseURL(Address):
         """Read one URL; raise SettingsError, which says what is wrong and never repeats the URL, if it is not one."""
         parts = urls.read(text, SCHEMES, 3306, _OPTIONS)
         options, where = parts.options, parts.where
+        urls.check_key(parts, "ssl-key", "ssl-cert")
         mode = options.get("ssl-mode", SslMode.PREFERRED).upper()
         if mode not in SslMode.__members__:
             raise SettingsError(f"{where} has the ssl-mode {mode}, which is not one of {', '.join(SslMode)}")
@@ -121,8 +106,6 @@ def _effective(mode: SslMode, ssl_ca: str | None, where: str) -> SslMode:
     """The mode that is meant where `ssl-ca` is given. Raises SettingsError where it could not verify anything."""
     if ssl_ca is None:
         return mode
-    if not ssl_ca:
-        raise SettingsError(f"{where} has an empty ssl-ca")
     if mode is SslMode.DISABLED:
         raise SettingsError(f"{where} has an ssl-ca, which verifies a certificate, and ssl-mode=DISABLED")
     return mode if mode is SslMode.VERIFY_IDENTITY else SslMode.VERIFY_CA
