@@ -5,6 +5,7 @@ cancelled. The driver therefore never waits for the server to cancel a statement
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
@@ -14,7 +15,10 @@ from app.common.errors import (
     TicketDatabaseHung,
     TicketDatabaseUnavailable,
 )
+from app.common.log import event
 from app.common.patience import patience
+
+log = logging.getLogger(__name__)
 
 SMALL_ANSWER = 256 * 1024
 """Bytes that the answer to one statement may have, unless it is a listing."""
@@ -35,7 +39,7 @@ class Connection(Protocol):
         """Break the connection off where the next answers have more bytes than this."""
 
     def translated(self, error: Exception) -> TicketDatabaseError | None:
-        """The error of the driver in our words; None if the driver raises no such error."""
+        """The error of the driver in our words; None if it is none that the driver is known to raise."""
 
     def drop(self) -> None:
         """Break it off."""
@@ -96,8 +100,8 @@ class Line(Generic[C]):
         except Exception as error:
             found = error if isinstance(error, TicketDatabaseError) else connection.translated(error)
             if found is None:
-                self.drop()
-                raise
+                event(log, logging.ERROR, "an answer cannot be read", exc_info=error)
+                found = TicketDatabaseUnavailable("gave an answer that cannot be read")
             if not connection.usable or (found is not error and not isinstance(found, TicketDatabaseBusy)):
                 self.drop()
             if found is error:

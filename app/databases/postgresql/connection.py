@@ -48,19 +48,20 @@ class PostgreSQLConnection:
         TicketDatabaseError."""
         try:
             driver, guard = await _logged_in(url, context)
-        except (*_DRIVERS, ValueError) as error:
+        except TicketDatabaseError:
+            raise
+        except Exception as error:
             raise _unreached(error) from error
         try:
             await driver.execute(sql.prepare(int(seconds * 1000)))
             facts = await driver.fetchrow(sql.FACTS)
             _check(facts, driver.get_server_pid())
             return cls(driver, guard, facts)
-        except _DRIVERS as error:
+        except BaseException as error:
             driver.terminate()
-            raise translated(error) from error
-        except BaseException:
-            driver.terminate()
-            raise
+            if isinstance(error, TicketDatabaseError) or not isinstance(error, Exception):
+                raise
+            raise _unreached(error) from error
 
     @property
     def usable(self) -> bool:
@@ -104,7 +105,7 @@ async def _logged_in(url: PostgreSQLURL, context: ssl.SSLContext | None) -> tupl
         loop = GuardedLoop(takes_clear_text=url.verifies)
         try:
             driver = await _connect(url, tls, loop)
-        except _DRIVERS:
+        except Exception:
             if loop.guard is not None and loop.guard.refused:
                 raise TicketDatabaseSetWrong(*CLEAR_TEXT) from None
             raise
@@ -144,6 +145,7 @@ async def _connect(url: PostgreSQLURL, tls: ssl.SSLContext | bool, loop: Guarded
 
 
 def _unreached(error: Exception) -> TicketDatabaseError:
+    """The error of a login, which may be any: a server of another kind can make the driver raise whatever it likes."""
     if isinstance(error, asyncpg.PostgresError) and not isinstance(error, asyncpg.ConnectionDoesNotExistError):
         return translated(error)
     if isinstance(error, ssl.SSLCertVerificationError):

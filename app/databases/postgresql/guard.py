@@ -1,7 +1,8 @@
-"""A guard between asyncpg and the network bounds the server's answers, and protects the password.
+"""A guard between asyncpg and the network bounds the server's answers, checks their lengths, and protects the password.
 
-asyncpg takes any answer, however long, and sends the password in clear text to a server that asks for it. It has no
-setting for either. But it opens its connections by the event loop that it is given.
+asyncpg takes any answer, however long, and sends the password in clear text to a server that asks for it. A message
+whose length is negative has it loop for ever, and nothing else runs in this process then (asyncpg 0.32). It has no
+setting for any of that. But it opens its connections by the event loop that it is given.
 """
 
 import asyncio
@@ -28,6 +29,9 @@ class Guard(asyncio.Protocol):
         self._transport = transport
         self._logging_in = True
         self._begun = b""
+        """The first bytes of a message: all that has come of it during the login, and of its head alone after that."""
+        self._ahead = 0
+        """After the login: how many bytes of the present message are still to come."""
         self.connection_lost = driver.connection_lost  # type: ignore[method-assign]
         self.pause_writing, self.resume_writing = driver.pause_writing, driver.resume_writing  # type: ignore[method-assign]
 
@@ -42,7 +46,7 @@ class Guard(asyncio.Protocol):
         elif self._logging_in:
             self._log_in(self._begun + data)
         else:
-            self.driver.data_received(data)
+            self._pass_on(data)
 
     def _log_in(self, data: bytes) -> None:
         """Pass each message on as soon as it is complete: its type, four bytes of length, and its content."""
@@ -58,8 +62,24 @@ class Guard(asyncio.Protocol):
             self._logging_in = says != _DONE
             self.driver.data_received(data[:end])
             data = data[end:]
-        self._begun = data if self._logging_in else b""
-        if data and not self._logging_in:
+        if self._logging_in:
+            self._begun = data
+        else:
+            self._begun = b""
+            self._pass_on(data)
+
+    def _pass_on(self, data: bytes) -> None:
+        """Pass the bytes on if the messages in them have possible lengths."""
+        known = self._begun + data
+        head, end = self._ahead, len(known)
+        while head + 5 <= end:
+            length = int.from_bytes(known[head + 1 : head + 5], signed=True)
+            if length < 4:
+                self._transport.abort()
+                return
+            head += 1 + length
+        self._begun, self._ahead = (known[head:], 0) if head < end else (b"", head - end)
+        if data:
             self.driver.data_received(data)
 
 

@@ -31,11 +31,11 @@ def flaws_of(settings: Mapping[str, Any]) -> Iterator[Flaw]:
 def check_table(row: Mapping[str, Any]) -> None:
     """Raise TicketDatabaseSetWrong where a table, as `sql.FOUND_TABLES` shows it, cannot be used."""
     name = row["name"]
-    missing = [column for column in sql.COLUMNS[name] if column not in row["columns"]]
+    columns = [f"{column} {type_}" for column, type_ in sql.COLUMNS[name].items()]
     if row["kind"] != "r":
         raise TicketDatabaseSetWrong(f"has something else than a plain table under the name {name}", SET_UP)
-    if missing or (name == sql.SEQUENCES and set(row["types"]) != sql.TYPES):
-        needs = ", ".join(sorted(sql.TYPES)) if name == sql.SEQUENCES else ", ".join(sql.COLUMNS[name])
+    if not set(columns) <= set(row["columns"]):
+        needs = ", ".join(columns)
         raise TicketDatabaseSetWrong(f"has a table {name} without the columns {needs}", f"move it away and {SET_UP}")
     if row["persistence"] != "p":
         raise TicketDatabaseSetWrong(f"has {name} UNLOGGED: a crash empties it", f"ALTER TABLE {name} SET LOGGED")

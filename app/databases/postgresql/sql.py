@@ -18,14 +18,29 @@ KINDS_GATE = "1953067883, 2"
 
 SEQUENCES = "ticket_sequences"
 COLUMNS = {
-    SEQUENCES: ("sequence", "id", "bits", "born"),
-    "_ring": ("one", "number", "record"),
-    "_high_water": ("sequence", "offset_of", "increment_of", "mark", "issued", "token", "changed"),
-    "_kinds": ("folded", "sequence", "kind", "parameters", "decided", "claimed_by"),
-    "_servers": ("instance", "entry", "seen"),
-    "_probe": ("one", "seen"),
+    SEQUENCES: {"sequence": "text", "id": "bigint", "bits": "smallint", "born": "uuid"},
+    "_ring": {"one": "smallint", "number": "bigint", "record": "text"},
+    "_high_water": {
+        "sequence": "text",
+        "offset_of": "integer",
+        "increment_of": "integer",
+        "mark": "bigint",
+        "issued": "bigint",
+        "token": "text",
+        "changed": "bigint",
+    },
+    "_kinds": {
+        "folded": "text",
+        "sequence": "text",
+        "kind": "text",
+        "parameters": "text",
+        "decided": "boolean",
+        "claimed_by": "text",
+    },
+    "_servers": {"instance": "text", "entry": "text", "seen": "double precision"},
+    "_probe": {"one": "smallint", "seen": "double precision"},
 }
-"""The columns that the server needs of each table."""
+"""The columns that the server needs of each table, and their types. There may be others."""
 
 TABLES = f"""
 CREATE TABLE IF NOT EXISTS {SEQUENCES} (sequence text PRIMARY KEY, id bigint NOT NULL DEFAULT 0,
@@ -83,13 +98,10 @@ SELECT (SELECT system_identifier FROM pg_control_system()) AS system,
 
 FOUND_TABLES = """
 SELECT c.relname::text AS name, c.relkind::text AS kind, c.relpersistence::text AS persistence,
-    array(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
-    AS columns,
     array(SELECT a.attname || ' ' || format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
-        WHERE a.attrelid = c.oid AND a.attname IN ('sequence', 'id', 'bits', 'born')) AS types
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns
 FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relname = ANY($1::text[])
 """
-TYPES = {"sequence text", "id bigint", "bits smallint", "born uuid"}
 
 # --- a probe ---------------------------------------------------------------------------------------------------------
 

@@ -243,6 +243,24 @@ async def test_a_table_that_a_crash_empties_is_refused(opened: Open, run: Run, t
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        "_servers ALTER seen TYPE text",
+        "_high_water ALTER mark TYPE numeric",
+        "_kinds ALTER decided TYPE text",
+        "_ring DROP record",
+    ],
+)
+async def test_a_table_of_the_servers_own_whose_columns_were_changed_is_named(
+    opened: Open, run: Run, change: str
+) -> None:
+    await opened().probe()
+    run(f"ALTER TABLE {change};")
+    with pytest.raises(TicketDatabaseSetWrong, match=f"has a table {change.split(maxsplit=1)[0]} without the columns"):
+        await opened().probe()
+
+
+@pytest.mark.parametrize(
     "definition",
     [
         "TABLE ticket_sequences (sequence text, id bigint)",

@@ -115,7 +115,7 @@ async def test_where_no_new_one_can_be_had_the_old_one_goes_on() -> None:
         (DriverError("busy"), TicketDatabaseBusy, True),
         (DriverError("is away"), TicketDatabaseUnavailable, False),
         (SequenceMissing(), SequenceMissing, True),
-        (ZeroDivisionError(), ZeroDivisionError, False),
+        (ZeroDivisionError(), TicketDatabaseUnavailable, False),
     ],
 )
 async def test_an_error_drops_the_connection_unless_it_is_as_it_was(

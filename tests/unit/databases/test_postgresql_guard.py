@@ -81,12 +81,39 @@ def test_more_than_was_asked_for_cuts_it_off_before_and_after_the_login() -> Non
     assert transport.aborted
     guard, driver, transport = guard_of()
     guard.data_received(DONE)
+    ten = b"C" + (9).to_bytes(4) + bytes(5)
     guard.left = 10
-    guard.data_received(bytes(10))
+    guard.data_received(ten)
     assert not transport.aborted
     guard.data_received(b"x")
     assert transport.aborted
-    assert driver.heard == DONE + bytes(10)
+    assert driver.heard == DONE + ten
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 3])
+def test_a_message_of_an_impossible_length_cuts_it_off_before_the_driver_sees_it(length: int, size: int) -> None:
+    """The driver would loop for ever."""
+    guard, driver, transport = guard_of()
+    guard.data_received(DONE)
+    begin = NOTICE + b"C" + (6).to_bytes(4) + b"ab"
+    whole = begin + b"C" + length.to_bytes(4, signed=True) + b"SET\0"
+    for at in range(0, len(whole), size):
+        if not transport.aborted:
+            guard.data_received(whole[at : at + size])
+    assert transport.aborted
+    assert len(driver.heard) < len(DONE + begin) + 5
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6, 1000])
+def test_messages_are_passed_on_in_whatever_pieces_they_come(size: int) -> None:
+    guard, driver, transport = guard_of()
+    guard.data_received(DONE)
+    whole = (NOTICE + b"Z" + (4).to_bytes(4) + b"D" + (300).to_bytes(4) + bytes(296)) * 3
+    for at in range(0, len(whole), size):
+        guard.data_received(whole[at : at + size])
+    assert driver.heard == DONE + whole
+    assert not transport.aborted
 
 
 @pytest.mark.parametrize("begin", [b"N\x7f\xff\xff\xff", b"HTTP/1.1 400"])
