@@ -1,5 +1,6 @@
 """How marks, the ring record, definitions and floors are written: one packet each, and what follows an error in it."""
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ DEFINE: tuple[Write, list[Rows]] = (
     [(), (), (), (("photos", "uuid4", "{}", 0, "a1"),)],
 )
 AGAIN = {name: write for name, write in (IN_A_TRANSACTION | OF_ONE_STATEMENT).items() if name != "advance"}
-"""What is tried again after a deadlock."""
+"""The writes that are tried again after a deadlock."""
 
 
 async def database_of(server: Server, retried: list[str]) -> tuple[MySQLDatabase, Driver]:
@@ -77,10 +78,26 @@ async def test_deadlocks_are_tried_again_for_a_while(server: Server, name: str) 
     assert not server.next
 
 
+async def test_a_write_is_not_tried_again_after_the_timeout(server: Server) -> None:
+    """A lock that is waited for costs each attempt its time."""
+    attempts: list[str] = []
+
+    def waited(reason: str) -> None:
+        attempts.append(reason)
+        time.sleep(0.06)
+
+    database = MySQLDatabase(URL, 1, 2, 0.1, on_retry=waited)
+    await database.probe()
+    server.next = [DEADLOCK] * RETRIES
+    with pytest.raises(TicketDatabaseBusy):
+        await database.keep([MARK], 1)
+    assert 1 <= len(attempts) <= 2
+
+
 @pytest.mark.parametrize("failed", range(4))
 @pytest.mark.parametrize("write", [write for write, _ in IN_A_TRANSACTION.values()], ids=IN_A_TRANSACTION)
 async def test_an_error_inside_a_transaction_ends_its_connection(server: Server, write: Write, failed: int) -> None:
-    """Whoever had it next would be in that transaction, and COMMIT half of it."""
+    """The next user of the connection would be in that transaction, and COMMIT half of it."""
     database, idle = await database_of(server, [])
     server.next = [*[()] * failed, NO_TABLE]
     with pytest.raises(SequenceMissing):

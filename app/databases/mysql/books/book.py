@@ -1,5 +1,6 @@
 """How a MySQL or MariaDB ticket database writes what it keeps beside its sequences."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,11 +23,15 @@ class MySQLBook(TicketDatabase):
         self, statements: Sequence[str], *questions: Question, about_marks: bool = False, anybody: bool = False
     ) -> list[Any]:
         """Run the statements, which change nothing where they are run again, and ask, in one packet. Returns the
-        answers. A deadlock is tried again. `about_marks`, `anybody`: see `MySQLPool.question`."""
+        answers. A deadlock is tried again, while the database's timeout is not over. `about_marks`, `anybody`: see
+        `MySQLPool.question`."""
+        until = time.monotonic() + self._pool.timeout
         for _ in range(RETRIES):
             try:
                 async with self._pool.question(about_marks=about_marks, anybody=anybody) as connection:
                     return await connection.run(statements, *questions)
             except TicketDatabaseBusy as error:
                 self._on_retry(str(error))
+                if time.monotonic() >= until:
+                    raise
         raise TicketDatabaseBusy
