@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.harness.commands import forked_ticketd
-from tests.harness.postgresql import Draws, PostgreSQL, Session
+from tests.harness.postgresql import PostgreSQL
+from tests.harness.postgresql_clients import Draws, Session
 from tests.harness.processes import wait_until
 
 pytestmark = pytest.mark.any_engine

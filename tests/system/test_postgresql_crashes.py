@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness.load import Load, Want
-from tests.harness.postgresql import Draws, PostgreSQL
+from tests.harness.postgresql import PostgreSQL
+from tests.harness.postgresql_clients import Draws
 from tests.harness.ticketd import PATIENT, TicketServer
 
 pytestmark = pytest.mark.any_engine

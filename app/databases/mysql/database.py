@@ -42,8 +42,9 @@ from app.databases.mysql.books.servers import MySQLServers, uses_of
 from app.databases.mysql.draws.draws import DrawQueue
 from app.databases.mysql.line import session_sql
 from app.databases.mysql.line.bounds import MOST_USES, listing
-from app.databases.mysql.line.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.pool import REFUSED_SECONDS, MySQLPool
+from app.databases.mysql.line.server_facts import ServerFacts
 from app.databases.mysql.line.url import DatabaseURL
 from app.databases.mysql.tables import MySQLTables, not_crash_safe
 from app.databases.protocol import (

@@ -23,10 +23,11 @@ from app.databases.mysql.books.rows import clock_of, layout_of
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.line import session_sql
 from app.databases.mysql.line.bounds import MOST_KEYS, listing
-from app.databases.mysql.line.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.line.connection import MySQLConnection
 from app.databases.mysql.line.driver import NoAgreement, NoTLS, Rows, code_of
 from app.databases.mysql.line.errors import MISSING_TABLE
 from app.databases.mysql.line.pool import MySQLPool
+from app.databases.mysql.line.server_facts import ServerFacts
 from app.databases.mysql.line.url import DatabaseURL, SslMode
 from app.databases.mysql.tables import CRASH_SAFE_ENGINES, not_crash_safe
 from app.databases.mysql.triggers import triggers_of

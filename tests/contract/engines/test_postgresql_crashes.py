@@ -5,7 +5,8 @@ import pytest
 from app.databases.postgresql.database import PostgreSQLDatabase
 from app.databases.postgresql.url import PostgreSQLURL
 from tests.contract.engines.storages import made, take
-from tests.harness.postgresql import PostgreSQL, Session
+from tests.harness.postgresql import PostgreSQL
+from tests.harness.postgresql_clients import Session
 
 pytestmark = pytest.mark.any_engine
 

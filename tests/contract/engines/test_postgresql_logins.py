@@ -15,7 +15,8 @@ from app.databases.protocol import Mark, RingRecord, ServerEntry
 from app.kinds.definition import Definition
 from tests.contract.engines.storages import made, take
 from tests.fakes.certificates import Authority
-from tests.harness.postgresql import PASSWORD, PgBouncer, PostgreSQL
+from tests.harness.postgresql import PASSWORD, PostgreSQL
+from tests.harness.postgresql_clients import PgBouncer
 
 pytestmark = pytest.mark.any_engine
 

@@ -20,7 +20,8 @@ from app.databases.postgresql.database import PostgreSQLDatabase
 from app.databases.postgresql.url import PostgreSQLURL
 from app.databases.protocol import Draw, Drawn, Residue, RingRecord, TicketDatabase
 from tests.contract.engines.storages import made, take, until
-from tests.harness.postgresql import PASSWORD, PostgreSQL, Session
+from tests.harness.postgresql import PASSWORD, PostgreSQL
+from tests.harness.postgresql_clients import Session
 
 pytestmark = pytest.mark.any_engine
 

@@ -12,7 +12,8 @@ from app.databases.postgresql.database import PostgreSQLDatabase
 from app.databases.postgresql.inspection import PostgreSQLInspector
 from app.databases.postgresql.url import PostgreSQLURL
 from tests.contract.engines.storages import made
-from tests.harness.postgresql import PostgreSQL, Session
+from tests.harness.postgresql import PostgreSQL
+from tests.harness.postgresql_clients import Session
 
 Look = Callable[..., Awaitable[Inspection]]
 

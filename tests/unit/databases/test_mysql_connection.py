@@ -9,7 +9,8 @@ from app.databases.mysql import sequence_sql
 from app.databases.mysql.database import MySQLDatabase
 from app.databases.mysql.inspection import MySQLInspector
 from app.databases.mysql.line import session_sql
-from app.databases.mysql.line.connection import MySQLConnection, ServerFacts
+from app.databases.mysql.line.connection import MySQLConnection
+from app.databases.mysql.line.server_facts import ServerFacts
 from app.databases.mysql.line.url import DatabaseURL
 from app.databases.mysql.other_tables import Column, used_by
 from app.doctor.case import Case

@@ -6,66 +6,31 @@ cancellation. The exceptions are the errors that leave a connection as it was (s
 
 import hashlib
 import math
-import re
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from app.common.errors import (
     TicketDatabaseError,
-    TicketDatabaseMisconfigured,
     TicketDatabaseSetWrong,
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
-from app.databases.inspection import Flaw
 from app.databases.mysql.line import session_sql
 from app.databases.mysql.line.bounds import SMALL, Bound
 from app.databases.mysql.line.driver import DRIVER_ERRORS, NONSENSE, Driver, NoTLS, Rows, server_code, translate
 from app.databases.mysql.line.errors import KEEPS_CONNECTION
+from app.databases.mysql.line.server_facts import ServerFacts, check_version, numbered_by_group
 from app.databases.mysql.line.server_settings import flaws_of
 from app.databases.mysql.line.url import DatabaseURL
 from app.databases.mysql.line.wire import Done, Wire, known_query, query
 from app.databases.protocol import check_settings
 
-OLDEST_MYSQL = (8, 0)
-OLDEST_MARIADB = (10, 6)
 READ_BACK_SECONDS = 1.0
 """A draw on a session that was not looked at for so long looks at it first, in its own packet."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
-    """The facts that a database server reports about itself.
-
-    `mariadb`: whether it is MariaDB, and not MySQL. `identity`: which server it is, and the second in which it started.
-    `incarnation`: a digest of that and of the database's name. `increment`, `offset`: the server's own settings, not
-    the session's. `autoinc_lock_mode`: its `innodb_autoinc_lock_mode`. `takes_steps`: whether a
-    statement can have an increment and an offset of its own. `flaws`: what is wrong with its
-    settings. `now`: its clock, in seconds since 1970. `tls`: whether this connection uses it.
-    `folds_names`: whether its `lower_case_table_names` is not 0.
-    `numbered_by_group`: its cluster, and no operator, sets increment and offset; None where that is not so.
-    """
-
-    setting_names: ClassVar[tuple[str, str]] = ("auto_increment_increment", "auto_increment_offset")
-
-    mariadb: bool
-    version: str
-    identity: str
-    incarnation: str
-    increment: int
-    offset: int
-    autoinc_lock_mode: int
-    takes_steps: bool
-    flaws: tuple[Flaw, ...]
-    now: float
-    tls: bool
-    folds_names: bool = False
-    numbered_by_group: TicketDatabaseSetWrong | None = None
 
 
 class SessionMoved(TicketDatabaseSetWrong):
@@ -135,7 +100,7 @@ class MySQLConnection:
         """
         await self.log_in(addresses)
         try:
-            _check_version(self._driver.version, mariadb=self.mariadb)
+            check_version(self._driver.version, mariadb=self.mariadb)
             await self._prepare()
             return await self._read_facts()
         except BaseException as error:
@@ -344,7 +309,7 @@ class MySQLConnection:
             now=float(now),
             tls=tls,
             folds_names=variables.get("lower_case_table_names", "0") != "0",
-            numbered_by_group=_numbered_by_group(variables, self._increment, self._offset),
+            numbered_by_group=numbered_by_group(variables, self._increment, self._offset),
         )
 
     def _check_session(self, session: int, differing: str) -> None:
@@ -368,44 +333,6 @@ class MySQLConnection:
     def _check_tls(self, facts: ServerFacts) -> None:
         if self._url.wants_tls and not facts.tls:
             raise NoTLS(self._url)
-
-
-def _numbered_by_group(variables: dict[str, str], increment: int, offset: int) -> TicketDatabaseSetWrong | None:
-    """The setting that makes increment and offset the cluster's own, where one does.
-
-    Under Galera's control they follow the number of nodes: with as many nodes as the increment they look right until
-    a node comes or goes, and what a statement asks for is ignored even then.
-    """
-    right = f"auto_increment_increment = {increment} and auto_increment_offset = {offset} on every node of it"
-    if variables.get("wsrep_on") == "ON" and variables.get("wsrep_auto_increment_control") == "ON":
-        return TicketDatabaseSetWrong(
-            "has wsrep_auto_increment_control=ON: its Galera cluster sets increment and offset by itself",
-            f"set wsrep_auto_increment_control = OFF, {right}, and restart them one after the other",
-        )
-    by_group = variables.get("group_replication_auto_increment_increment")
-    found = variables.get("auto_increment_increment")
-    if by_group == found != str(increment) and variables.get("group_replication_group_name"):
-        return TicketDatabaseSetWrong(
-            f"has group_replication_auto_increment_increment={by_group}: Group Replication sets increment and offset "
-            "by itself where they were 1 when it started",
-            f"set group_replication_auto_increment_increment = {increment}, {right}, and restart them one after the "
-            "other",
-        )
-    return None
-
-
-def _check_version(version: str, *, mariadb: bool) -> None:
-    """Raise TicketDatabaseMisconfigured for a server older than those whose counters survive a crash."""
-    # MariaDB may put "5.5.5-" before its version, for old replicas' sake
-    found = re.search(r"(\d+)\.(\d+)\.\d+-mariadb" if mariadb else r"^(\d+)\.(\d+)", version.lower())
-    number = (int(found[1]), int(found[2])) if found else (0, 0)
-    oldest = OLDEST_MARIADB if mariadb else OLDEST_MYSQL
-    if number < oldest:
-        engine = "MariaDB" if mariadb else "MySQL"
-        raise TicketDatabaseMisconfigured(
-            f"is {engine} {number[0]}.{number[1]}, expected {oldest[0]}.{oldest[1]} or later: "
-            "an older one forgets its counters in a crash"
-        )
 
 
 async def opened(

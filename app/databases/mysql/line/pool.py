@@ -26,9 +26,10 @@ from app.common.errors import (
     TicketDatabaseUnavailable,
 )
 from app.common.patience import patience
-from app.databases.mysql.line.connection import MySQLConnection, ServerFacts, opened
+from app.databases.mysql.line.connection import MySQLConnection, opened
 from app.databases.mysql.line.driver import code_of, is_out_of_files
 from app.databases.mysql.line.errors import NO_FURTHER_CONNECTION
+from app.databases.mysql.line.server_facts import ServerFacts
 from app.databases.mysql.line.url import DatabaseURL
 
 QUESTIONS_AT_ONCE = 4
