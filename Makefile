@@ -9,7 +9,11 @@ PORT := $(or $(TICKETS_PORT),8000)
 
 # What the tests drive that PyPI does not have, as command:package (a,b: either will do; a path is looked for as it is).
 # mariadb-install-db of mariadb-server-core calls my_print_defaults, which lies in mariadb-client-core.
-DATABASE_TOOLS := mysqld,mariadbd:mariadb-server-core my_print_defaults:mariadb-client-core
+DATABASE_TOOLS := \
+	mysqld,mariadbd:mariadb-server-core \
+	my_print_defaults:mariadb-client-core \
+	pg_ctlcluster:postgresql \
+	pgbouncer:pgbouncer
 DEBIAN_TOOLS := \
 	haproxy:haproxy \
 	promtool:prometheus \
@@ -19,8 +23,6 @@ DEBIAN_TOOLS := \
 	node:nodejs \
 	npm:npm \
 	chromium:chromium \
-	pg_ctlcluster:postgresql \
-	pgbouncer:pgbouncer \
 	cc:gcc \
 	/usr/include/time.h:libc6-dev \
 	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core \
@@ -55,7 +57,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 2)))
 SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test durations check fix docs bench torture long documents pictures newest client dist install-check lock clean tools long-tools
+.PHONY: help run test durations check fix docs bench torture long documents pictures newest client dist install-check lock clean tools databases long-tools
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -85,17 +87,22 @@ durations: $(VENV)/.test tools $(VENV)/.node  ## run every test and write down h
 
 # Goes on where something is missing and may not be installed: the tests that need it fail and say so.
 tools:
-	@-.ci/debian-packages $(if $(TICKETS_TEST_MYSQLD),,$(DATABASE_TOOLS)) $(DEBIAN_TOOLS)
+	@-.ci/debian-packages $(DATABASE_TOOLS) $(DEBIAN_TOOLS)
+
+databases:  ## install the database servers that tests/unit, tests/contract and next/tests drive; make test installs more
+	@-.ci/debian-packages $(DATABASE_TOOLS)
 
 long-tools:
 	@-.ci/debian-packages $(LONG_TOOLS)
 
-check: $(VENV)/.test  ## lint, formatting, types, who imports whom; writes nothing
+check: $(VENV)/.test  ## lint, formatting, types, who imports whom, lengths; writes nothing
 	$(BIN)/ruff check --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --check --cache-dir $(VENV)/.cache/ruff .
-	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests docs/generator $(wildcard bench)
+	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app next tests docs/generator $(wildcard bench)
 	$(BIN)/mypy --config-file client/pyproject.toml --cache-dir $(VENV)/.cache/mypy-client client
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/lint-imports --no-logo --no-cache --config .ci/next_engines.toml
+	$(BIN)/python .ci/lengths.py next
 
 fix: $(VENV)/.test  ## fix what ruff can fix
 	$(BIN)/ruff check --fix --cache-dir $(VENV)/.cache/ruff .

@@ -1,0 +1,1 @@
+"""The tests of `next/`: all of them run in `.ci/run`, on every real database server that it finds."""

@@ -1,0 +1,112 @@
+"""Fixtures for every test of next/: the engines of this run, databases in shared servers, and servers of a test's own.
+
+A test with the argument `engine` runs once on each engine. MySQL takes part if TICKETS_TEST_MYSQLD names its mysqld;
+otherwise its tests do not exist, and the end of the run says so.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import looptime
+import pytest
+from hypothesis import HealthCheck, settings
+
+from next.tests.servers import DatabaseServer, Engine, engines
+from next.tests.servers_programs import MYSQLD, template
+from next.tests.servers_shared import FreshDatabase, OwnServer, SharedServers
+
+# How long an example takes depends on what else the machine does. Each test has a deadline of its own.
+settings.register_profile("next", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("next")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which engine is missing."""
+    if "mysql" not in engines():
+        terminalreporter.write_line(f"next/tests ran on {' and '.join(engines())}, not on MySQL: {MYSQLD} names none")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give a test with the mark `looptime` the fixture `virtual_time`."""
+    if isinstance(item, pytest.Function) and item.get_closest_marker("looptime"):
+        item.fixturenames.append("virtual_time")
+
+
+@pytest.fixture
+async def virtual_time() -> AsyncIterator[looptime.LoopTimeProxy]:
+    """Time that passes at once wherever the test only waits: an hour of sleep takes no time.
+
+    The clock of the loop begins at 0. A test that waits for a real server must not use virtual time, because the
+    deadlines would pass before the server answers.
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, asyncio.BaseEventLoop), f"virtual time needs a loop of asyncio, not {loop!r}"
+    with looptime.patch_event_loop(loop, _enabled=False).looptime_enabled():
+        yield looptime.LoopTimeProxy()
+
+
+@pytest.fixture(params=engines())
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine of this run in turn. `pytest.mark.parametrize("engine", engines("mariadb", "mysql"))` takes fewer."""
+    chosen: Engine = request.param
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def shared_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServers]:
+    """The shared servers of this process."""
+    base = tmp_path_factory.getbasetemp()
+    # each process of pytest-xdist has a directory below that of the run
+    shared = SharedServers((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "database-templates")
+    try:
+        yield shared
+    finally:
+        shared.close()
+
+
+@pytest.fixture
+def fresh_database(shared_servers: SharedServers) -> Iterator[FreshDatabase]:
+    """Creates databases for this test only, in servers that no test may harm: `fresh_database(engine)` is a URL."""
+    made: list[tuple[DatabaseServer, str]] = []
+
+    def create(engine: Engine, *, offset: int | None = None, increment: int | None = None) -> str:
+        server = shared_servers.server(engine, offset=offset, increment=increment)
+        made.append((server, shared_servers.new_name()))
+        return server.create_database(made[-1][1])
+
+    yield create
+    for server, name in made:
+        # An empty database of PostgreSQL takes 7 MB of the disk. Of the other engines it takes nothing.
+        if server.engine == "postgresql":
+            server.drop_database(name)
+
+
+@pytest.fixture
+def own_server(shared_servers: SharedServers) -> Iterator[OwnServer]:
+    """Starts servers for this test only, which it may kill and freeze: `own_server(engine, offset=1, increment=2)`."""
+    servers: list[DatabaseServer] = []
+
+    def start(
+        engine: Engine,
+        *,
+        offset: int | None = None,
+        increment: int | None = None,
+        binary_log: bool = False,
+        options: Sequence[str] = (),
+    ) -> DatabaseServer:
+        server = DatabaseServer(
+            engine,
+            template(engine, shared_servers.templates),
+            offset=offset,
+            increment=increment,
+            binary_log=binary_log,
+            options=options,
+        )
+        servers.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in servers:
+        server.close()
