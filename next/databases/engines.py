@@ -1,0 +1,58 @@
+"""The engines that a ticket database may run on. Each is a package beside this file, imported when an address names it.
+
+An engine's package has `url.parse`, which reads a URL, and `session.connect`, which opens a session. The class of an
+address stands in the package of its engine. The embedded pair has no URL: `lock_embedded` returns its addresses.
+"""
+
+import re
+from importlib import import_module
+
+from next.databases.address import Address
+from next.databases.database import Database
+from next.databases.session import Connect
+from next.databases.sqlite.folder import lock_folder as lock_embedded
+from next.errors import SettingsError
+
+__all__ = ["lock_embedded", "open_database", "parse_list"]
+
+SCHEMES = {"mysql": "mysql", "postgresql": "postgresql", "postgres": "postgresql"}
+"""What a URL may begin with, and the package that reads it."""
+_DRIVERS = {"aiomysql", "asyncpg"}
+_BETWEEN = re.compile(r"\s*,\s*(?=[A-Za-z][A-Za-z0-9+.-]*://)|\s+")
+
+
+def parse_list(text: str, default_password: str | None) -> list[Address]:
+    """Read the URLs of the ticket databases, in the order of their offsets.
+
+    text: URLs, separated by white space, or by a comma that a scheme and `://` follow. default_password: for URLs that
+    name no password, None where there is none. Raises SettingsError, which never repeats a URL.
+    """
+    urls = [url for url in _BETWEEN.split(text) if url]
+    if not urls:
+        raise SettingsError("no URL of a ticket database is given")
+    return [_parse(url, default_password) for url in urls]
+
+
+def _parse(url: str, default_password: str | None) -> Address:
+    package = SCHEMES.get(url.partition("://")[0].lower())
+    if package is None or "://" not in url:
+        raise SettingsError(f"a URL has to begin with {':// or '.join(SCHEMES)}://")
+    address: Address = import_module(f"{__package__}.{package}.url").parse(url, default_password)
+    return address
+
+
+def open_database(address: Address, timeout: float) -> Database:
+    """Return the ticket database at an address, not connected yet.
+
+    timeout: the database timeout, in seconds. Raises SettingsError where the engine's driver is not installed.
+    """
+    package = type(address).__module__.rpartition(".")[0]
+    try:
+        connect: Connect = import_module(f"{package}.session").connect
+    except ModuleNotFoundError as error:
+        if error.name not in _DRIVERS:
+            raise
+        engine = package.rpartition(".")[2]
+        extra = f"pip install 'ticket-server[{engine}]'"
+        raise SettingsError(f"{address.name} needs {error.name}, which is not installed: {extra}") from error
+    return Database(address, connect, timeout)

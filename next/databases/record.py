@@ -1,0 +1,95 @@
+"""The ring record: what every ticket database records of the ring that it is drawn in."""
+
+import json
+import secrets
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+
+def new_word() -> str:
+    """Return a random word of 16 hexadecimal digits."""
+    return secrets.token_hex(8)
+
+
+class State(StrEnum):
+    """Whether the ring is drawn from.
+
+    FORMING: a server has begun to form the ring. DRAWN: servers draw. CHANGING: `ticketd grow` has begun, nobody draws.
+    """
+
+    FORMING = "forming"
+    DRAWN = "drawn"
+    CHANGING = "changing"
+
+
+class Body(NamedTuple):
+    """The body in use at an offset, and the number of the record under which it was taken in."""
+
+    offset: int
+    word: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The ring, the same on every database of it.
+
+    ring: the ring's random word, from its forming. number: rises with every change. writer: the random word of the
+    writer of this number. increment: of the ids. bodies: one for each offset in use, in the order of offsets.
+    """
+
+    ring: str
+    number: int
+    writer: str
+    increment: int
+    state: State
+    bodies: tuple[Body, ...]
+
+    @property
+    def stamp(self) -> str:
+        """The number with the word of its writer: what marks and conditional writes name."""
+        return f"{self.number}.{self.writer}"
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """Of two records the one with the larger rank stands."""
+        return self.number, self.writer
+
+    @property
+    def drawn(self) -> bool:
+        """Whether servers may draw."""
+        return self.state is State.DRAWN
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """The offsets in use."""
+        return tuple(body.offset for body in self.bodies)
+
+    def at(self, offset: int) -> Body | None:
+        """The body in use at this offset."""
+        return next((body for body in self.bodies if body.offset == offset), None)
+
+    def offset_of(self, word: str) -> int | None:
+        """The offset at which this body is in use."""
+        return next((body.offset for body in self.bodies if body.word == word), None)
+
+    def next(self, number: int, **changes: object) -> Self:
+        """The record with another number, a new word of its writer, and these fields changed."""
+        return replace(self, number=number, writer=new_word(), **changes)  # type: ignore[arg-type]
+
+    def dump(self) -> str:
+        """The record as JSON."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def load(cls, text: str) -> Self:
+        """Read a record. Raises ValueError where it is none."""
+        try:
+            found = json.loads(text)
+            bodies = tuple(Body(int(offset), str(word), int(since)) for offset, word, since in found["bodies"])
+            numbers = int(found["number"]), int(found["increment"])
+            state = State(found["state"])
+            return cls(str(found["ring"]), numbers[0], str(found["writer"]), numbers[1], state, bodies)
+        except (KeyError, TypeError, OverflowError) as error:
+            raise ValueError("not a ring record") from error

@@ -1,0 +1,49 @@
+"""`ticket`, and all kinds of sequence by their names."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from next.errors import InvalidRequest
+from next.kinds.chance import Simpleflake, Ulid, Uuid4, Uuid7
+from next.kinds.kind import TICKET_LIMIT, Kind, Parameter, Parameters, number_ceiling
+from next.kinds.notation import decimal
+from next.kinds.timed import Flake, Instagram, Instagram32, ObjectId, Snowflake
+
+_BITS = Parameter(64, 32, 64, (32, 53, 64))
+
+
+class Ticket(Kind):
+    """A counter, odd on one database and even on the other. Reading an id takes the ring's increment."""
+
+    name, bits = "ticket", 64
+    unique = "certainly"
+    ordered = True
+    parameters: ClassVar = {"bits": _BITS, "start": Parameter(1, 1, TICKET_LIMIT)}
+
+    @property
+    def read_with(self) -> Mapping[str, Parameter]:
+        return {"bits": _BITS, "increment": Parameter(None, 1, 65535)}
+
+    def ceiling(self, parameters: Parameters) -> int:
+        return number_ceiling(parameters.get("bits", 64))
+
+    def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
+        """See Kind.decode. `offset`: of the database that gave the ticket."""
+        number = decimal(id_text, self.name, self.ceiling(parameters))
+        offset = (number - 1) % parameters["increment"] + 1
+        return {"kind": self.name, "id_str": str(number), "offset": offset}
+
+
+_ALL = Ticket, Instagram, Instagram32, Snowflake, Flake, ObjectId, Uuid7, Ulid, Simpleflake, Uuid4
+KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind() for kind in _ALL})
+"""The kinds by name, in the order in which they are shown."""
+DECODE_PARAMETERS: tuple[str, ...] = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.read_with))
+"""Every parameter that reading an id of some kind takes."""
+
+
+def kind_named(name: str) -> Kind:
+    """Return the kind of this name. Raises InvalidRequest, which lists all names."""
+    if name not in KINDS:
+        raise InvalidRequest(f"there is no such kind of sequence; there are {', '.join(KINDS)}")
+    return KINDS[name]
