@@ -1,0 +1,159 @@
+"""The one wiring: everything that a ticket server is made of, without its doors."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from next.databases.database import Database
+from next.databases.session import Counter
+from next.kinds.table import KINDS
+from next.kinds.timed import TimedKind
+from next.tickets.bump import Bumps
+from next.tickets.catalog import Catalog, Entry
+from next.tickets.clean_end import lower_limits
+from next.tickets.counted import Counted
+from next.tickets.desk import Desk
+from next.tickets.floors import Floors
+from next.tickets.issuer import Issuer
+from next.tickets.known_kinds import KnownKinds
+from next.tickets.lane import Again, Lane
+from next.tickets.leases import WorkerNumber
+from next.tickets.level import Levels
+from next.tickets.listing import Listing
+from next.tickets.making import Maker
+from next.tickets.memory import Memory
+from next.tickets.opening import LaneSpec, Opener
+from next.tickets.probe import Probe
+from next.tickets.rights import InstanceNumber, draw_instance
+from next.tickets.server_clock import ServerClock
+from next.tickets.sight import Member, Sight
+from next.tickets.source import Source
+from next.tickets.stamps import Stamps
+from next.tickets.step import Pace, Reserve, TicketPace
+
+
+def boot_clock() -> float:
+    """Seconds since the machine started, also those for which it was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a server is set to; the settings of the contract have the same names.
+
+    name: `hostname:port` of this server. probe_interval, database_timeout, request_timeout, reserve: in seconds.
+    increment: None for the recorded one. refuses: whether an unprotected database issues nothing. embedded: whether the
+    databases are the embedded pair, which one process uses.
+    """
+
+    name: str
+    probe_interval: float = 1.0
+    database_timeout: float = 0.5
+    request_timeout: float = 2.0
+    increment: int | None = None
+    refuses: bool = False
+    reserve: float = 0.0
+    embedded: bool = False
+
+
+class Service:
+    """One ticket server: its databases, what it sees of them, and the desk that doors call.
+
+    databases: in the order of their offsets. clock: seconds by a clock that counts suspension. wall: seconds since
+    1970. chance: decides random waits.
+    """
+
+    def __init__(
+        self,
+        databases: Sequence[Database],
+        options: Options,
+        *,
+        clock: Callable[[], float] = boot_clock,
+        wall: Callable[[], float] = time.time,
+        chance: Random | None = None,
+    ) -> None:
+        members = [Member(offset, database) for offset, database in enumerate(databases, 1)]
+        chance = chance or Random()
+        self.options = options
+        self.sight = Sight(members, options.probe_interval, options.database_timeout, clock)
+        self.floors = Floors(self.sight)
+        self.levels = Levels(self.sight, warns=not options.embedded)
+        self.clock = ServerClock(clock, wall)
+        kinds = KnownKinds(self.clock.now_ms)
+        self.catalog = Catalog(self.sight, self.floors, kinds)
+        self.listing = Listing(self.catalog, self.sight)
+        self.maker = Maker(self.catalog, self.sight, kinds)
+        self.opener = Opener(self.sight, self.floors, chance)
+        self.probe = Probe(
+            self.sight, options.name, increment=options.increment, levels=self.levels, floors=self.floors
+        )
+        self.floors.heard, self.probe.noted = self.probe.floors_heard, self.clock.noted
+        self.bumps = Bumps(self.sight, self.catalog, self.floors, self.probe.wait_known)
+        self.desk = Desk(self.catalog, self.sight, self._source, options.request_timeout)
+        self.catalog.replaced = self.desk.forget
+        self.worker = WorkerNumber(self.sight, self.clock, chance, refuses=options.refuses)
+        self.instance = InstanceNumber(partial(draw_instance, self.maker, self.desk))
+        self.memory = Memory(self.clock, self.worker, self.instance)
+        self._running: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to look at the databases. Requests are served from the first looks on."""
+        parts = (self.probe, self.levels, self.listing, self.desk, self.worker, self.instance)
+        self._running = [asyncio.get_running_loop().create_task(part.run()) for part in parts]
+
+    async def watch(self) -> None:
+        """Return when a part of the server has ended, which none does by itself; raise what ended it."""
+        await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        for task in self._running:
+            if task.done():
+                task.result()
+
+    async def stop(self) -> None:
+        """Serve nobody any more, let go of the databases, and close every connection."""
+        await self.desk.end()
+        if self.options.embedded:
+            await lower_limits(self.sight, self.desk.lanes)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self.probe.close()
+        await asyncio.gather(*(member.database.close() for member in self.sight.members))
+
+    # --- the sources of ids ------------------------------------------------------------------------------------------
+
+    def _source(self, entry: Entry) -> Source:
+        """Return what serves a sequence: lanes of tickets, lanes of ticks, or memory."""
+        kind, parameters = KINDS[entry.definition.kind], entry.definition.parameters
+        if not entry.is_counted:
+            return self.memory.source(entry.name, entry.definition)
+        counter = partial(self.catalog.counter, entry)
+        if isinstance(kind, TimedKind):
+            stamps = Stamps(kind, parameters, self.clock)
+
+            async def stamped(member: Member) -> Counter:
+                return stamps.capped(await counter(member))
+
+            issuer = Issuer(entry.name, self.sight, partial(self._make_lanes, entry, stamps, stamped, Reserve()))
+            return Counted(issuer, stamps, self.sight)
+        reserve = Reserve(self.options.reserve, len(self.sight.members))
+        return Issuer(entry.name, self.sight, partial(self._make_lanes, entry, TicketPace(), counter, reserve))
+
+    def _make_lanes(
+        self, entry: Entry, pace: Pace, counter: Callable[[Member], Awaitable[Counter]], reserve: Reserve, again: Again
+    ) -> list[Lane]:
+        refuses = self.options.refuses
+        return [
+            Lane(
+                LaneSpec(entry.name, member, entry.floor + 1, pace, partial(counter, member)),
+                self.sight,
+                self.floors,
+                self.opener,
+                again,
+                reserve=reserve,
+                refuses=refuses,
+            )
+            for member in self.sight.members
+        ]

@@ -1,0 +1,70 @@
+"""A request for ids: one object, from the door that took it to the answer."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple
+
+from next.errors import TicketError
+
+
+class Shape(Enum):
+    """What the answer is: one id, a list of ids that rise, or a block of ids at equal distances."""
+
+    SINGLE = "single"
+    LIST = "list"
+    BLOCK = "block"
+
+
+class Block(NamedTuple):
+    """The ids `first + i * step` for i from 0 to `size` - 1."""
+
+    first: int
+    step: int
+    size: int
+
+
+class Request:
+    """What a client wants, and where the answer goes.
+
+    sequence: its name, in any case; kept in lower case. count: how many ids. shape: of the answer. done: called once
+    with an int, a list of int or a Block. failed: called once, in its place, with the error. Neither may raise.
+    deadline: when the request runs out of time, by the event loop's clock; the desk sets it.
+    tried: the offsets of the lanes that failed it, as bits.
+    key, shard: which shard a kind with shards takes the id from.
+    """
+
+    __slots__ = ("count", "deadline", "done", "failed", "is_over", "key", "sequence", "shape", "shard", "tried")
+
+    def __init__(
+        self,
+        sequence: str,
+        done: Callable[[Any], None],
+        failed: Callable[[TicketError], None],
+        *,
+        count: int = 1,
+        shape: Shape = Shape.SINGLE,
+        key: int | None = None,
+        shard: int | None = None,
+    ) -> None:
+        # some letters beyond ASCII become ASCII in lower case, so they stay as they are, and are refused
+        self.sequence = sequence.lower() if sequence.isascii() else sequence
+        self.done, self.failed = done, failed
+        self.count, self.shape, self.key, self.shard = count, shape, key, shard
+        self.deadline = 0.0
+        self.tried = 0
+        self.is_over = False
+
+    @property
+    def is_block(self) -> bool:
+        """Whether a block is wanted: ids of one statement."""
+        return self.shape is Shape.BLOCK
+
+    def fail(self, error: TicketError) -> None:
+        """Answer with an error, unless the request is over."""
+        if not self.is_over:
+            self.is_over = True
+            self.failed(error)
+
+    def abandon(self) -> None:
+        """The client has gone: nobody is called any more, and the request's ids go to the next one."""
+        self.is_over = True

@@ -1,0 +1,93 @@
+"""How far ahead a lane works: where its limit is set (rule 8), and how many ids it draws before they are asked for."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+SECONDS_AHEAD = 10.0
+"""A limit is set ahead by what the lane's present rate uses up in this time."""
+SMALLEST, LARGEST = 1_000, 1_000_000
+"""Bounds of a step, in ids."""
+SHARE = 16
+"""A step is at most this part of what is left of the sequence."""
+WINDOW = 0.5
+"""Seconds after which the rate is computed again."""
+
+
+class Pace(Protocol):
+    """What a kind of sequence decides about its lanes."""
+
+    def step(self, rate: float, left: int, increment: int) -> int:
+        """Return how far ahead of the highest number drawn the limit is set; at rate 0, after an advance, the least.
+
+        rate: ids a second. left: ids that the lane can still draw.
+        """
+        ...
+
+    def above(self) -> int:
+        """Return the number that the next draw has to be above, whatever was drawn before. Raises Unavailable."""
+        ...
+
+    def room(self, highest: int, increment: int) -> int:
+        """Return how many ids may be drawn now, where `highest` is the largest that was drawn."""
+        ...
+
+
+class TicketPace:
+    """The pace of plain tickets: ten seconds ahead, in the bounds of rule 8."""
+
+    def step(self, rate: float, left: int, increment: int) -> int:
+        """See Pace.step. At least one id, so that the last ones are given too."""
+        ahead = min(max(int(rate * SECONDS_AHEAD), SMALLEST), LARGEST)
+        return max(1, min(ahead, left // SHARE)) * increment
+
+    def above(self) -> int:
+        """See Pace.above: a ticket holds no time."""
+        return 0
+
+    def room(self, highest: int, increment: int) -> int:
+        """See Pace.room: there is always room for more tickets."""
+        return LARGEST
+
+
+class Rate:
+    """How many ids a second are used at present; half of it is what was measured last."""
+
+    def __init__(self) -> None:
+        self.per_second = 0.0
+        self._count = 0
+        self._since = float("-inf")
+
+    def add(self, count: int, now: float) -> None:
+        """Count ids that were used at this moment. now: seconds, by any clock that is always the same."""
+        self._count += count
+        elapsed = now - self._since
+        if elapsed < WINDOW:
+            return
+        measured = 0.0 if elapsed == float("inf") else self._count / elapsed
+        self.per_second = (self.per_second + measured) / 2 if elapsed < 10 * WINDOW else measured
+        self._count, self._since = 0, now
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """How many ids a lane draws ahead (TICKETS_RESERVE_SECONDS).
+
+    seconds: what is drawn ahead is used up in this time at the present rate. lanes: how many lanes of a sequence share
+    the reserve.
+    """
+
+    seconds: float = 0.0
+    lanes: int = 1
+
+    @property
+    def longest_age(self) -> float:
+        """Seconds after which ids in stock are dropped. What a statement draws beyond the requests is kept a second."""
+        return max(3 * self.seconds, 1.0)
+
+    def size(self, rate: float, left: int) -> int:
+        """Return how many ids to hold in stock: none near the end of the sequence.
+
+        rate: ids a second. left: ids that the lane can still draw.
+        """
+        wanted = int(min(rate * self.seconds, LARGEST / self.lanes))
+        return wanted if left > 100 * wanted else 0
