@@ -23,6 +23,18 @@ class InvalidRequest(TicketError):
     """The request is malformed."""
 
 
+class Unauthenticated(TicketError):
+    """A token is wanted, and none, or one that is not known, was given."""
+
+
+class Forbidden(TicketError):
+    """This token may not do that."""
+
+
+class CrossSite(TicketError):
+    """A browser asks on behalf of another site."""
+
+
 class UnknownSequence(TicketError):
     """There is no such sequence."""
 
@@ -77,6 +89,10 @@ class ClockAhead(Unavailable):
 
 class Draining(Unavailable):
     """This server is shutting down."""
+
+
+class TooManyConnections(Unavailable):
+    """This server has as many client connections as it may have."""
 
 
 class Defect(TicketError):

@@ -15,7 +15,7 @@ from next.errors import NoTicketDatabase
 from next.service import Options, Service
 from next.settings import Settings, load
 from next.tickets.desk import Desk
-from next.tickets.request import Block, Request, Shape
+from next.tickets.request import Block, Call, Shape
 
 AT_ONCE = 64
 """How many requests are under way at the same time."""
@@ -138,7 +138,7 @@ async def _take(service: Service, chosen: argparse.Namespace, shares: Iterator[i
 async def ask(desk: Desk, sequence: str, shape: Shape, count: int) -> Sequence[int | str]:
     """Ask for tickets, and return them. Raises TicketError. Where the caller is cancelled, nobody gets an answer."""
     answer: asyncio.Future[int | str | list[int | str] | Block] = asyncio.get_running_loop().create_future()
-    request = Request(sequence, answer.set_result, answer.set_exception, count=count, shape=shape)
+    request = Call(sequence, answer.set_result, answer.set_exception, count=count, shape=shape)
     desk.take(request)
     try:
         drawn = await answer

@@ -18,17 +18,13 @@ def check(kind: Kind, request: Request) -> None:
         raise NotForThisKind(f"{request.sequence} is of kind {kind.name}, which has no blocks; use ?count=")
 
 
-class _Encode:
-    """Answers a request with ids in place of ticks, in the request's shard."""
+def _encoder(kind: TimedKind, shard: int) -> Callable[[Any], Any]:
+    """Return what makes ids of ticks, one or a list, in this shard."""
 
-    __slots__ = ("done", "encode", "shard")
+    def encode(ticks: Any) -> Any:
+        return [kind.encode(tick, shard) for tick in ticks] if isinstance(ticks, list) else kind.encode(ticks, shard)
 
-    def __init__(self, kind: TimedKind, shard: int, done: Callable[[Any], None]) -> None:
-        self.encode, self.shard, self.done = kind.encode, shard, done
-
-    def __call__(self, ticks: Any) -> None:
-        encode, shard = self.encode, self.shard
-        self.done([encode(tick, shard) for tick in ticks] if isinstance(ticks, list) else encode(ticks, shard))
+    return encode
 
 
 class Counted:
@@ -64,13 +60,12 @@ class Counted:
         """See Source.hand_over. The requests are as the client made them."""
         requests = self._issuer.hand_over()
         for request in requests:
-            if isinstance(request.done, _Encode):
-                request.done = request.done.done
+            request.encode = None
         return requests
 
     def _accept(self, request: Request) -> bool:
         """Let the answer be ids; False where the request was refused."""
-        if isinstance(request.done, _Encode):
+        if request.encode is not None:
             return True
         stamps = self._stamps
         try:
@@ -84,5 +79,5 @@ class Counted:
         except TicketError as error:
             request.fail(error)
             return False
-        request.done = _Encode(stamps.kind, shard, request.done)
+        request.encode = _encoder(stamps.kind, shard)
         return True

@@ -124,8 +124,7 @@ class MemorySource(ABC):
         except TicketError as error:
             request.fail(error)
         else:
-            request.is_over = True
-            request.done(ids[0] if request.shape is Shape.SINGLE else ids)
+            request.finish(ids[0] if request.shape is Shape.SINGLE else ids)
 
     @abstractmethod
     def _make(self, count: int) -> Ids:

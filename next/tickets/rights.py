@@ -14,7 +14,7 @@ from next.errors import NoTicketDatabase, TicketError
 from next.tickets.definitions import TICKET
 from next.tickets.desk import Desk
 from next.tickets.making import Maker
-from next.tickets.request import Request
+from next.tickets.request import Call
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ async def draw_instance(maker: Maker, desk: Desk) -> int:
         if not answer.done():  # this call was cancelled
             answer.set_result(value)
 
-    request = Request(INSTANCES, settle, settle)
+    request = Call(INSTANCES, settle, settle)
     try:
         desk.take(request)
         drawn = await answer

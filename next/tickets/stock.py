@@ -73,8 +73,7 @@ class Stock:
             if first is None:
                 return None
             answer, last = Block(first, self.step, request.count), first + (request.count - 1) * self.step
-        request.is_over = True
-        request.done(answer)
+        request.finish(answer)
         return last
 
     def take_one(self, limit: int) -> int | None:

@@ -13,7 +13,7 @@ from next.tests.model.ground import Ground
 from next.tests.model.judge import Issue
 from next.tests.model.scale import SEQUENCES, Place
 from next.tickets.lane import Lane
-from next.tickets.request import Block, Request, Shape
+from next.tickets.request import Block, Call, Shape
 from next.tickets.sight import Status
 
 
@@ -97,7 +97,7 @@ class Server:
             if self.ground.loop.trace is not None:
                 self.ground.loop.note(self, f"cannot give {sequence}: {type(error).__name__} {error}")
 
-        request = Request(sequence, done, failed, count=count, shape=shape)
+        request = Call(sequence, done, failed, count=count, shape=shape)
         if lane is None:
             self.service.desk.take(request)
         else:

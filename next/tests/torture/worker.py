@@ -23,7 +23,7 @@ import uvloop
 from next.databases.engines import lock_embedded, open_database, parse_list
 from next.errors import TicketError
 from next.service import Options, Service, boot_clock
-from next.tickets.request import Block, Request, Shape
+from next.tickets.request import Block, Call, Shape
 
 SEQUENCES = ("photos", "accounts", "groups")
 CALLERS = 32
@@ -61,7 +61,7 @@ class Callers:
         while True:
             sequence, shape = random.choice(SEQUENCES), random.choices(list(SHAPES), WEIGHTS)[0]
             done, count = partial(self._take, answers, sequence, shape), random.randint(1, SHAPES[shape])
-            self._service.desk.take(Request(sequence, done, answers.put_nowait, count=count, shape=shape))
+            self._service.desk.take(Call(sequence, done, answers.put_nowait, count=count, shape=shape))
             error = await answers.get()
             if error is not None:
                 self._write(boot_clock(), sequence, type(error).__name__, 0)

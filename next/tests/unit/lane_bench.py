@@ -19,7 +19,7 @@ from next.tests.fakes.session import fake_connect
 from next.tickets.floors import Floors
 from next.tickets.lane import Lane
 from next.tickets.opening import LaneSpec, Opener
-from next.tickets.request import Request, Shape
+from next.tickets.request import Call, Request, Shape
 from next.tickets.sight import Member, Sight
 from next.tickets.step import Reserve, TicketPace
 
@@ -39,7 +39,7 @@ class Asked:
 
     def __init__(self, count: int = 1, shape: Shape = Shape.SINGLE) -> None:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.request = Request("photos", self.answer.set_result, self.answer.set_exception, count=count, shape=shape)
+        self.request = Call("photos", self.answer.set_result, self.answer.set_exception, count=count, shape=shape)
         self.request.deadline = float("inf")
 
 
