@@ -35,9 +35,8 @@ from next.tickets.stamps import Stamps
 from next.tickets.step import Pace, Reserve, TicketPace
 
 
-def boot_clock() -> float:
-    """Seconds since the machine started, also those for which it was suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+boot_clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+"""Seconds since the machine started, also those for which it was suspended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,11 @@ class Counted:
         """See Source.is_busy."""
         return self._issuer.is_busy
 
+    @property
+    def issued(self) -> int:
+        """See Source.issued."""
+        return self._issuer.issued
+
     def give(self, request: Request) -> bool:
         """See Source.give. Refuses what this kind does not have, and everything while the clock is ahead."""
         return not self._accept(request) or self._issuer.give(request)

@@ -6,8 +6,7 @@ request for a sequence that the desk does not know yet waits until the catalog h
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from next.databases.record import State
 from next.errors import Defect, Draining, Growing, OutOfTime, TicketError
@@ -16,6 +15,7 @@ from next.tickets.lane import Lane
 from next.tickets.request import Request
 from next.tickets.sight import Sight
 from next.tickets.source import Source
+from next.tickets.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Desk:
         self._sources: dict[str, Source] = {}
         self._pending: dict[Source, list[Request]] = {}
         self._finding: dict[str, list[Request]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._loop = asyncio.get_running_loop()
         self._has_ended = False
 
@@ -58,8 +58,13 @@ class Desk:
             request.deadline = self._loop.time() + self._seconds
             self._find(request)
         elif not source.give(request):
-            request.deadline = self._loop.time() + self._seconds
-            self._wait(source, request)
+            pending = self._pending
+            if not pending:
+                self._loop.call_soon(self._hand_on)
+            if source in pending:
+                pending[source].append(request)
+            else:
+                pending[source] = [request]
 
     async def end(self) -> None:
         """End everything that is under way; what waits fails, and so does every later request."""
@@ -68,15 +73,13 @@ class Desk:
         left += [request for requests in (*self._finding.values(), *self._pending.values()) for request in requests]
         for request in left:
             request.fail(Draining())
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *(source.end() for source in self.sources), return_exceptions=True)
+        await asyncio.gather(self._tasks.end(), *(source.end() for source in self.sources), return_exceptions=True)
 
     def forget(self, entry: Entry) -> None:
         """The catalog serves this entry no more: look its sequence up again for the requests that wait."""
         source = self._sources.pop(entry.key, None)
         if source is not None:
-            self._spawn(self._retire(source))
+            self._tasks.start(self._retire(source))
 
     async def _retire(self, source: Source) -> None:
         requests = source.hand_over()
@@ -91,23 +94,21 @@ class Desk:
 
     # --- handing on --------------------------------------------------------------------------------------------------
 
-    def _wait(self, source: Source, request: Request) -> None:
-        pending = self._pending
-        if not pending:
-            self._loop.call_soon(self._hand_on)
-        if source in pending:
-            pending[source].append(request)
-        else:
-            pending[source] = [request]
-
     def _hand_on(self) -> None:
+        """Hand on the requests of this turn of the loop."""
         pending, self._pending = self._pending, {}
+        deadline = self._loop.time() + self._seconds
         for source, requests in pending.items():
-            try:
-                source.ask(requests)
-            except Exception:  # a defect in one source is nobody else's affair
-                log.exception("requests for %s could not be handed on", source.sequence)
-                _fail(requests, Defect())
+            for request in requests:
+                request.deadline = deadline
+            self._ask(source, requests)
+
+    def _ask(self, source: Source, requests: list[Request]) -> None:
+        try:
+            source.ask(requests)
+        except Exception:  # a defect in one source is nobody else's affair
+            log.exception("requests for %s could not be handed on", source.sequence)
+            _fail(requests, Defect())
 
     # --- finding a sequence ------------------------------------------------------------------------------------------
 
@@ -117,7 +118,7 @@ class Desk:
             self._finding[name].append(request)
         else:
             self._finding[name] = [request]
-            self._spawn(self._look_up(name))
+            self._tasks.start(self._look_up(name))
 
     async def _look_up(self, name: str) -> None:
         try:
@@ -131,9 +132,7 @@ class Desk:
             _fail(self._finding.pop(name), Defect())
             return
         self._sources[name] = source
-        for request in self._finding.pop(name):
-            if not request.is_over:
-                self._wait(source, request)
+        self._ask(source, [request for request in self._finding.pop(name) if not request.is_over])
 
     # --- running out of time -----------------------------------------------------------------------------------------
 
@@ -154,12 +153,6 @@ class Desk:
         if record is not None and record.state is State.CHANGING:
             return Growing()
         return OutOfTime(f"the request was not served within {self._seconds:g} s")
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 def _fail(requests: Iterable[Request], error: TicketError) -> None:

@@ -41,6 +41,7 @@ class Issuer:
         self.sequence = sequence
         self._sight = sight
         self.lanes = make_lanes(self._again)
+        self._has_reserve = any(lane.has_reserve for lane in self.lanes)
         self._turn = 0
         self._errors: dict[int, TicketError] = {}
         self._parked: list[Request] = []
@@ -55,8 +56,15 @@ class Issuer:
         """Whether requests wait."""
         return bool(self._parked) or any(lane.waiting for lane in self.lanes)
 
+    @property
+    def issued(self) -> int:
+        """How many ids were issued since the start."""
+        return sum(lane.given for lane in self.lanes)
+
     def give(self, request: Request) -> bool:
         """Serve a request from a stock at once; False where it has to wait."""
+        if not self._has_reserve:
+            return False
         lanes, turn = self.lanes, self._turn
         for place in range(turn - len(lanes), turn):
             if lanes[place].give(request):
@@ -105,6 +113,9 @@ class Issuer:
         """The next lane in turn that is in sight and not among those tried (as bits); an idle one if there is one."""
         count = len(self.lanes)
         self._turn = (self._turn + 1) % count
+        lane = self.lanes[self._turn]
+        if lane.task is None and lane.member.life is not None and not tried and not self._shunned:
+            return lane
         there = [
             lane
             for lane in (*self.lanes[self._turn :], *self.lanes[: self._turn])
@@ -125,6 +136,7 @@ class Issuer:
     def _again(self, lane: Lane, requests: Iterable[Request], error: TicketError) -> None:
         """A lane could not serve these requests: give them to another one, or fail them."""
         self._errors[lane.member.offset] = error
+        lane.member.counts.failovers += 1
         if isinstance(error, (NoAnswer, SequenceBusy)):
             self._shun(lane)
         following: dict[Lane | None, list[Request]] = {}
@@ -144,9 +156,9 @@ class Issuer:
                     request.fail(self._reason(request))
 
     def _may_change(self) -> bool:
-        """Whether a look is under way that may bring a database back into sight."""
+        """Whether a look or a trial write is under way that may bring a database back into sight."""
         sight = self._sight
-        return sight.is_settling or sight.stamp is None or any(member.doubtful for member in sight.members)
+        return sight.is_settling or sight.stamp is None or any(each.doubtful or each.trying for each in sight.members)
 
     def _reason(self, request: Request) -> TicketError:
         """Why no lane can serve a request."""

@@ -11,8 +11,7 @@ compares them itself, before each step and after each wait, so nobody has to clo
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from next.databases.session import Mark, Residue, Want, most_ids
 from next.errors import (
@@ -35,6 +34,7 @@ from next.tickets.request import Request
 from next.tickets.sight import Sight
 from next.tickets.step import Rate, Reserve
 from next.tickets.stock import Stock
+from next.tickets.tasks import Tasks
 
 log = logging.getLogger(__name__)
 Again = Callable[["Lane", Sequence[Request], TicketError], None]
@@ -48,6 +48,7 @@ class Lane:
 
     name: which lane. sight, floors, opener: of this server. reserve: how many ids are drawn ahead. again: called with
     the requests that this lane could not serve, and why. refuses: whether an unprotected lane issues nothing.
+    given: how many ids were issued since the start. highest: the largest id that was drawn, 0 while the lane is closed.
     """
 
     def __init__(
@@ -65,31 +66,27 @@ class Lane:
         self._sight, self._floors, self._opener, self._again = sight, floors, opener, again
         self._reserve, self._refuses = reserve, refuses
         self._key = name.sequence.lower()
+        self.has_reserve = reserve.seconds > 0
         self.waiting: deque[Request] = deque()
         self.task: asyncio.Task[None] | None = None
         self._rate = Rate()
-        self._used = self._remembered = self._low = 0
+        self._remembered = self._low = self.given = 0
         self._wants_refill = self._near_end = False
         self._marking: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._opened: Opened | None = None
-        self._stock = Stock(1)
-        self._highest = self._issued = self._limit = self._generation = 0
+        self.stock = Stock(1)
+        self.highest = self._issued = self._limit = self._generation = 0
 
     def __repr__(self) -> str:
-        state = "closed" if self._opened is None else f"highest {self._highest} limit {self._limit_now}"
-        return f"<lane {self.name.row} {state} stock {self._stock.size} waiting {len(self.waiting)}>"
+        state = "closed" if self._opened is None else f"highest {self.highest} limit {self._limit_now}"
+        return f"<lane {self.name.row} {state} stock {self.stock.size} waiting {len(self.waiting)}>"
 
     @property
     def is_unprotected(self) -> bool:
         """Whether a database that comes back older could repeat what this lane issues now (rule 3)."""
         sight, opened = self._sight, self._opened
         return sight.alone(self.member) or (opened is not None and not opened.sure and not sight.whole)
-
-    @property
-    def stock(self) -> int:
-        """How many ids are in stock."""
-        return self._stock.size
 
     # --- what the issuer calls ---------------------------------------------------------------------------------------
 
@@ -103,11 +100,13 @@ class Lane:
 
     def give(self, request: Request) -> bool:
         """Serve a request from the stock at once; False where the request has to wait."""
-        if self.waiting or not self._stock.size or not self._may_issue():
+        if self.waiting or not self.stock or not self._is_open() or not self._may_issue():
             return False
-        if not self._serve_from_stock(request, self._limit_now):
+        last = self.stock.serve(request, self._limit_now)
+        if last is None:
             return False
-        if self._stock.size < self._low and not self._wants_refill:
+        self._note(last, request.count)
+        if not self._wants_refill and self.stock.size < self._low:
             self._wants_refill = True
             self._start()
         return True
@@ -117,33 +116,26 @@ class Lane:
         for request in self.waiting:
             if request.deadline <= now:
                 request.fail(error())
-        self._stock.drop_older(self._sight.clock() - self._reserve.longest_age)
+        self.member.counts.gaps["too old"] += self.stock.drop_older(self._sight.clock() - self._reserve.longest_age)
 
     def close(self) -> None:
         """Close the lane and drop its stock. The next request opens it again."""
         self._opened, self._marking, self._near_end = None, None, False
-        self._remembered = max(self._remembered, self._highest)
-        self._stock.clear()
-        self._highest = self._issued = self._limit = 0
+        self._remembered = max(self._remembered, self.highest)
+        self.member.counts.gaps["closed"] += self.stock.size
+        self.stock.clear()
+        self.highest = self._issued = self._limit = 0
 
     async def end(self) -> None:
         """End the lane's tasks and close it."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         self.close()
 
     # --- serving -----------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         if self.task is None and (self.waiting or self._wants_refill):
-            self.task = self._spawn(self._work())
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+            self.task = self._tasks.start(self._work())
 
     async def _work(self) -> None:
         try:
@@ -170,9 +162,9 @@ class Lane:
         if not self._is_open():
             self.close()
             self._take_up(await self._opener.open(self.name, self._remembered))
-        elif self._wants_refill or not self._stock.has(self.waiting[0]):
-            await self._draw()
-            self._issue()
+        elif self._wants_refill or not self.stock.has(self.waiting[0]):
+            if await self._draw():
+                self._issue()
         elif not self._sight.is_fresh():
             await self._sight.moved()
         elif self._refuses and self.is_unprotected:
@@ -188,7 +180,7 @@ class Lane:
             and opened.era == sight.era
             and (life is None or life == opened.life)
             and (opened.sure or not sight.whole)
-            and self._floors.known.get(self._key, 0) < (self._stock.first or self._highest + 1)
+            and self._floors.known.get(self._key, 0) < (self.stock.first or self.highest + 1)
         )
 
     def _is_of_now(self) -> bool:
@@ -197,15 +189,15 @@ class Lane:
         return opened is None or (opened.era == self._sight.era and opened.life == self.member.life)
 
     def _may_issue(self) -> bool:
-        return self._is_open() and self._sight.is_fresh() and not (self._refuses and self.is_unprotected)
+        return self._sight.is_fresh() and not (self._refuses and self.is_unprotected)
 
     def _take_up(self, opened: Opened) -> None:
         """Go on with what the opener found."""
         record = self._sight.record
         if record is None or opened.era != self._sight.era:
             return
-        self._opened, self._stock = opened, Stock(record.increment)
-        self._highest = self._issued = opened.highest
+        self._opened, self.stock = opened, Stock(record.increment)
+        self.highest = self._issued = opened.highest
         self._limit, self._generation = opened.limit, opened.generation
         if opened.limit and opened.sure:
             self._mark()  # the first mark says that the lane is sure
@@ -213,27 +205,29 @@ class Lane:
     def _issue(self) -> bool:
         """Give the ids at or below the limit to the requests that wait; False where none was served.
 
-        Once half of the limit is used up, the next mark is sent while ids are still issued.
+        Once half of the limit is used up, the next mark is sent while ids are still issued. The lane is open.
         """
         if not self._may_issue():
             return False
-        limit, waiting, served = self._limit_now, self.waiting, False
-        while waiting and self._sight.is_fresh():  # the process may stand still between any two requests
-            if not waiting[0].is_over and not self._serve_from_stock(waiting[0], limit):
-                break
+        limit, waiting, stock, served, last = self._limit_now, self.waiting, self.stock, 0, 0
+        clock, until = self._sight.clock, self._sight.fresh_until
+        while waiting and clock() <= until:  # the process may stand still between any two requests
+            if not (request := waiting[0]).is_over:
+                given = stock.serve(request, limit)
+                if given is None:
+                    break
+                last, served = given, served + request.count
             waiting.popleft()
-            served = True
-        if limit and self._highest + self._step_ahead() // 2 > limit:
+        self._note(last, served)
+        if limit and self.highest + self._step_ahead() // 2 > limit:
             self._mark()
-        return served
+        return served > 0
 
-    def _serve_from_stock(self, request: Request, limit: int) -> bool:
-        last = self._stock.serve(request, limit)
-        if last is None:
-            return False
+    def _note(self, last: int, count: int) -> None:
+        """Note that so many ids were issued, and the last of them."""
         self._issued = max(self._issued, last)
-        self._used += request.count
-        return True
+        self._rate.count += count
+        self.given += count
 
     def _fail(self, error: TicketError) -> None:
         """Hand the requests on, after the lane's database or its table has failed them."""
@@ -265,34 +259,41 @@ class Lane:
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
-    async def _draw(self) -> None:
-        """Draw for all that wait, and for the reserve, with one statement."""
-        opened, increment = self._opened, self._stock.step
+    async def _draw(self) -> bool:
+        """Draw for all that wait, and for the reserve, with one statement; False where nothing came of it."""
+        opened, increment, clock = self._opened, self.stock.step, self._sight.clock
         assert opened is not None
-        self._rate.add(self._used, self._sight.clock())
-        self._used, self._low, self._wants_refill = 0, 0, False
+        began = clock()
+        self._rate.measure(began)
+        self._low, self._wants_refill = 0, False
         if self.member.life is None:
             raise DatabaseFailed(f"{self.member.name} is not in sight")
         if self.waiting and self.waiting[0].is_block and self.waiting[0].count > most_ids(increment):
             self.waiting.popleft().fail(InvalidRequest(f"a block has {most_ids(increment)} ids at most here"))
-            return
+            return False
         above = max(opened.floor, self.name.pace.above())
-        room = self.name.pace.room(max(self._highest, above), increment)
+        room = self.name.pace.room(max(self.highest, above), increment)
         if self.waiting and room < self.waiting[0].count:
             await asyncio.sleep(NO_ROOM)
-            return
+            return False
         count = min(self._how_many(), room)
-        has_drawn = self._highest > opened.highest
-        want = Want(opened.counter.name, count, above, self._highest, opened.counter.ceiling, has_drawn)
+        has_drawn = self.highest > opened.highest
+        want = Want(opened.counter.name, count, above, self.highest, opened.counter.ceiling, has_drawn)
         drawn = await self.member.database.draw(want, Residue(self.member.offset, increment), opened.life)
-        if self._opened is not opened or not self._is_open():
-            return  # the lane has closed meanwhile: a gap
+        counts, now = self.member.counts, clock()
+        counts.statement_seconds.add(now - began)
+        counts.statement_tickets.add(drawn.count)
         last = drawn.first + increment * (drawn.count - 1)
-        if drawn.first <= self._highest or last > opened.counter.ceiling:
+        if self._opened is not opened or not self._is_open():
+            counts.gaps["closed"] += drawn.count
+            return False
+        if drawn.first <= self.highest or last > opened.counter.ceiling:
+            counts.violations["order" if drawn.first <= self.highest else "ceiling"] += 1
             self.close()  # the counter is not where it was
-            return
-        self._highest = last
-        self._stock.add(drawn.first, drawn.count, self._sight.clock())
+            return False
+        self.highest = last
+        self.stock.add(drawn.first, drawn.count, now)
+        return True
 
     def _how_many(self) -> int:
         """How many ids to draw: for a block all of them anew, since they have to follow each other."""
@@ -301,13 +302,13 @@ class Lane:
             return first
         reserve = self._reserve.size(self._rate.per_second, self._left())
         self._low = reserve // 2  # the reserve is filled again below that
-        wanted = sum(request.count for request in self.waiting) + reserve - self._stock.size
-        return min(max(wanted, first), most_ids(self._stock.step))
+        wanted = sum([request.count for request in self.waiting]) + reserve - self.stock.size
+        return min(max(wanted, first), most_ids(self.stock.step))
 
     def _left(self) -> int:
         """How many ids the lane can still draw."""
         assert self._opened is not None
-        return (self._opened.counter.ceiling - self._highest) // self._stock.step
+        return (self._opened.counter.ceiling - self.highest) // self.stock.step
 
     # --- limits ------------------------------------------------------------------------------------------------------
 
@@ -318,12 +319,12 @@ class Lane:
 
     def _step_ahead(self) -> int:
         """How far ahead of the highest id drawn the limit is set, in numbers."""
-        return self.name.pace.step(self._rate.per_second, self._left(), self._stock.step)
+        return self.name.pace.step(self._rate.per_second, self._left(), self.stock.step)
 
     def _mark(self) -> asyncio.Task[None]:
         """Raise the limit, unless that is under way already; return the task that does it."""
         if self._marking is None or self._marking.done():
-            self._marking = self._spawn(self._raise_limit())
+            self._marking = self._tasks.start(self._raise_limit())
         return self._marking
 
     async def _raise_limit(self) -> None:
@@ -333,9 +334,8 @@ class Lane:
             await sight.moved()
         if opened is None or self._opened is not opened or not self._is_open():
             return
-        limit = min(self._highest + self._step_ahead(), opened.counter.ceiling)
-        generation = sight.generation
-        mark = Mark(self.name.row, opened.tenure, limit, self._issued, opened.sure)
+        limit = min(self.highest + self._step_ahead(), opened.counter.ceiling)
+        generation, mark = sight.generation, Mark(self.name.row, opened.tenure, limit, self._issued, opened.sure)
         try:
             outcome = await mark_everywhere(sight, self.member, mark, opened.era)
         except DatabaseFailed:
@@ -345,6 +345,6 @@ class Lane:
         if outcome is Outcome.STANDS:
             self._limit, self._generation = limit, generation
         elif outcome is Outcome.LOST:
-            self._stock.drop_above(self._limit_now)
+            self.member.counts.gaps["no mark"] += self.stock.drop_above(self._limit_now)
         elif outcome is Outcome.REFUSED:
             self.close()

@@ -49,6 +49,7 @@ class MemorySource(ABC):
         self._waiting: deque[Request] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._why: TicketError | None = None
+        self.issued = 0
 
     def __repr__(self) -> str:
         return f"<{self._kind.name} {self.sequence} waiting {len(self._waiting)}>"
@@ -124,6 +125,7 @@ class MemorySource(ABC):
         except TicketError as error:
             request.fail(error)
         else:
+            self.issued += request.count
             request.finish(ids[0] if request.shape is Shape.SINGLE else ids)
 
     @abstractmethod

@@ -135,6 +135,7 @@ class Probe:
         look: Look | None = None
         try:
             post.look = asyncio.ensure_future(member.database.look(self._name, self._beat()))
+            post.look.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # who waited may be gone
             found, life = await asyncio.shield(post.look)  # the heartbeat of a look that is cancelled may come late
             if found.floors_number > self._floors.number:
                 # a server that was out of touch must not issue, from its stock either, what a bump has passed since
@@ -221,16 +222,18 @@ class Probe:
         is_due = trial.is_due(self._sight.clock()) or not self._sight.in_sight
         if row is None or post.is_stale or member.doubtful or not is_due:
             return
+        member.trying = True
         try:
             await try_marks(member, post.life, row.stamp, self._name, self._word)
+            if member.failures == failures:
+                member.trial = False
+                trial.came_back(self._sight.clock())
         except DatabaseError:
             trial.failed(self._sight.clock())
-            return
-        if member.failures == failures:
-            member.trial = False
-            trial.came_back(self._sight.clock())
-            self._agree()
-            self._sight.move()
+        finally:
+            member.trying = False
+        self._agree()
+        self._sight.move()
 
     async def _delete_outdated(self, post: Post, life: str) -> None:
         """Delete heartbeats that have stood still for an hour."""

@@ -33,7 +33,10 @@ class Request:
     encode: makes the answer of what was drawn, where that is not the ids themselves; the source sets it.
     """
 
-    __slots__ = ("count", "deadline", "encode", "is_over", "key", "sequence", "shape", "shard", "tried")
+    deadline = 0.0
+    tried = 0
+    is_over = False
+    encode: Callable[[Any], Any] | None = None
 
     def __init__(
         self,
@@ -46,10 +49,6 @@ class Request:
         # some letters beyond ASCII become ASCII in lower case, so they stay as they are, and are refused
         self.sequence = sequence.lower() if sequence.isascii() else sequence
         self.count, self.shape, self.key, self.shard = count, shape, key, shard
-        self.deadline = 0.0
-        self.tried = 0
-        self.is_over = False
-        self.encode: Callable[[Any], Any] | None = None
 
     def done(self, answer: Any) -> None:
         """Take the answer: an int or str, a list of these, or a Block. Called once, when `is_over` is set already.
@@ -88,8 +87,6 @@ class Call(Request):
 
     done: called once with the answer, see `Request.done`. failed: called once, in its place, with the error.
     """
-
-    __slots__ = ("done", "failed")
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from next.databases.database import Database
 from next.databases.record import Record
 from next.databases.session import Facts
 from next.errors import DatabaseError
+from next.tickets.counts import Counts
 
 
 class Status(StrEnum):
@@ -36,7 +37,7 @@ class Member:
     status, reason, since: for /healthz, `since` by the server's own clock.
     looked: when its last look began that has ended, whether it answered or failed; by `Sight.clock`.
     doubtful: something failed there, and no look has ended since that began after it.
-    trial: something failed there, so it comes back into sight only after a trial write.
+    trial: something failed there, so it comes back into sight only after a trial write. trying: that is under way.
     failures: how often something has failed there; a look that began before a failure confirms nothing.
     facts: what the database server said of itself at the last look that it answered; latency: how long that look took,
     in seconds.
@@ -52,10 +53,12 @@ class Member:
     looked: float = float("-inf")
     doubtful: bool = False
     trial: bool = False
+    trying: bool = False
     failures: int = 0
     facts: Facts | None = None
     latency: float | None = None
     warnings: tuple[str, ...] = ()
+    counts: Counts = field(default_factory=Counts)
 
     @property
     def name(self) -> str:
@@ -95,7 +98,8 @@ class Sight:
     look_at: Callable[[Member], None] = field(default=lambda _member: None)
     """Set by the probe: look at this member at once."""
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
-    _fresh_until: float = float("-inf")
+    fresh_until: float = float("-inf")
+    """Until then, by `clock`, ids may be issued; see `is_fresh`."""
 
     @property
     def stamp(self) -> str | None:
@@ -124,7 +128,7 @@ class Sight:
 
         Not long ago means within three probe intervals and a database timeout.
         """
-        return self.clock() <= self._fresh_until
+        return self.clock() <= self.fresh_until
 
     def alone(self, member: Member) -> bool:
         """Whether no other database than this one is in sight."""
@@ -174,13 +178,14 @@ class Sight:
     def _set(self, member: Member, status: Status, reason: str) -> None:
         if member.status is not status:
             member.since = self.clock()
+            member.counts.quarantines += status is Status.QUARANTINED
         member.status, member.reason = status, reason
 
     # --- waiting for it ----------------------------------------------------------------------------------------------
 
     def move(self) -> None:
         """Wake whoever waits for a change: a look has ended, a member came or went."""
-        self._fresh_until = min(member.looked for member in self.members) + 3 * self.interval + self.timeout
+        self.fresh_until = min(member.looked for member in self.members) + 3 * self.interval + self.timeout
         self._moved.set()
         self._moved = asyncio.Event()
 

@@ -26,6 +26,11 @@ class Source(Protocol):
         """Whether requests wait."""
         ...
 
+    @property
+    def issued(self) -> int:
+        """How many ids were issued since the start."""
+        ...
+
     def give(self, request: Request) -> bool:
         """Settle a request at once; False where it has to wait."""
         ...

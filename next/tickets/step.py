@@ -54,18 +54,18 @@ class Rate:
 
     def __init__(self) -> None:
         self.per_second = 0.0
-        self._count = 0
+        self.count = 0
+        """How many ids were used since the rate was computed; the lane adds to it."""
         self._since = float("-inf")
 
-    def add(self, count: int, now: float) -> None:
-        """Count ids that were used at this moment. now: seconds, by any clock that is always the same."""
-        self._count += count
+    def measure(self, now: float) -> None:
+        """Compute the rate anew, if that is due. now: seconds, by any clock that is always the same."""
         elapsed = now - self._since
         if elapsed < WINDOW:
             return
-        measured = 0.0 if elapsed == float("inf") else self._count / elapsed
+        measured = 0.0 if elapsed == float("inf") else self.count / elapsed
         self.per_second = (self.per_second + measured) / 2 if elapsed < 10 * WINDOW else measured
-        self._count, self._since = 0, now
+        self.count, self._since = 0, now
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,10 +66,10 @@ def has_to_look(want: Want, residue: Residue, known: int) -> bool:
     return not known or want.ceiling - max(known, want.above) < _NEAR * wide * (rows - 1)
 
 
-def form_of(want: Want, residue: Residue, seen: int, known: int, *, mariadb: bool) -> Form | None:
+def form_of(want: Want, residue: Residue, seen: int, *, mariadb: bool) -> Form | None:
     """Return how to draw a want; None if its ids would pass the ceiling.
 
-    seen: the counter stands above this id for certain. known: it should stand right above this one.
+    seen: the counter stands above this id for certain. It should stand right above this one or the want's last one.
     """
     if want.above >= want.ceiling:
         return None
@@ -78,7 +78,7 @@ def form_of(want: Want, residue: Residue, seen: int, known: int, *, mariadb: boo
     wide, further, statement = increment, 0, f"REPLACE INTO {table} (stub) VALUES ('{_STUBS[0]}')"  # noqa: S608
     if want.count > 1:
         rows, wide = _shape(want.count, increment)
-        above, further = max(known, want.above), wide * (rows - 1)
+        above, further = max(seen, want.last, want.above), wide * (rows - 1)
         first = above + 1 + (offset - above - 1) % increment
         # The counter stands one distance behind the last row, and MySQL moves it to the end if it is as near to that.
         if first + further + 2 * wide > want.ceiling:

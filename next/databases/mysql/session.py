@@ -22,14 +22,17 @@ async def connect(address: Address, residue: Residue | None, seconds: float) -> 
     line = await log_in(address, seconds)
     try:
         facts.check(line.version, (), (), None)
-        return MySQLSession(line, residue, await _prepare(line, address.database, residue, seconds))
+        return MySQLSession(line, residue, await prepare(line, address.database, residue, seconds))
     except BaseException:
         line.abort()
         raise
 
 
-async def _prepare(line: Line, database: str, residue: Residue | None, seconds: float) -> Facts:
-    """Prepare the session, make the own tables, and return the facts. Raises DatabaseRefused if any is wrong."""
+async def prepare(line: Line, database: str, residue: Residue | None, seconds: float, *, makes: bool = True) -> Facts:
+    """Prepare the session, make the own tables if `makes`, and return the facts.
+
+    Raises DatabaseRefused if any is wrong.
+    """
     packet = [
         *sql.prepare(residue, seconds, database, mariadb=line.mariadb),
         *sql.read_back(mariadb=line.mariadb),
@@ -44,7 +47,7 @@ async def _prepare(line: Line, database: str, residue: Residue | None, seconds: 
         )
     facts.check(line.version, variables, own, residue)
     try:
-        if len(own) < 2 or not (await line.run([sql.RING]))[0].rows:
+        if makes and (len(own) < 2 or not (await line.run([sql.RING]))[0].rows):
             await line.run(sql.make_own_tables(new_word()))
     except StatementFailed as error:
         if error.code not in DENIED:
@@ -72,23 +75,28 @@ class MySQLSession:
 
     async def draw(self, wanted: Sequence[Want]) -> list[Drawn | DatabaseError]:
         try:
-            forms = [await self._form(want) for want in wanted]
+            for want in wanted:
+                if want.count > 1:
+                    await self._look_first(want)
+            forms = [self._form(want) for want in wanted]
             outcomes = iter(await self._each([form.statements for form in forms if form is not None]))
             return [SequenceExhausted() if form is None else await self._result(form, next(outcomes)) for form in forms]
         except DatabaseError:
             self._line.abort()
             raise
 
-    async def _form(self, want: Want) -> draws.Form | None:
-        """Return how to draw a want; None if its ids would pass the ceiling."""
+    async def _look_first(self, want: Want) -> None:
+        """Look where the counter stands, if a draw of several ids might pass the end."""
         assert self.residue is not None, "this session draws nothing"
-        seen = self._seen.get(want.sequence, 0)
-        known = max(seen, want.last)
-        if want.count > 1 and draws.has_to_look(want, self.residue, known):
+        if draws.has_to_look(want, self.residue, max(self._seen.get(want.sequence, 0), want.last)):
             standing = (await standings_of(self._line, [want.sequence])).get(want.sequence)
             if isinstance(standing, Standing):  # else the draw itself says what is wrong
-                known = seen = self._seen[want.sequence] = standing.position
-        return draws.form_of(want, self.residue, seen, known, mariadb=self._line.mariadb)
+                self._seen[want.sequence] = standing.position
+
+    def _form(self, want: Want) -> draws.Form | None:
+        """Return how to draw a want; None if its ids would pass the ceiling."""
+        assert self.residue is not None, "this session draws nothing"
+        return draws.form_of(want, self.residue, self._seen.get(want.sequence, 0), mariadb=self._line.mariadb)
 
     async def _result(self, form: draws.Form, outcome: Sequence[Result] | SequenceError) -> Drawn | DatabaseError:
         """Return the result of a draw. Where its last id may be a column's end, draw once more."""

@@ -86,6 +86,22 @@ async def test_requests_wait_for_the_look_that_follows_a_failure() -> None:
     assert await answer(asked) in (1, 2)
 
 
+async def test_requests_wait_for_the_trial_write_of_a_database_that_failed() -> None:
+    bench = await make_bench()
+    issuer = issuer_of(bench)
+    for member in bench.members:
+        bench.sight.leave(member, Status.DOWN, "failed")
+    bench.members[0].trying = True
+    asked = Asked()
+    issuer.ask([asked.request])
+    await asyncio.sleep(0.01)
+    assert not asked.answer.done()
+    bench.members[0].trying = False
+    bench.sight.move()
+    with pytest.raises(NoTicketDatabase):
+        await answer(asked)
+
+
 async def test_a_sequence_at_its_end_everywhere_is_exhausted() -> None:
     bench = await make_bench(bits=32, last=(1 << 32) - 1)
     issuer = issuer_of(bench)

@@ -18,7 +18,7 @@ def rows(bench: Bench, name: str) -> list[Note | None]:
 
 async def settled(lane: Lane) -> None:
     """Return once the lane's tasks have ended."""
-    while tasks := lane._tasks:
+    while tasks := lane._tasks._tasks:
         await asyncio.wait(tasks)
 
 
@@ -228,13 +228,13 @@ async def test_the_reserve_is_given_at_once_and_filled_again() -> None:
         bench.clock.now += 0.6
         await bench.see()
         await settled(lane)
-    assert lane.stock > 0
+    assert lane.stock.size > 0
     asked = Asked()
     assert lane.give(asked.request)
     assert asked.answer.done()
     bench.clock.now += 100
     lane.expire(0.0, OutOfTime)
-    assert lane.stock == 0
+    assert lane.stock.size == 0
 
 
 async def test_a_request_that_is_over_gets_nothing_and_wastes_nothing() -> None:
@@ -252,3 +252,23 @@ async def test_a_table_that_others_drew_from_lies_below_every_lane() -> None:
     bench.servers[0].set_last("photos", 500)
     assert await bench.take(bench.lane(1)) > 500
     assert await bench.take(bench.lane(2)) > 500
+
+
+async def test_a_server_that_stands_still_between_two_requests_looks_before_the_second() -> None:
+    bench = await make_bench()
+    lane = bench.lane(1)
+    await bench.take(lane)
+    first, second = Asked(), Asked()
+    served = first.request.done
+
+    def stand_still(ticket: int) -> None:
+        bench.clock.now += 60
+        served(ticket)
+
+    first.request.done = stand_still  # type: ignore[method-assign, assignment]
+    lane.ask([first.request, second.request])
+    await asyncio.wait_for(first.answer, 20)
+    await asyncio.sleep(0.01)
+    assert not second.answer.done()
+    await bench.see()
+    assert await asyncio.wait_for(second.answer, 20) > first.answer.result()

@@ -51,6 +51,17 @@ async def test_a_refusal_ends_after_a_look_at_every_database_that_began_later() 
         await server.until(lambda: server.sight.stamp is not None, 2)
 
 
+async def test_with_none_in_sight_a_failure_looks_at_all_and_holds_none_back() -> None:
+    dbs = databases()
+    server = TicketServer("a:8000", *dbs)
+    async with serving(server):
+        await server.sees(1, 2)
+        for _ in range(3):  # each failure would hold its database back for longer
+            for member in server.sight.members:
+                server.sight.failed(member, DatabaseFailed("lost"))
+            assert await server.until(lambda: len(server.sight.in_sight) == 2) < 0.5
+
+
 async def test_a_failed_look_counts_as_a_look() -> None:
     dbs = databases()
     server = TicketServer("a:8000", *dbs)
