@@ -260,10 +260,11 @@ def _twin(now: Situation, entry: Entry) -> str | None:
 def _user_of_another_life(now: Situation, entry: Entry, body: str) -> tuple[Server, Use | None] | None:
     """Return a live server that uses this body in another life, with what it uses.
 
-    Of two servers that use two lives already, the server whose name comes first keeps its own.
+    Of two servers that use two lives already, the server whose name comes first keeps its own. This server also keeps
+    its own while it has never seen the other one's row move.
     """
     for server in now.servers:
-        keeps = entry.used and now.me < (server.name, server.word)
+        keeps = entry.used and (now.me < (server.name, server.word) or not server.has_moved)
         for use in server.said.lives.values() if server.said is not None else ():
             if use.body == body and use.life != entry.life and not keeps:
                 return server, use

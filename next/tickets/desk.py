@@ -49,6 +49,16 @@ class Desk:
         """The lanes of the sequences that were asked for."""
         return [lane for source in self._sources.values() for lane in source.lanes]
 
+    @property
+    def increment(self) -> int:
+        """The ring's increment, 1 while it is not known."""
+        record = self._sight.record
+        return 1 if record is None else record.increment
+
+    def known(self, sequence: str) -> Entry | None:
+        """Return the sequence, if this server knows it already. sequence: its name in lower case."""
+        return self._catalog.known(sequence)
+
     def take(self, request: Request) -> None:
         """Serve a request: its `done` or its `failed` is called once, now or before the request timeout is over."""
         source = self._sources.get(request.sequence)

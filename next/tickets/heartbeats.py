@@ -96,20 +96,27 @@ def silence(interval: float, timeout: float) -> float:
 class Server:
     """A live server: its name (`hostname:port`), the random word of its process, and what it says.
 
-    said: from the newest row of the process, on whichever database; None where that row cannot be read.
+    said: from the newest row of the process, on whichever database; None where that row cannot be read. has_moved:
+    whether this server has seen one of its rows move. A database that was restored brings back the rows of processes
+    that have ended.
     """
 
     name: str
     word: str
     said: Said | None
+    has_moved: bool = True
 
 
 class _Row(NamedTuple):
-    """A row as it was last read, what it says (None where that cannot be read), and when it was last seen to move."""
+    """A row as it was last read, what it says (None where that cannot be read), and when it was last seen to move.
+
+    has_moved: it was seen to move, and not only found.
+    """
 
     note: Note
     said: Said | None
     moved: float
+    has_moved: bool = False
 
     def counts(self, now: float) -> bool:
         return now - self.moved < (SILENCE_UNKNOWN if self.said is None else self.said.silence)
@@ -139,21 +146,25 @@ class Heartbeats:
             if (name, note.tenure) == self._me:
                 continue
             before = known.get(name)
-            page[name] = before if before is not None and before.note == note else _Row(note, _said(note), now)
+            if before is None or before.note != note:
+                has_moved = before is not None and before.note.tenure == note.tenure
+                page[name] = _Row(note, _said(note), now, has_moved)
+            else:
+                page[name] = before
         self._pages[offset] = life, page
 
     def live(self, now: float) -> list[Server]:
         """Return the live servers in the order of their names, without any `ticketd grow`."""
-        counting: set[tuple[str, str]] = set()
+        counting: dict[tuple[str, str], bool] = {}
         newest: dict[tuple[str, str], _Row] = {}
         for _, page in self._pages.values():
             for name, row in page.items():
                 process = name, row.note.tenure or ""
                 if row.counts(now):
-                    counting.add(process)
+                    counting[process] = row.has_moved or counting.get(process, False)
                 if process not in newest or row.note.high > newest[process].note.high:
                     newest[process] = row
-        found = [Server(*process, newest[process].said) for process in sorted(counting)]
+        found = [Server(*process, newest[process].said, counting[process]) for process in sorted(counting)]
         return [server for server in found if server.said is None or not server.said.grow]
 
     def grow_quiet(self, now: float) -> float:

@@ -245,8 +245,8 @@ async def _go_back(world: World, place: Place, data: Data | None) -> None:
 async def dump_read_back(world: World) -> None:
     """A dump is read back into a database that no server reaches meanwhile."""
     place = world.chance.choice(world.places)
-    if place.server.down or not place.saved or not world.may_go_back():
-        return
+    if place.server.down or not place.saved or world.loop.now < 2 or not world.may_go_back():
+        return  # births have whole seconds: no dump is read back in the second in which the tables were made
     data = world.chance.choice(place.saved)[1]
     world.go_back(place, "a dump is read back")
     place.server.down = True

@@ -93,16 +93,19 @@ class Ground:
 
         places: the client's list. place: where it draws.
 
-        A database that came back older does not count until the server must have looked at the record there again.
+        A database that came back older does not count until the server must have looked at the record there again. One
+        that came back without a record, beside databases that never had one, is drawn in a new ring.
         """
         if not self.split:
             return False
         records = {each: self._record(each) for each in (*self.places, *self.others)}
         top = max((record for record in records.values() if record is not None), key=lambda record: record.rank)
+        mine = records[place]
+        if place in self.came_back and len(self.rings()) > 1:
+            return True
         body = top.at(place.offset)
         if body is None or body.word == place.server.data.ring.body:
             return False
-        mine = records[place]
         young = self.loop.now - 3 * self.scale.interval - self.scale.timeout
         others = [each for each in places if each is not place and self.network.reaches(client, each.name)]
         known = [
@@ -111,6 +114,11 @@ class Ground:
             if not (each in self.came_back and self.network.recorded.get(each.server, 0.0) > young)
         ]
         return all(mine is not None and record.rank <= mine.rank for record in known if record is not None)
+
+    def rings(self) -> set[str]:
+        """The words of the rings that databases record. Two are one too many, and only a person can mend that."""
+        records = (self._record(place) for place in (*self.places, *self.others))
+        return {record.ring for record in records if record is not None}
 
     def _record(self, place: Place) -> Record | None:
         text = place.server.data.ring.text

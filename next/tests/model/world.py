@@ -116,6 +116,8 @@ class World(Ground):
             self.start("last")
         mended, patience = self.loop.now, AGAIN + LOOKS * self.scale.interval
         await self._until(patience, lambda: self._silent(mended), "does not give tickets again")
+        if len(self.rings()) > 1:
+            return
         await self._until(2 * patience - (self.loop.now - mended), self._warning, "still warns")
 
     async def _until(self, seconds: float, missing: Callable[[], list[str]], what: str) -> None:

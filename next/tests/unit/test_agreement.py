@@ -122,6 +122,16 @@ def test_of_two_servers_with_two_lives_the_name_that_comes_first_keeps_its_own(n
     assert agreement.verdicts[1].standing is standing
 
 
+def test_a_heartbeat_that_was_never_seen_to_move_dislodges_nothing_in_use() -> None:
+    """A database that was restored brings back the rows of processes that have ended."""
+    restored = replace(uses("a:8000", 2, "B", "an old life"), has_moved=False)
+    verdicts = [
+        decide(holds(1, "A", RING), holds(2, "B", RING, used=used), servers=[restored]).verdicts[2].standing
+        for used in (True, False)
+    ]
+    assert verdicts == [Standing.IN, Standing.QUARANTINED]
+
+
 @pytest.mark.parametrize("body", ["new", "A of before"])
 def test_another_body_waits_while_a_live_server_uses_the_rings_body(body: str) -> None:
     record = replace(RING, number=3, bodies=(Body(1, body, 2), Body(2, "B", 1))) if body != "new" else None

@@ -43,6 +43,15 @@ def test_a_row_counts_until_it_was_seen_to_stand_still_for_its_silence() -> None
     assert names(heartbeats, 110.0) == []
 
 
+def test_a_process_has_moved_once_one_of_its_rows_was_seen_to_move() -> None:
+    heartbeats = Heartbeats("me:8000", "mine")
+    seen = []
+    for high, word in ((1, "first"), (1, "first"), (7, "second"), (8, "second")):
+        heartbeats.read(1, "L", {"z:8000": row(high, word)}, 100.0)
+        seen.append([server.has_moved for server in heartbeats.live(100.0)])
+    assert seen == [[False], [False], [False], [True]]
+
+
 def test_a_row_in_another_life_of_its_database_counts_anew() -> None:
     heartbeats = Heartbeats("me:8000", "mine")
     heartbeats.read(1, "L", {"z:8000": row(1)}, 100.0)
