@@ -1,36 +1,20 @@
-"""The command line: `python -m next COMMAND`. Exit status 2: the arguments or the settings are wrong."""
+"""`ticketd`, and `python -m next`: the first code of ours that a process runs."""
 
-import argparse
-import os
+import signal
 import sys
 from collections.abc import Sequence
 
-from next.commands import take
-from next.errors import SettingsError, TicketError
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command, and exit with its status. arguments: those of the process if None."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["serve"]:
+        # SIGHUP would end the process while it starts. The server reads the token files after it has set its handler.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    from next.commands.program import run
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, and return the exit status. arguments: those of the process if None."""
-    parser = argparse.ArgumentParser(prog="ticketd", description="Unique ids from ticket databases.")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    take.add_to(commands)
-    chosen = parser.parse_args(arguments)
-    try:
-        status: int = chosen.run(chosen, os.environ)
-    except SettingsError as error:
-        print(f"ticketd: {error}", file=sys.stderr)
-        return 2
-    except TicketError as error:
-        print(f"ticketd: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        # The reader has closed the pipe. Python would complain when it writes what is left.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return status
+    sys.exit(run(given))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

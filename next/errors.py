@@ -4,9 +4,16 @@ A docstring's first line is the default message. Driver errors never travel: eac
 reachable at `__cause__`. A message never holds a secret.
 """
 
+from typing import ClassVar
+
 
 class TicketError(Exception):
-    """The ticket server could not do what was asked."""
+    """The ticket server could not do what was asked.
+
+    code: what clients and metrics know the error by, and those derived from it. It never changes its meaning.
+    """
+
+    code: ClassVar[str] = "internal"
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").splitlines()[0])
@@ -22,25 +29,37 @@ class SettingsError(TicketError):
 class InvalidRequest(TicketError):
     """The request is malformed."""
 
+    code = "invalid"
+
 
 class Unauthenticated(TicketError):
     """A token is wanted, and none, or one that is not known, was given."""
+
+    code = "unauthenticated"
 
 
 class Forbidden(TicketError):
     """This token may not do that."""
 
+    code = "forbidden"
+
 
 class CrossSite(TicketError):
     """A browser asks on behalf of another site."""
+
+    code = "cross-site"
 
 
 class UnknownSequence(TicketError):
     """There is no such sequence."""
 
+    code = "no-such-sequence"
+
 
 class SequenceConflict(TicketError):
     """The sequence exists and differs from what was asked for."""
+
+    code = "conflict"
 
 
 class NotForThisKind(SequenceConflict):
@@ -50,17 +69,25 @@ class NotForThisKind(SequenceConflict):
 class AboveCeiling(TicketError):
     """The number is at or above the end of the sequence."""
 
+    code = "above-ceiling"
+
 
 class ForceRequired(TicketError):
     """The bump would use up more than 90 % of the sequence and was not forced."""
+
+    code = "force-required"
 
 
 class Exhausted(TicketError):
     """The sequence is exhausted on every ticket database."""
 
+    code = "exhausted"
+
 
 class Unavailable(TicketError):
     """The request cannot be served now; the same request may succeed later."""
+
+    code = "no-database"
 
 
 class NoTicketDatabase(Unavailable):
@@ -70,29 +97,43 @@ class NoTicketDatabase(Unavailable):
 class Unverified(NoTicketDatabase):
     """No ticket database may draw while another one cannot be asked for its marks: TICKETS_UNVERIFIED is refuse."""
 
+    code = "unverified"
+
 
 class Growing(NoTicketDatabase):
     """The ring is being changed by `ticketd grow`."""
+
+    code = "growing"
 
 
 class NotConfirmed(NoTicketDatabase):
     """A bump is under way and does not hold everywhere yet; the same bump may be asked for again."""
 
+    code = "not-confirmed"
+
 
 class OutOfTime(Unavailable):
     """The request ran out of time."""
+
+    code = "out-of-time"
 
 
 class ClockAhead(Unavailable):
     """This server's clock does not let it stamp ids now."""
 
+    code = "clock-ahead"
+
 
 class Draining(Unavailable):
     """This server is shutting down."""
 
+    code = "draining"
+
 
 class TooManyConnections(Unavailable):
     """This server has as many client connections as it may have."""
+
+    code = "too-many-connections"
 
 
 class Defect(TicketError):
@@ -104,6 +145,8 @@ class Defect(TicketError):
 
 class DatabaseError(TicketError):
     """A ticket database could not do what was asked."""
+
+    code = "no-database"
 
 
 class DatabaseFailed(DatabaseError):

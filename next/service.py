@@ -34,7 +34,6 @@ from next.tickets.source import Source
 from next.tickets.stamps import Stamps
 from next.tickets.step import Pace, Reserve, TicketPace
 
-
 boot_clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 """Seconds since the machine started, also those for which it was suspended."""
 

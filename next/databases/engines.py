@@ -1,19 +1,22 @@
 """The engines that a ticket database may run on. Each is a package beside this file, imported when an address names it.
 
-An engine's package has `url.parse`, which reads a URL, and `session.connect`, which opens a session. The class of an
-address stands in the package of its engine. The embedded pair has no URL: `lock_embedded` returns its addresses.
+An engine's package has `url.parse`, which reads a URL, `session.connect`, which opens a session, and `findings.examine`
+for `ticketd doctor`. The class of an address stands in the package of its engine. The embedded pair has no URL:
+`lock_embedded` returns its addresses.
 """
 
 import re
 from importlib import import_module
+from types import ModuleType
 
 from next.databases.address import Address
 from next.databases.database import Database
-from next.databases.session import Connect
+from next.databases.examination import Examination
+from next.databases.sqlite.findings import embedded_files
 from next.databases.sqlite.folder import lock_folder as lock_embedded
 from next.errors import SettingsError
 
-__all__ = ["lock_embedded", "open_database", "parse_list"]
+__all__ = ["embedded_files", "examine", "lock_embedded", "open_database", "parse_list"]
 
 SCHEMES = {"mysql": "mysql", "postgresql": "postgresql", "postgres": "postgresql"}
 """What a URL may begin with, and the package that reads it."""
@@ -46,13 +49,27 @@ def open_database(address: Address, timeout: float) -> Database:
 
     timeout: the database timeout, in seconds. Raises SettingsError where the engine's driver is not installed.
     """
+    return Database(address, _module(address, "session").connect, timeout)
+
+
+async def examine(address: Address, seconds: float) -> Examination:
+    """Return what the engine finds in the database at an address, for `ticketd doctor`; nothing changes there.
+
+    seconds: how long it waits for a lock or for one address of a host; the caller has a deadline of its own. Raises
+    DatabaseFailed, DatabaseRefused, and SettingsError where the engine's driver is not installed.
+    """
+    found: Examination = await _module(address, "findings").examine(address, seconds)
+    return found
+
+
+def _module(address: Address, name: str) -> ModuleType:
+    """Return a module of the engine of an address. Raises SettingsError where the driver is not installed."""
     package = type(address).__module__.rpartition(".")[0]
     try:
-        connect: Connect = import_module(f"{package}.session").connect
+        return import_module(f"{package}.{name}")
     except ModuleNotFoundError as error:
         if error.name not in _DRIVERS:
             raise
         engine = package.rpartition(".")[2]
         extra = f"pip install 'ticket-server[{engine}]'"
         raise SettingsError(f"{address.name} needs {error.name}, which is not installed: {extra}") from error
-    return Database(address, connect, timeout)

@@ -71,15 +71,17 @@ class Kind(ABC):
         return self.parameters
 
     def complete(self, given: Mapping[str, Any], now_ms: int) -> dict[str, int]:
-        """Return all parameters of a sequence that is made now."""
-        complete = self._filled(given, self.parameters, now_ms)
-        ends_at = self.ends_at(complete)
-        if complete.get("epoch", 0) > now_ms:
+        """Return all parameters of a sequence: those given, and for the others what they are if it is made now."""
+        return self._filled(given, self.parameters, now_ms)
+
+    def check_new(self, parameters: Parameters, now_ms: int) -> None:
+        """Raise InvalidRequest where no sequence with these parameters is made any more, or yet."""
+        ends_at = self.ends_at(parameters)
+        if parameters.get("epoch", 0) > now_ms:
             raise InvalidRequest("the epoch lies in the future: ids of today would have a negative time")
         if ends_at is not None and ends_at - now_ms < LEAST_LIFE_MS:
             end = time_text(ends_at)
             raise InvalidRequest(f"this epoch leaves less than a year: ids of kind {self.name} would end at {end}")
-        return complete
 
     def for_decoding(self, given: Mapping[str, Any]) -> dict[str, int]:
         """Return all parameters for reading ids of elsewhere: those given, and the widest that the kind has."""

@@ -37,7 +37,7 @@ class TicketServer:
     call `close`.
     """
 
-    def __init__(self, databases: Sequence[str] = (), *, speaks_redis: bool = False, **settings: object) -> None:
+    def __init__(self, databases: Sequence[str] = (), *, speaks_redis: bool = False, **settings: Any) -> None:
         self.port = free_port()
         self.redis_port = free_port() if speaks_redis else None
         self._home = Path(tempfile.mkdtemp(prefix="ticketd-"))

@@ -102,7 +102,7 @@ class Bumps:
         names = {member.offset: member.name for member in self._sight.members}
         if missing:
             which = ", ".join(
-                names.get(offset, f"the one of offset {offset}, which is not listed") for offset in missing
+                names.get(offset, f"the one of offset {offset}, which is not listed,") for offset in missing
             )
             raise NotConfirmed(f"every ticket database has to be up for a bump, but {which} was not: {AGAIN}")
 

@@ -24,9 +24,10 @@ from next.errors import (
     TicketError,
     UnknownSequence,
 )
-from next.tickets.definitions import CEILINGS, Definition, Kinds, Row, Seen, key_of, seen_of, settle
+from next.tickets.definitions import CEILINGS, Definition, Row, Seen, key_of, seen_of, settle
 from next.tickets.everywhere import everywhere, lives_in_sight
 from next.tickets.floors import Floors
+from next.tickets.known_kinds import KnownKinds
 from next.tickets.sight import Member, Sight
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Catalog:
         replaced: called with an entry that is not served any more: the sequence is gone, or defined otherwise.
     """
 
-    def __init__(self, sight: Sight, floors: Floors, kinds: Kinds) -> None:
+    def __init__(self, sight: Sight, floors: Floors, kinds: KnownKinds) -> None:
         """Know no sequence yet. floors: of this server. kinds: says what kinds of sequence this release can serve."""
         self.entries: dict[str, Entry] = {}
         self.troubles: dict[str, str] = {}

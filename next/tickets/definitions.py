@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from next.databases.session import LARGEST_ID, Counter, Note
 from next.errors import DatabaseError, InvalidRequest
@@ -52,22 +52,6 @@ class Definition:
 
 PLAIN = Definition(TICKET)
 """The definition of a sequence whose table was made by hand: the table says how wide it is."""
-
-
-class Kinds(Protocol):
-    """What the catalog has to know of the kinds of sequence."""
-
-    def complete(self, kind: str, given: Mapping[str, int]) -> Definition:
-        """Return the definition of a sequence that is made now. Raises InvalidRequest, which says what is wanted."""
-        ...
-
-    def holds(self, definition: Definition) -> bool:
-        """Whether this release can serve the definition."""
-        ...
-
-    def counter_bits(self, definition: Definition) -> int | None:
-        """The width of the counters that ids are drawn from, in bits; None for a kind whose ids are made in memory."""
-        ...
 
 
 class Row(NamedTuple):

@@ -49,6 +49,10 @@ class Desk:
         """The lanes of the sequences that were asked for."""
         return [lane for source in self._sources.values() for lane in source.lanes]
 
+    def source(self, sequence: str) -> Source | None:
+        """Return the source of a sequence, if it was asked for. sequence: its name in lower case."""
+        return self._sources.get(sequence)
+
     @property
     def increment(self) -> int:
         """The ring's increment, 1 while it is not known."""

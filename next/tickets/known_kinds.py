@@ -1,4 +1,4 @@
-"""The kinds of sequence as the catalog asks for them, see `definitions.Kinds`."""
+"""The kinds of sequence as the catalog asks for them."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,26 +9,39 @@ from next.tickets.definitions import TICKET, Definition
 
 
 class KnownKinds:
-    """All kinds that this release has. now_ms: the time for new sequences, in milliseconds since 1970."""
+    """All kinds that there are. now_ms: the time for new sequences, in milliseconds since 1970."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
 
     def complete(self, kind: str, given: Mapping[str, int]) -> Definition:
-        """See Kinds.complete. Raises also what `now_ms` raises, for a kind with an epoch."""
+        """Return a definition with all parameters, as of now.
+
+        Raises InvalidRequest, which says what is wanted, and what `now_ms` raises, for a kind with an epoch.
+        """
         known = kind_named(kind)
-        now = self._now_ms() if "epoch" in known.parameters else 0
-        return Definition(kind, known.complete(given, now))
+        return Definition(kind, known.complete(given, self._now(known)))
+
+    def check_new(self, definition: Definition) -> None:
+        """Raise InvalidRequest where no such sequence is made any more, or yet; and what `now_ms` raises."""
+        known = kind_named(definition.kind)
+        known.check_new(definition.parameters, self._now(known))
 
     def holds(self, definition: Definition) -> bool:
-        """See Kinds.holds."""
+        """Whether this server can serve the definition."""
         return definition.kind in KINDS and KINDS[definition.kind].holds(definition.parameters)
 
     def counter_bits(self, definition: Definition) -> int | None:
-        """See Kinds.counter_bits. A tick needs a counter of 64 bits, whatever the length of the ids."""
+        """The width of the counters that ids are drawn from, in bits; None for a kind whose ids are made in memory.
+
+        A tick needs a counter of 64 bits, whatever the length of the ids.
+        """
         if definition.kind == TICKET:
             return definition.parameters.get("bits", 64)
         return 64 if is_stamped(kind_named(definition.kind)) else None
+
+    def _now(self, kind: Kind) -> int:
+        return self._now_ms() if "epoch" in kind.parameters else 0
 
 
 def is_stamped(kind: Kind) -> bool:

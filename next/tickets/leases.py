@@ -94,6 +94,11 @@ class WorkerNumber:
         return any(member.life is not None or member.doubtful for member in self._sight.members)
 
     @property
+    def is_needed(self) -> bool:
+        """Whether a sequence needs a worker number."""
+        return self._needed.is_set()
+
+    @property
     def is_unprotected(self) -> bool:
         """Whether a database that comes back older could let another server have the number of this server."""
         lease = self.lease

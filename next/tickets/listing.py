@@ -102,7 +102,8 @@ class Listing:
             failures: dict[Member, str] = {}
             for member, result in zip(lives, results, strict=True):
                 if isinstance(result, DatabaseError):  # a list that takes too long is no reason to draw nothing
-                    failures[member] = f"its sequences could not be listed: {result}"
+                    if member.life == lives[member]:
+                        failures[member] = f"its sequences could not be listed: {result}"
                 elif isinstance(result, BaseException):
                     raise result
                 else:

@@ -12,15 +12,16 @@ from functools import partial
 from next.databases.record import State, new_word
 from next.errors import AboveCeiling, Growing, NoTicketDatabase, SequenceConflict
 from next.tickets.catalog import Catalog, Entry
-from next.tickets.definitions import CEILINGS, TICKET, Definition, Kinds, Row, key_of
+from next.tickets.definitions import CEILINGS, TICKET, Definition, Row, key_of
 from next.tickets.everywhere import everywhere, lives_in_sight
+from next.tickets.known_kinds import KnownKinds
 from next.tickets.sight import Sight
 
 
 class Maker:
     """Makes sequences. catalog, sight: of this server. kinds: says what a kind's parameters are."""
 
-    def __init__(self, catalog: Catalog, sight: Sight, kinds: Kinds) -> None:
+    def __init__(self, catalog: Catalog, sight: Sight, kinds: KnownKinds) -> None:
         self._catalog = catalog
         self._sight = sight
         self._kinds = kinds
@@ -41,6 +42,7 @@ class Maker:
         if entry is None:
             if key in self._catalog.troubles:
                 raise NoTicketDatabase(f"no ticket database can serve {name}: {self._catalog.troubles[key]}")
+            self._kinds.check_new(wanted)
             entry, made = await self._make(key, Row(name, wanted, new_word()))
         if not made:
             _compare(entry, kind, given)

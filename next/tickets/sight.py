@@ -178,7 +178,7 @@ class Sight:
     def _set(self, member: Member, status: Status, reason: str) -> None:
         if member.status is not status:
             member.since = self.clock()
-            member.counts.quarantines += status is Status.QUARANTINED
+            member.counts.quarantines += status is Status.QUARANTINED and member.status is Status.UP
         member.status, member.reason = status, reason
 
     # --- waiting for it ----------------------------------------------------------------------------------------------

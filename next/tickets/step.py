@@ -9,7 +9,7 @@ SMALLEST, LARGEST = 1_000, 1_000_000
 """Bounds of a step, in ids."""
 SHARE = 16
 """A step is at most this part of what is left of the sequence."""
-WINDOW = 0.5
+WINDOW = 0.1
 """Seconds after which the rate is computed again."""
 
 
@@ -50,7 +50,7 @@ class TicketPace:
 
 
 class Rate:
-    """How many ids a second are used at present; half of it is what was measured last."""
+    """How many ids a second are used at present. It rises at once, and falls by halves."""
 
     def __init__(self) -> None:
         self.per_second = 0.0
@@ -64,7 +64,8 @@ class Rate:
         if elapsed < WINDOW:
             return
         measured = 0.0 if elapsed == float("inf") else self.count / elapsed
-        self.per_second = (self.per_second + measured) / 2 if elapsed < 10 * WINDOW else measured
+        falls_slowly = measured < self.per_second and elapsed < 10 * WINDOW
+        self.per_second = (self.per_second + measured) / 2 if falls_slowly else measured
         self.count, self._since = 0, now
 
 

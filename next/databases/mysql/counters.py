@@ -35,10 +35,10 @@ class Standing(NamedTuple):
     word: str
 
 
-async def read_counters(line: Line, names: Sequence[str] | None) -> _Found:
-    """See Session.sequences."""
+async def read_counters(line: Line, names: Sequence[str] | None, *, has_notes: bool = True) -> _Found:
+    """See Session.sequences. has_notes: whether the ticket server has made its notes there."""
     found, usable = await _tables(line, names)
-    for name, standing in (await standings_of(line, list(usable))).items():
+    for name, standing in (await standings_of(line, list(usable), has_notes=has_notes)).items():
         found[name.lower()] = await _counter(line, usable[name], standing, is_asked=names is not None)
     return found
 
@@ -80,7 +80,9 @@ async def _tables(line: Line, names: Sequence[str] | None) -> tuple[_Found, dict
     return wrong, usable
 
 
-async def standings_of(line: Line, tables: Sequence[str]) -> dict[str, Standing | DatabaseError]:
+async def standings_of(
+    line: Line, tables: Sequence[str], *, has_notes: bool = True
+) -> dict[str, Standing | DatabaseError]:
     """Return where these tables stand, by their names as they were made.
 
     The largest ids are read first. The other way round, a draw in between would lie above the position, and MySQL tells
@@ -91,7 +93,7 @@ async def standings_of(line: Line, tables: Sequence[str]) -> dict[str, Standing 
         largest = (
             f"SELECT {literal(name)}, COALESCE(MAX(id), 0), "  # noqa: S608
             f"EXISTS (SELECT 1 FROM {quoted(name)} WHERE stub = '{RAISE_STUB}'), "
-            f"(SELECT text FROM _ticket_notes WHERE {_row(name)}) FROM {quoted(name)}"
+            f"{f'(SELECT text FROM _ticket_notes WHERE {_row(name)})' if has_notes else 'NULL'} FROM {quoted(name)}"  # noqa: S608
             for name in part
         )
         counters = (
@@ -106,7 +108,7 @@ async def standings_of(line: Line, tables: Sequence[str]) -> dict[str, Standing 
             if len(part) == 1:
                 return {part[0]: wrong}
             for name in part:
-                found |= await standings_of(line, [name])
+                found |= await standings_of(line, [name], has_notes=has_notes)
             continue
         known = {name: rest for name, *rest in live.rows}
         for name, row, is_raised, word in rows.rows:

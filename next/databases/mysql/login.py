@@ -5,11 +5,15 @@ asks for, and goes on in plain text where the server has no TLS. `_Connection` d
 """
 
 import asyncio
+import os
 import re
 import ssl
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+# The driver asks for the name of its user when it is imported, and a uid in a container may have none.
+os.environ.setdefault("LOGNAME", "ticketd")
 
 import aiomysql
 import pymysql.err

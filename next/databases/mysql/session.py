@@ -21,7 +21,6 @@ async def connect(address: Address, residue: Residue | None, seconds: float) -> 
     assert isinstance(address, MySQLAddress)
     line = await log_in(address, seconds)
     try:
-        facts.check(line.version, (), (), None)
         return MySQLSession(line, residue, await prepare(line, address.database, residue, seconds))
     except BaseException:
         line.abort()
@@ -33,6 +32,7 @@ async def prepare(line: Line, database: str, residue: Residue | None, seconds: f
 
     Raises DatabaseRefused if any is wrong.
     """
+    facts.check(line.version, (), (), None)
     packet = [
         *sql.prepare(residue, seconds, database, mariadb=line.mariadb),
         *sql.read_back(mariadb=line.mariadb),

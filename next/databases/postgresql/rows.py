@@ -27,11 +27,12 @@ _NO_BIRTH = (
     f"{sql.SEQUENCES} has no column birth, so a row that is deleted and inserted again is not seen to be another one: "
     f"ALTER TABLE {sql.SEQUENCES} ADD COLUMN birth text NOT NULL DEFAULT gen_random_uuid()::text"
 )
-_SETTINGS = {
+SETTINGS = {
     "fsync": "fsync is off, so a crash of the machine loses tickets: set it on in postgresql.conf, and reload that",
     "full_page_writes": "full_page_writes is off, so a power cut may leave a page half written: set it on, as fsync",
     "synchronous_commit": "synchronous_commit is off in the session, so a crash loses tickets: set it on for this user",
 }
+"""What is wrong with a server where one of these settings is off."""
 _REASONS: dict[str, Callable[[], SequenceError]] = {
     "missing": SequenceMissing,
     "emptied": partial(SequenceMissing, EMPTIED),
@@ -84,7 +85,7 @@ def look(found: Sequence[Any]) -> Look:
         raise DatabaseRefused(f"has a table {sql.SEQUENCES} without the columns {needs}: move it away and {SET_UP}")
     for name in row["foreign"]:
         raise DatabaseRefused(f"has a table {name} of another release: its comment is not '{sql.LAYOUT}'")
-    warnings = [words for setting, words in _SETTINGS.items() if row[setting] == "off"]
+    warnings = [words for setting, words in SETTINGS.items() if row[setting] == "off"]
     warnings += [
         f"{name} is UNLOGGED, so a crash empties it: ALTER TABLE {name} SET LOGGED" for name in row["unlogged"]
     ]

@@ -51,8 +51,7 @@ class PostgreSQLSession:
 
     async def prepare(self) -> None:
         """Check what the session needs, and make what is missing. Raises DatabaseFailed, DatabaseRefused."""
-        if self._driver.get_server_version().major < OLDEST:
-            raise DatabaseRefused(f"is older than PostgreSQL {OLDEST}: upgrade it")
+        self.check_version()
         await self._send(self._driver.execute, sql.BEGIN)
         try:
             look = await self._look(heartbeats=False)
@@ -62,6 +61,11 @@ class PostgreSQLSession:
             await self._send(self._driver.execute, sql.MAKE_TABLES.format(word=new_word()))
             look = await self._look(heartbeats=False)
         self.facts = look.facts
+
+    def check_version(self) -> None:
+        """Raise DatabaseRefused where the server is too old."""
+        if self._driver.get_server_version().major < OLDEST:
+            raise DatabaseRefused(f"is older than PostgreSQL {OLDEST}: upgrade it")
 
     def abort(self) -> None:
         self._driver.terminate()

@@ -5,6 +5,7 @@ servers have no single place for a condition, the fake database stops asking for
 many protections, each a few lines.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -314,7 +315,7 @@ def since() -> Patches:
 @protection
 def looked() -> Patches:
     """Ids are issued only while the last looks are young."""
-    return [put(Sight, "is_fresh", lambda _sight: True)]
+    return [put(Sight, "fresh_until", property(lambda _sight: math.inf, lambda _sight, _until: None))]
 
 
 @protection

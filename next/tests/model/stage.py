@@ -1,8 +1,8 @@
 """Short scripts of faults, each of which leads to a duplicate if one protection is taken out, and to none with it.
 
 Every server looks ten times a second and sets limits ten ids ahead, and nobody asks for ids but the script. The letters
-are those of the explored state machines: S draws, T comes later. The file is long because every protection has its
-script here, and scripts are read beside each other.
+are those of the explored state machines: S draws, T comes later. The scripts are in `scenarios_lanes` and
+`scenarios_ring`.
 """
 
 import asyncio
@@ -60,9 +60,13 @@ class Stage:
         """Let a database come back older once no server warns. Returns False where a server warns for too long."""
         if not await self.until(self.world.may_go_back, patience):
             return False
+        self.restore(place, old)
+        return True
+
+    def restore(self, place: Place, old: dict[Place, Data]) -> None:
+        """Let a database come back older, whatever servers warn of: more than guarantee 1 covers."""
         self.world.go_back(place, "is back, older")
         place.server.restore(old[place])
-        return True
 
     def replace(self) -> Server:
         """Start T with an empty database in place of the first one, which lives on for S."""
@@ -72,6 +76,11 @@ class Stage:
         self.world.others = [new]
         self.world.newest = [new, *self.world.places[1:]]
         return self.world.start("T", self.world.newest)
+
+    def take_list_back(self) -> None:
+        """Let the list with the first database be the right one again."""
+        self.world.go_back(self.one, "replaces what replaced it")
+        self.world.newest = self.world.places
 
 
 Story = Callable[[Stage], Coroutine[Any, Any, None]]

@@ -1,33 +1,18 @@
-"""The catalog of one server on the databases of a lane's bench, with the kinds `ticket`, `instagram` and `uuid4`."""
+"""The catalog of one server on the databases of a lane's bench."""
 
-from collections.abc import Mapping
 from typing import Self
 
 from next.databases.session import Book
-from next.errors import InvalidRequest
+from next.kinds.table import KINDS as ALL_KINDS
 from next.tests.fakes.server import FakeServer
 from next.tests.unit.lane_bench import Bench, make_bench
 from next.tickets.catalog import Catalog
 from next.tickets.definitions import Definition, Row
+from next.tickets.known_kinds import KnownKinds
 from next.tickets.listing import Listing
 from next.tickets.making import Maker
 
-DEFAULTS = {"ticket": {"bits": 64, "start": 1}, "instagram": {"epoch": 0, "shards": 8192}, "uuid4": {}}
-
-
-class Kinds:
-    """Three kinds of sequence."""
-
-    def complete(self, kind: str, given: Mapping[str, int]) -> Definition:
-        if kind not in DEFAULTS or not given.keys() <= DEFAULTS[kind].keys():
-            raise InvalidRequest("no such kind or parameter")
-        return Definition(kind, {**DEFAULTS[kind], **given})
-
-    def holds(self, definition: Definition) -> bool:
-        return definition.kind in DEFAULTS and definition.parameters.keys() == DEFAULTS[definition.kind].keys()
-
-    def counter_bits(self, definition: Definition) -> int | None:
-        return {"ticket": definition.parameters.get("bits"), "instagram": 64}.get(definition.kind)
+KINDS = KnownKinds(lambda: 1_700_000_000_000)
 
 
 class CatalogBench:
@@ -35,8 +20,8 @@ class CatalogBench:
 
     def __init__(self, bench: Bench) -> None:
         self.bench, self.sight, self.members, self.servers = bench, bench.sight, bench.members, bench.servers
-        self.catalog = Catalog(bench.sight, bench.floors, Kinds())
-        self.maker = Maker(self.catalog, bench.sight, Kinds())
+        self.catalog = Catalog(bench.sight, bench.floors, KINDS)
+        self.maker = Maker(self.catalog, bench.sight, KINDS)
         self.listing = Listing(self.catalog, bench.sight)
 
     @classmethod
@@ -61,7 +46,8 @@ class CatalogBench:
 
 def define(server: FakeServer, name: str, kind: str, **parameters: int) -> None:
     """Write a row of DEFINITIONS, as another server has."""
-    row = Row(name, Definition(kind, {**DEFAULTS.get(kind, {}), **parameters}), "other")
+    known = KINDS.complete(kind, {}).parameters if kind in ALL_KINDS else {}
+    row = Row(name, Definition(kind, {**known, **parameters}), "other")
     server.data.notes[Book.DEFINITIONS][name.lower()] = row.note()
 
 

@@ -1,4 +1,7 @@
-"""The table of rule 6, a row a test: what the databases record against the settings and against what they hold."""
+"""The table of rule 6, a row a test: what the databases record against the settings and against what they hold.
+
+This file is long because the table is.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

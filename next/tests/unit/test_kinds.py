@@ -14,7 +14,7 @@ from next.kinds.notation import LATEST_MS
 from next.kinds.table import DECODE_PARAMETERS, KINDS, kind_named
 from next.kinds.timed import TimedKind
 from next.tests.unit.test_kind_examples import part_of
-from next.tickets.definitions import PLAIN, Definition, Kinds
+from next.tickets.definitions import PLAIN, Definition
 from next.tickets.known_kinds import KnownKinds
 
 NOW = 1_795_000_000_000  # 2026-11-18
@@ -109,9 +109,9 @@ def test_defaults_and_the_end(name: str, complete: dict[str, int], ends_at: int 
     assert (kind.ends_at(complete), kind.ceiling(complete)) == (ends_at, ceiling)
     assert (kind.odds(complete) is None) == (kind.unique == "certainly")
     if "epoch" in complete and ends_at is not None and kind.name != "instagram32":
-        kind.complete({}, ends_at - LEAST_LIFE_MS)
+        kind.check_new(complete, ends_at - LEAST_LIFE_MS)
         with pytest.raises(InvalidRequest, match="less than a year"):
-            kind.complete({}, ends_at - LEAST_LIFE_MS + 1)
+            kind.check_new(complete, ends_at - LEAST_LIFE_MS + 1)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_defaults_and_the_end(name: str, complete: dict[str, int], ends_at: int 
 )
 def test_a_parameter_that_cannot_be_is_refused_with_the_reason(name: str, given: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
-        KINDS[name].complete(given, NOW)
+        KINDS[name].check_new(KINDS[name].complete(given, NOW), NOW)
 
 
 def test_a_key_or_a_number_names_the_shard() -> None:
@@ -150,7 +150,7 @@ def test_a_key_or_a_number_names_the_shard() -> None:
 
 
 def test_the_catalog_learns_what_it_has_to_know_of_the_kinds() -> None:
-    known: Kinds = KnownKinds(lambda: NOW)
+    known = KnownKinds(lambda: NOW)
     likes = known.complete("instagram32", {})
     assert likes == Definition("instagram32", {"epoch": NOW, "shards": 4})
     assert known.holds(likes)

@@ -1,0 +1,108 @@
+"""The log: one line for each event, on standard error. Who logs never waits for who reads it."""
+
+import json
+import logging
+import queue
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Any, TextIO
+
+MOST_WAITING = 10_000
+"""Lines that wait for somebody to read the log; further ones are dropped and counted."""
+AT_END = 1.0
+"""Seconds that the end of the process waits for the last lines to be written."""
+
+
+class TextLines(logging.Formatter):
+    """`2026-01-01T12:00:00Z INFO message key=value …`, with a traceback as the last value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of one event."""
+        fields = {key: str(value) for key, value in _fields(self, record).items()}
+        began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+        message = record.getMessage()
+        shown = message if message.isprintable() else repr(message)
+        return " ".join([began, record.levelname, shown, *(f"{key}={_quoted(text)}" for key, text in fields.items())])
+
+
+class JSONLines(logging.Formatter):
+    """A JSON object for each event: time, level, logger and message, then the event's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of one event."""
+        began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        entry = {
+            "time": f"{began}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return json.dumps(entry | _fields(self, record), default=str)
+
+
+class Writer(logging.Handler):
+    """Writes lines in a thread of its own: a reader that stands still would hold the whole server up.
+
+    stream: where to. most: how many lines wait at most. Lines that were dropped are counted, and a line says how many
+    once somebody reads again.
+    """
+
+    def __init__(self, stream: TextIO, most: int = MOST_WAITING) -> None:
+        super().__init__()
+        self._stream = stream
+        self._lines: queue.Queue[str] = queue.Queue(most)
+        self._dropped = 0
+        threading.Thread(target=self._write, name="log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        try:
+            self._lines.put_nowait(self.format(record))
+        except queue.Full:
+            self._dropped += 1
+
+    def flush(self) -> None:
+        """Wait until the lines are written, but not for longer than AT_END."""
+        until = time.monotonic() + AT_END
+        while self._lines.unfinished_tasks and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def _write(self) -> None:
+        while True:
+            line = self._lines.get()
+            with suppress(OSError, ValueError):  # nobody is left to tell
+                self._stream.write(f"{line}\n")
+                if dropped := self._dropped:
+                    self._dropped = 0
+                    words = "%d lines were dropped, because nobody read the log"
+                    record = logging.LogRecord(__name__, logging.WARNING, "", 0, words, (dropped,), None)
+                    self._stream.write(f"{self.format(record)}\n")
+                self._stream.flush()
+            self._lines.task_done()
+
+
+def set_up(level: str, form: str) -> None:
+    """Send every event of this level and above to standard error.
+
+    level: debug, info, warning or error. form: text or json. An event may have fields of its own: log it with
+    `extra={"fields": {…}}`.
+    """
+    handler = Writer(sys.stderr)
+    handler.setFormatter(JSONLines() if form == "json" else TextLines())
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.captureWarnings(capture=True)
+    for noisy in ("asyncio", "uvicorn"):  # they tell at `info` what this server says in its own words
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, Any]:
+    fields = dict(getattr(record, "fields", {}))
+    if record.exc_info and record.exc_info[0] is not None:
+        fields["traceback"] = formatter.formatException(record.exc_info)
+    return fields
+
+
+def _quoted(text: str) -> str:
+    return repr(text) if not text or not text.isprintable() or any(sign in text for sign in " \"'=") else text

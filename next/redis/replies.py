@@ -1,0 +1,81 @@
+"""Replies as bytes, in RESP2 and RESP3, and errors as Redis words them."""
+
+from collections.abc import Mapping, Sequence
+
+from next import errors
+from next.tickets.request import Block
+
+OK = b"+OK\r\n"
+QUEUED = b"+QUEUED\r\n"
+NOTHING = b"*0\r\n"
+"""An array of nothing."""
+LONGEST_ERROR = 500
+"""Characters. An error may repeat what a client sent."""
+
+_WORDS: Mapping[type[errors.TicketError], str] = {
+    errors.Unauthenticated: "NOAUTH",
+    errors.Forbidden: "NOPERM",
+    errors.Exhausted: "EXHAUSTED",
+    errors.Unavailable: "TRYAGAIN",
+    errors.DatabaseError: "TRYAGAIN",
+}
+"""The first word of the reply for an error, also for the errors derived from it; for all others it is ERR."""
+
+
+def word_of(reason: errors.TicketError) -> str:
+    """Return the first word of the reply for an error."""
+    return next((_WORDS[kind] for kind in type(reason).__mro__ if kind in _WORDS), "ERR")
+
+
+def error(word: str, text: str) -> bytes:
+    """Return an error: one line, whatever is in the text."""
+    line = "".join([char if char.isprintable() else "?" for char in text[:LONGEST_ERROR]])
+    return f"-{word} {line}\r\n".encode(errors="replace")
+
+
+def refusal(sequence: str, reason: errors.TicketError) -> bytes:
+    """Return the reply to a command that gets no tickets of a sequence."""
+    if isinstance(reason, errors.UnknownSequence):
+        return error("ERR", f"no such sequence {sequence}; PUT /sequence/{sequence} over HTTP makes it")
+    is_inner = isinstance(reason, errors.DatabaseError)  # its message may be an operator's affair only
+    return error(word_of(reason), "no ticket database can draw now" if is_inner else str(reason))
+
+
+def shown(argument: bytes) -> str:
+    """Return a client's words as an error repeats them."""
+    return argument[:128].decode(errors="replace")
+
+
+def bulk(data: bytes | str) -> bytes:
+    """Return a bulk string."""
+    data = data.encode() if isinstance(data, str) else data
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def integer(number: int) -> bytes:
+    """Return an integer."""
+    return b":%d\r\n" % number
+
+
+def mapping(parts: Mapping[str, bytes], version: int) -> bytes:
+    """Return a map of replies; RESP2 has none, so it is an array there."""
+    start = b"%%%d\r\n" % len(parts) if version == 3 else b"*%d\r\n" % (2 * len(parts))
+    return start + b"".join([bulk(key) + value for key, value in parts.items()])
+
+
+def singles(ids: Sequence[int | str]) -> bytes:
+    """Return a reply for each id: an integer, or a bulk string if the id is longer than 63 bits."""
+    if type(ids[0]) is int:
+        return b":%d\r\n" * len(ids) % tuple(ids)
+    return b"".join([bulk(str(each)) for each in ids])
+
+
+def ticket_list(ids: Sequence[int | str]) -> bytes:
+    """Return an array of ids as bulk strings."""
+    parts = [f"${len(text)}\r\n{text}\r\n" for text in map(str, ids)]
+    return f"*{len(parts)}\r\n{''.join(parts)}".encode()
+
+
+def block(found: Block) -> bytes:
+    """Return an array: first, step, size."""
+    return b"*3\r\n" + singles(found)

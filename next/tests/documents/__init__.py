@@ -1,0 +1,1 @@
+"""That what README.md and docs/ say is true."""

@@ -1,0 +1,72 @@
+"""Links between the pages, and from what a server says to its runbook."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from next.http.pages.runbooks import ANY_OTHER, TITLES, runbook_of
+from next.tests.documents.pages import PAGES, ROOT, name_of, prose, read, rows
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as code hosts and MkDocs make them."""
+    heads = re.findall(r"^#+ (.+)$", prose(page.read_text(encoding="utf-8")), re.MULTILINE)
+    words = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", head).lower() for head in heads)
+    return {re.sub(r"[^\w\- ]", "", each).strip().replace(" ", "-") for each in words}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    missing = []
+    for link in _LINK.findall(prose(page.read_text(encoding="utf-8"))):
+        if link.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            missing.append(link)
+    assert not missing
+
+
+def test_every_page_can_be_reached() -> None:
+    linked = {
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in PAGES
+        for link in _LINK.findall(page.read_text(encoding="utf-8"))
+    }
+    assert [name_of(page) for page in PAGES if page not in linked and page.name != "README.md"] == []
+
+
+@pytest.mark.parametrize("page", TITLES)
+def test_a_runbook_has_the_title_by_which_servers_name_it(page: str) -> None:
+    assert read(f"docs/operations/{page}.md").startswith(f"# {TITLES[page]}\n")
+
+
+def test_the_page_of_reasons_names_the_runbook_that_the_server_names() -> None:
+    wrong = []
+    for reasons, *_, runbook in (cells for cells in rows(read("docs/operations/warnings.md")) if len(cells) == 3):
+        for reason in re.findall(r"`([^`]+)`", reasons):
+            named = runbook_of(reason.replace("…", "3"))
+            page = named.file.removeprefix("docs/operations/")
+            if page != f"{ANY_OTHER}.md" and f"[{named.title}]({page})" != runbook:
+                wrong.append((reason, runbook, page))
+    assert not wrong
+
+
+@pytest.mark.skipif(shutil.which("mkdocs", path=str(Path(sys.executable).parent)) is None, reason="no MkDocs")
+def test_the_pages_become_a_site(tmp_path: Path) -> None:
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "site" / "operations" / "warnings.html").exists()

@@ -1,0 +1,1 @@
+"""Tests of the distributions that are built from this checkout."""

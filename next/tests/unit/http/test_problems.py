@@ -1,0 +1,67 @@
+"""Problems: which error has which status and code, and what a body holds."""
+
+import json
+from http import HTTPStatus
+
+import pytest
+
+from next import errors
+from next.http.models import CODES
+from next.http.problems import TABLE, method_not_allowed, problem, problem_of
+
+CONTRACT = {
+    "unauthenticated": 401, "forbidden": 403, "cross-site": 403, "internal": 500, "no-such-sequence": 404,
+    "conflict": 409, "above-ceiling": 409, "force-required": 409, "exhausted": 410, "invalid": 422, "no-database": 503,
+    "out-of-time": 503, "draining": 503, "clock-ahead": 503, "unverified": 503, "not-confirmed": 503, "growing": 503,
+    "too-many-connections": 503,
+}  # fmt: skip
+"""The contract's table of errors, without what is wrong with HTTP itself."""
+
+
+def all_errors(kind: type[errors.TicketError] = errors.TicketError) -> set[type[errors.TicketError]]:
+    """This error and all that derive from it."""
+    return {kind}.union(*(all_errors(each) for each in kind.__subclasses__()))
+
+
+def test_the_table_is_the_contracts() -> None:
+    assert {code: status for status, code in TABLE.values()} == CONTRACT
+    assert set(CODES) == {*CONTRACT, "bad-request", "not-found", "method-not-allowed"}
+
+
+def test_each_error_that_a_client_may_be_told_has_a_row_of_its_own() -> None:
+    inner = all_errors(errors.DatabaseError)
+    untold = {errors.TicketError, errors.SettingsError, errors.NotForThisKind}
+    assert {kind for kind in all_errors() - inner if kind.__module__ == "next.errors"} - untold == set(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "says"),
+    [
+        (errors.NotForThisKind("photos has no blocks"), 409, "conflict", "photos has no blocks"),
+        (errors.NoAnswer("10.0.0.1 did not answer"), 503, "no-database", "the ticket databases cannot do this now"),
+        (errors.SettingsError("TICKETS_PORT"), 500, "internal", str(errors.Defect())),
+        (ValueError("a secret"), 500, "internal", str(errors.Defect())),
+    ],
+)
+def test_other_errors(error: Exception, status: int, code: str, says: str) -> None:
+    told = problem_of(error)
+    assert (told.status, told.code, told.detail) == (status, code, says)
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_a_problem_has_the_headers_of_its_status(kind: type[errors.TicketError]) -> None:
+    told = problem_of(kind())
+    more = {401: {"www-authenticate": 'Bearer realm="tickets"'}, 503: {"retry-after": "1"}}.get(told.status, {})
+    assert dict(told.headers) == {"content-type": "application/problem+json", "cache-control": "no-store", **more}
+    about = {"type": "about:blank", "title": HTTPStatus(told.status).phrase, "status": told.status}
+    assert json.loads(told.body()) == {**about, "detail": str(kind()), "code": told.code}
+
+
+def test_a_405_names_the_methods() -> None:
+    told = method_not_allowed("GET", "POST")
+    assert (told.status, dict(told.headers)["allow"]) == (405, "GET, POST")
+
+
+def test_what_a_client_sent_is_cut_and_can_always_be_written() -> None:
+    told = json.loads(problem(422, "invalid", "\ud800é" + "x" * 1000).body())
+    assert told["detail"] == "\ud800é" + "x" * 498 + "…"

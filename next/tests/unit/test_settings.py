@@ -1,0 +1,230 @@
+"""The settings: where each value comes from, what stops the start, and that no secret is shown."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from next.errors import SettingsError
+from next.setting_names import variable
+from next.settings import SECRETS, Settings, flags, load
+
+SECRET = "s3cret-never-shown"
+URLS = f"mysql://tickets:{SECRET}@db1/tickets, mysql://tickets:{SECRET}@db2:3307/tickets"
+
+VALUES: list[tuple[str, str, Any]] = [
+    ("data_dir", "/srv/tickets", Path("/srv/tickets")),
+    ("increment", "10", 10),
+    ("redis_port", "0", 0),
+    ("database_timeout", "0.25", 0.25),
+    ("drain_seconds", "0", 0.0),
+    ("unverified", "Refuse", "refuse"),
+    ("access_log", "true", True),
+]
+
+
+def error_of(environment: dict[str, str], flags: dict[str, str | None] | None = None) -> str:
+    """Return the line with which these settings stop the start; it never has the secret."""
+    with pytest.raises(SettingsError) as caught:
+        load(environment, flags or {})
+    line = str(caught.value)
+    assert "\n" not in line
+    assert SECRET not in line
+    return line
+
+
+def shown(secrets: Any) -> list[str]:
+    return [each.get_secret_value() for each in secrets]
+
+
+def test_nothing_set_is_the_embedded_pair_on_loopback_with_the_defaults_of_the_contract() -> None:
+    settings = load({}, {})
+    assert settings.is_embedded
+    assert settings.is_local
+    assert (settings.host, settings.port, settings.redis_port) == ("127.0.0.1", 8000, None)
+    assert (settings.request_timeout, settings.database_timeout, settings.probe_interval) == (2.0, 0.5, 1.0)
+    assert (settings.drain_seconds, settings.reserve_seconds, settings.max_connections) == (5.0, 0.0, None)
+    assert (settings.unverified, settings.tokens, settings.admin_tokens) == ("serve", (), ())
+    assert (settings.data_dir, settings.increment) == (Path("ticket-data"), None)
+    assert (settings.log_level, settings.log_format, settings.access_log) == ("info", "text", False)
+
+
+@pytest.mark.parametrize(("field", "text", "value"), VALUES)
+def test_a_value_comes_from_the_variable_a_file_or_a_flag_which_comes_first(
+    field: str, text: str, value: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "value"
+    file.write_text(f" {text}\n")
+    assert getattr(load({variable(field): text}, {}), field) == value
+    assert getattr(load({variable(field) + "_FILE": str(file)}, {}), field) == value
+    assert getattr(load({variable(field): "nonsense"}, {field: text}), field) == value
+
+
+def test_databases_and_tokens_come_from_the_variable_or_a_file_that_a_flag_may_name(tmp_path: Path) -> None:
+    urls, tokens = tmp_path / "urls", tmp_path / "tokens"
+    urls.write_text(URLS.replace(", ", "\n") + "\n")
+    tokens.write_text(f"{SECRET}\nother\n")
+    for settings in (
+        load({"TICKETS_DATABASES": URLS, "TICKETS_TOKENS": f"{SECRET}  other"}, {}),
+        load({"TICKETS_DATABASES_FILE": str(urls), "TICKETS_TOKENS_FILE": str(tokens)}, {}),
+        load({}, {"databases": str(urls), "tokens": str(tokens)}),
+    ):
+        assert [address.name for address in settings.databases] == ["db1:3306", "db2:3307"]
+        assert [address.password for address in settings.databases] == [SECRET, SECRET]
+        assert shown(settings.tokens) == [SECRET, "other"]
+        assert SECRET not in repr(settings)
+
+
+def test_the_password_is_for_urls_without_one_and_keeps_its_spaces(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(f" {SECRET} \r\n")
+    urls = {"TICKETS_DATABASES": "mysql://one@db1/tickets mysql://two:own@db2/tickets"}
+    settings = load(urls | {"TICKETS_DATABASE_PASSWORD_FILE": str(file)}, {})
+    assert [address.password for address in settings.databases] == [f" {SECRET} ", "own"]
+
+
+@pytest.mark.parametrize("field", Settings.model_fields)
+def test_what_is_set_and_empty_stops_the_start(field: str, tmp_path: Path) -> None:
+    name, file = variable(field), tmp_path / "empty"
+    file.write_text(" \n")
+    assert error_of({name: ""}).startswith(f"{name} is set and empty; expected ")
+    assert error_of({name: " \t"}).startswith(f"{name} is set and empty; expected ")
+    assert error_of({name + "_FILE": ""}).startswith(f"{name}_FILE is set and empty; expected ")
+    assert "is empty; expected a file with" in error_of({name + "_FILE": str(file)})
+    assert error_of({}, {field: ""}).startswith(f"--{field.replace('_', '-')}")
+
+
+def test_a_variable_and_its_file_at_once_stop_the_start_though_one_is_empty() -> None:
+    line = "TICKETS_TOKENS and TICKETS_TOKENS_FILE are both set; expected one of them"
+    assert error_of({"TICKETS_TOKENS": SECRET, "TICKETS_TOKENS_FILE": ""}) == line
+    assert error_of({"TICKETS_TOKENS": "", "TICKETS_TOKENS_FILE": "/x"}) == line
+
+
+def test_a_file_that_cannot_be_read_is_named_unless_a_secret_may_stand_for_its_path(tmp_path: Path) -> None:
+    missing, noise = tmp_path / "missing", tmp_path / "noise"
+    noise.write_bytes(b"\xff\xfe")
+    assert f"{str(missing)!r} cannot be read (No such file or directory)" in error_of(
+        {"TICKETS_PORT_FILE": f"{missing}"}
+    )
+    assert "(not text)" in error_of({"TICKETS_PORT_FILE": str(noise)})
+    assert "(No such file or directory)" in error_of({"TICKETS_TOKENS_FILE": SECRET})
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "wanted"),
+    [
+        ("port", "65536", "a port, 0 to 65535"),
+        ("port", "8_000", "a port, 0 to 65535"),
+        ("redis_port", "-1", "a port, 0 to 65535"),
+        ("request_timeout", "0", "seconds, above 0 and at most 3600"),
+        ("request_timeout", "nan", "seconds, above 0"),
+        ("database_timeout", "1e3", "seconds, above 0"),
+        ("probe_interval", "5.1", "seconds, above 0 and at most 5"),
+        ("drain_seconds", "3601", "seconds, 0 to 3600"),
+        ("increment", "1", "a whole number, from the number of databases to 65535"),
+        ("increment", "2.5", "a whole number"),
+        ("max_connections", "0", "a whole number, 1 to 1000000"),
+        ("unverified", "maybe", "serve, or with two databases or more refuse"),
+        ("log_format", "xml", "text or json"),
+        ("access_log", "perhaps", "true or false"),
+    ],
+)
+def test_a_value_that_cannot_be_used_stops_with_its_source_the_value_and_what_is_wanted(
+    field: str, text: str, wanted: str
+) -> None:
+    assert error_of({variable(field): text}).startswith(f"{variable(field)} is {text!r}; expected ")
+    assert wanted in error_of({variable(field): text})
+    assert error_of({}, {field: text}).startswith(f"--{field.replace('_', '-')} is {text!r}; expected ")
+
+
+def test_settings_that_do_not_go_together_stop_the_start() -> None:
+    one, three = {"TICKETS_DATABASES": URLS.partition(",")[0]}, {"TICKETS_DATABASES": f"{URLS} mysql://u@db3/d"}
+    assert error_of(one | {"TICKETS_UNVERIFIED": "refuse"}).startswith("TICKETS_UNVERIFIED is 'refuse'; expected serve")
+    assert load({"TICKETS_DATABASES": URLS, "TICKETS_UNVERIFIED": "refuse"}, {}).unverified == "refuse"
+    assert error_of(three | {"TICKETS_INCREMENT": "2"}).startswith("TICKETS_INCREMENT is '2'; expected")
+    assert load(one | {"TICKETS_INCREMENT": "1"}, {}).increment == 1
+
+
+@pytest.mark.parametrize(
+    "urls",
+    [
+        f"oracle://u:{SECRET}@h/d",
+        f"mysql://u:{SECRET}@h1,h2/d",
+        f"mysql://u:{SECRET}#@h/d",
+        f"{URLS} embedded",
+        f"Embedded {SECRET}",
+    ],
+)
+def test_urls_that_cannot_be_used_are_not_repeated(urls: str) -> None:
+    line = error_of({"TICKETS_DATABASES": urls})
+    assert line.startswith("TICKETS_DATABASES: ")
+    assert "; expected URLs of the ticket databases in the order of their offsets" in line
+    assert error_of({"TICKETS_PORT": URLS}).startswith("TICKETS_PORT cannot be used; expected a port")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "tickets.internal"])
+def test_beyond_loopback_the_databases_have_to_be_named(host: str) -> None:
+    line = error_of({"TICKETS_HOST": host})
+    assert line.startswith(f"TICKETS_DATABASES is unset, and TICKETS_HOST is {host!r}, beyond loopback; expected URLs")
+    assert "or embedded" in line
+    assert load({"TICKETS_HOST": host, "TICKETS_DATABASES": "embedded"}, {}).is_embedded
+    assert all(load({"TICKETS_HOST": each}, {}).is_embedded for each in ("127.0.0.1", "127.9.9.9", "::1", "localhost"))
+    assert not load({"TICKETS_HOST": host, "TICKETS_DATABASES": URLS}, {}).is_local
+
+
+def test_every_setting_has_a_flag_and_that_of_a_secret_takes_a_file() -> None:
+    named = {flag.field: flag.name for flag in flags()}
+    assert set(named) == set(Settings.model_fields)
+    assert {field for field, name in named.items() if name.endswith("-file")} == SECRETS
+    assert named["drain_seconds"] == "--drain-seconds"
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("TICKETS_DATABASES_FIEL", "TICKETS_DATABASES_FILE"),
+        ("tickets_tokens", "TICKETS_TOKENS"),
+        ("TICKET_TOKENS", "TICKETS_TOKENS"),
+    ],
+)
+def test_a_misspelt_name_stops_the_start_and_names_the_nearest_setting(name: str, nearest: str) -> None:
+    line = error_of({name: SECRET, "TICKETS_TOKENS": SECRET}, {"tokens": None})
+    assert line.startswith(f"{name}: there is no such setting; the nearest one is {nearest}")
+    assert error_of({name: ""}) == line
+
+
+@given(st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ_", max_size=30))
+def test_no_unknown_name_is_passed_over(rest: str) -> None:
+    known = {variable(field) + ending for field in Settings.model_fields for ending in ("", "_FILE")}
+    for name in {f"TICKETS_{rest}", f"TICKET_{rest}"} - known:
+        if "_SERVICE_" not in f"_{rest}" and not name.startswith("TICKETS_DEPLOY_"):
+            assert error_of({name: "x"}).startswith(f"{name}: there is no such setting")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TICKETS_SERVICE_HOST", "10.0.0.1"),
+        ("TICKETS_SERVICE_PORT_HTTP", "8000"),
+        ("TICKETS_PORT_8000_TCP_ADDR", "10.0.0.1"),
+        ("TICKETS_MYSQL_PORT", "tcp://10.0.0.1:3306"),
+        ("TICKET_PORT", "udp://10.0.0.1:53"),
+        ("TICKETS_DEPLOY_FRONT", ":6380"),
+        ("TICKETD_URL", "x"),
+    ],
+)
+def test_the_names_of_others_are_passed_over(name: str, value: str) -> None:
+    assert load({name: value}, {}).is_embedded
+
+
+def test_a_setting_that_kubernetes_has_made_stops_the_start_and_says_how_to_keep_it_away() -> None:
+    for name in ("TICKETS_PORT", "TICKETS_HOST", "TICKETS_REDIS_PORT"):
+        line = error_of({name: "tcp://10.96.0.1:8000"})
+        assert line.startswith(f"{name} is 'tcp://10.96.0.1:8000'; expected ")
+        assert "enableServiceLinks: false" in line
+    assert error_of({"TICKETS_TOKENS": f"tcp://{SECRET}"}).startswith("TICKETS_TOKENS cannot be used; expected ")

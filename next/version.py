@@ -1,0 +1,3 @@
+"""The version of this program."""
+
+VERSION = "1.0.0"
