@@ -6,20 +6,23 @@ import contextlib
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.harness.engine import find_engine
-from tests.harness.mysqld import TicketMySQL
-from tests.harness.postgresql import PostgreSQL
-from tests.harness.schema import PASSWORD
-from tests.harness.ticketd import PATIENT, TicketServer
+from next.tests.servers import DatabaseServer, engines
+from next.tests.servers_programs import template
+from next.tests.ticketd import TicketServer
 
 CLIENT = Path(__file__).resolve().parents[1]
 EXAMPLES = CLIENT / "examples"
 KINDS = ("sqlite", "mysql", "postgresql")
+DRIVERS = {
+    "mysql": ("mysql+pymysql", "mysql+asyncmy", "mysql+aiomysql"),
+    "postgresql": ("postgresql+psycopg", "postgresql+asyncpg", "postgresql+psycopg"),
+}
 
 
 @dataclass(frozen=True)
@@ -39,44 +42,35 @@ def database(kind: str, folder: Path) -> Iterator[Database]:
         file = folder / "application.sqlite3"
         django = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(file), "OPTIONS": {"timeout": 60}}
         yield Database(kind, f"sqlite:///{file}", (f"sqlite+aiosqlite:///{file}",), django)
-    elif kind == "mysql":
-        # numbers that the database gave would be among the tickets
-        with TicketMySQL(find_engine(), offset=None, increment=None, tables=False) as mysql:
-            mysql.execute("CREATE DATABASE application CHARACTER SET utf8mb4", database=None)
-            mysql.execute(f"CREATE USER application@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'", database=None)
-            mysql.execute("GRANT ALL ON *.* TO application@'127.0.0.1'", database=None)
-            place = f"application:{PASSWORD}@127.0.0.1:{mysql.port}/application"
-            yield Database(
-                kind,
-                f"mysql+pymysql://{place}",
-                (f"mysql+asyncmy://{place}", f"mysql+aiomysql://{place}"),
-                {
-                    "ENGINE": "django.db.backends.mysql",
-                    "NAME": "application",
-                    "USER": "application",
-                    "PASSWORD": PASSWORD,
-                    "HOST": "127.0.0.1",
-                    "PORT": mysql.port,
-                },
-            )
     else:
-        with PostgreSQL() as postgresql:
-            command = postgresql.command()
-            host = command[command.index("-h") + 1]
-            place = f"tickets@/postgres?host={host}"
-            yield Database(
-                kind,
-                f"postgresql+psycopg://{place}",
-                (f"postgresql+asyncpg://{place}", f"postgresql+psycopg://{place}"),
-                {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "USER": "tickets", "HOST": host},
-            )
+        engine = engines("postgresql")[0] if kind == "postgresql" else engines("mariadb", "mysql")[0]
+        # numbers that the database gave would be among the tickets
+        with contextlib.closing(
+            DatabaseServer(engine, template(engine, Path(tempfile.gettempdir()) / "ticketd-client-tests"))
+        ) as server:
+            server.start()
+            server.create_database("application")
+            yield _database(kind, server.port)
+
+
+def _database(kind: str, port: int) -> Database:
+    """The database `application` of the server on this port, as its superuser, who has no password."""
+    user = "postgres" if kind == "postgresql" else "root"
+    scheme, *others = DRIVERS[kind]
+    place = f"{user}@127.0.0.1:{port}/application"
+    django = {"ENGINE": f"django.db.backends.{kind}", "NAME": "application", "USER": user, "PASSWORD": ""}
+    return Database(
+        kind,
+        f"{scheme}://{place}",
+        tuple(f"{each}://{place}" for each in others),
+        {**django, "HOST": "127.0.0.1", "PORT": port},
+    )
 
 
 @contextlib.contextmanager
 def ticket_server(folder: Path) -> Iterator[TicketServer]:
     """A ticket server on its embedded pair."""
-    with TicketServer(settings=PATIENT, data_dir=folder / "tickets") as server:
-        server.wait_ready()
+    with TicketServer(data_dir=folder / "tickets") as server:
         yield server
 
 

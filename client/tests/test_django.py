@@ -20,7 +20,7 @@ from django.db.migrations.state import ProjectState
 from django.forms import inlineformset_factory, modelform_factory
 from django.test import Client
 from django.test.utils import override_settings
-from tests.harness.ticketd import TicketServer
+from next.tests.ticketd import TicketServer
 
 from django_project import MIGRATIONS, project
 from orm_servers import KINDS, requests
@@ -368,6 +368,6 @@ def test_without_a_server_the_clients_own_exception(server: TicketServer, pictur
 
 
 def test_ids_that_are_too_long(server: TicketServer) -> None:
-    server.put("/sequence/names", json={"kind": "ulid"})
+    server.request("PUT", "/sequence/names", json={"kind": "ulid"})
     with pytest.raises(Exception, match="ids of the sequence names are too long"):
         TicketField(sequence="names").get_default()

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from next.tests.servers_processes import free_port
+from next.tests.ticketd import TicketServer
 from sqlalchemy import Engine, create_engine, event, func, insert, literal, select
 from sqlalchemy.exc import CompileError, StatementError
 from sqlalchemy.orm import Session
-from tests.harness.processes import free_port
-from tests.harness.ticketd import TicketServer
 
 from orm_models import Models, make_models
 from orm_servers import KINDS, Database, database, requests, ticket_server

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from next.tests.servers_processes import free_port
+from next.tests.ticketd import TicketServer
 from sqlalchemy import create_engine, insert, select
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
-from tests.harness.processes import free_port
-from tests.harness.ticketd import TicketServer
 
 from orm_models import Models, make_models
 from orm_servers import KINDS, Database, database, requests, ticket_server

@@ -17,9 +17,9 @@ import sqlalchemy
 from alembic.autogenerate import compare_metadata, produce_migrations, render_python_code
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
+from next.tests.servers_processes import free_port
 from sqlalchemy import BigInteger, Column, ColumnDefault, Integer, MetaData, Table, create_engine, insert, inspect
 from sqlalchemy.exc import StatementError
-from tests.harness.processes import free_port
 
 from orm_models import make_models
 from orm_servers import EXAMPLES, KINDS, PYTHON, Database, database, environment, ticket_server

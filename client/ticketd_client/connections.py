@@ -8,14 +8,17 @@ without a lock that a thread of its parent held.
 from __future__ import annotations
 
 import codecs
+import errno
 import io
+import os
+import selectors
 import socket
 import ssl
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ticketd_client import answers, forks, names
 from ticketd_client.answers import AttemptFailed
@@ -31,6 +34,8 @@ for _codec in ("idna", "punycode"):
     codecs.lookup(_codec)
 
 IDLE_CONNECTIONS = 16
+NEXT_ADDRESS = 0.25
+"""Seconds after which the next address of a host is tried as well; less where the deadline is near."""
 
 
 class Connection:
@@ -189,22 +194,62 @@ class Connections:
 
 
 def _connected(address: tuple[str, int], deadline: float) -> socket.socket:
-    """A connection to the first of the host's addresses that takes one. Raises OSError."""
+    """A connection to the first of the host's addresses that takes one (RFC 8305). Raises OSError.
+
+    The next address is tried when one has failed or a pause is over, and those before it are still waited for.
+    """
+    found = names.addresses(*address, deadline)
+    seen: Counter[int] = Counter()
+    ranked = []
+    for each in found:  # the families by turns
+        ranked.append((seen[each[0]], each))
+        seen[each[0]] += 1
+    places = deque(each for _, each in sorted(ranked, key=lambda pair: pair[0]))
+    pause = min(NEXT_ADDRESS, _left(deadline) / (len(places) + 1))
     trouble: OSError | None = None
-    for family, kind, protocol, _, place in names.addresses(*address, deadline):
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.settimeout(_left(deadline))
-            made.connect(place)
-        except OSError as error:
-            made.close()
-            trouble = error
-        except BaseException:
-            made.close()
-            raise
-        else:
-            return made
+    racing = selectors.DefaultSelector()
+    try:
+        while places or racing.get_map():
+            if places:
+                trouble = _begin(places.popleft(), racing) or trouble
+            if not racing.get_map():
+                continue
+            left = _left(deadline)
+            for key, _ in racing.select(min(left, pause) if places else left):
+                made = cast(socket.socket, key.fileobj)
+                code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                racing.unregister(made)
+                if not code:
+                    return made
+                made.close()
+                trouble = OSError(code, os.strerror(code))
+    finally:
+        for key in list(racing.get_map().values()):
+            cast(socket.socket, key.fileobj).close()
+        racing.close()
     raise trouble or OSError(f"{address[0]} has no address")
+
+
+def _begin(place: tuple[Any, ...], racing: selectors.BaseSelector) -> OSError | None:
+    """Begin to connect; the error, where it fails at once."""
+    try:
+        made = socket.socket(*place[:3])
+    except OSError as error:  # a family that this machine lacks
+        return error
+    try:
+        made.setblocking(False)
+        code = made.connect_ex(place[4])
+        if code in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+            racing.register(made, selectors.EVENT_WRITE)
+            return None
+    except OSError as error:
+        made.close()
+        return error
+    except BaseException:
+        made.close()
+        raise
+    made.close()
+    return OSError(code, os.strerror(code))
 
 
 def _left(deadline: float) -> float:

@@ -21,9 +21,11 @@ from typing import Any
 from django.conf import settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import CommandError
 from django.core.signals import setting_changed
 from django.db import models
-from django.db.models.signals import class_prepared, pre_init
+from django.db.migrations import AddField
+from django.db.models.signals import class_prepared, pre_init, pre_migrate
 from django.dispatch import receiver
 
 from ticketd_client import Tickets
@@ -181,6 +183,29 @@ class TicketField(models.BigIntegerField):
                 )
             )
         return found
+
+
+# -- rows that are there already
+
+
+@receiver(pre_migrate)
+def _rows_get_no_common_ticket(*, apps: Any, plan: Any, using: str, **_: Any) -> None:
+    """Refuse to add a field to a table with rows: Django asks for one default, and gives it to all of them."""
+    for migration, backwards in plan:
+        for operation in () if backwards else migration.operations:
+            if not isinstance(operation, AddField) or not isinstance(operation.field, TicketField):
+                continue
+            try:
+                model = apps.get_model(migration.app_label, operation.model_name)
+            except LookupError:  # this plan makes it
+                continue
+            if model._base_manager.using(using).exists():
+                raise CommandError(
+                    f"{migration}: {model._meta.label} has rows, and all of them would get one ticket as "
+                    f"{operation.name!r}. Take three steps: add it as BigIntegerField(null=True); in a RunPython, give "
+                    f"each row a ticket: row.{operation.name} = get_tickets().take({operation.field.sequence!r}); "
+                    "then make it the TicketField."
+                )
 
 
 # -- keys that are given
