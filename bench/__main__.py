@@ -1,7 +1,5 @@
-"""python -m bench."""
+"""`python -m bench`."""
 
-import sys
+from bench.program import program
 
-from bench.cli import main
-
-sys.exit(main())
+program()

@@ -1,26 +1,49 @@
-"""One case of the benchmark."""
+"""What is measured, and what a round of it gives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bench.model import Sample
-from bench.stage import Stage
+if TYPE_CHECKING:
+    from bench.stage import Stage
+
+
+class CaseFailed(Exception):
+    """A round gave no figure; says why."""
+
+
+class Missing(Exception):
+    """A program is not installed; says how to install it."""
+
+
+Run = Callable[["Stage", str, float], float]
+"""Measures on a stage, with the server of a side, for so many seconds; returns the figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a figure has to reach.
+
+    ratio: to the figure of the case `than` in the same round, or the figure itself where that is empty. A case of
+    which less is better may have `ratio` at most.
+    """
+
+    ratio: float
+    than: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Something to measure: `run(stage, seconds)`."""
+    """One row of the table.
+
+    unit: of the figure. is_ours: whether a ticket server is measured; else it is something to compare with. is_cost:
+    whether less is better.
+    """
 
     name: str
-    group: str
     title: str
-    run: Callable[[Stage, float], Sample]
-    note: str = ""
-    steady: bool = True
-    """Whether its rounds should agree. They do not where deadlocks decide how many tickets there are."""
-
-    @property
-    def ours(self) -> bool:
-        """Is it the ticket server that is measured?"""
-        groups = "server", "ahead", "two-servers", "count", "block", "sequences", "embedded", "snowflake", "instagram"
-        return self.name.startswith((*(f"{group}-" for group in groups), "redis-server-", "redis-ahead-"))
+    run: Run
+    bounds: tuple[Bound, ...] = ()
+    unit: str = "tickets/s"
+    is_ours: bool = True
+    is_cost: bool = False

@@ -1,96 +1,102 @@
-"""Applications that talk to the ticket databases themselves, as Flickr's did: alternating between the two."""
+"""Applications that draw from the ticket databases themselves, as Flickr's did: REPLACE, on the two in turn."""
 
+import contextlib
 import random
+import select
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+import struct
+import time
+from collections.abc import Iterator, Sequence
 
-from bench import loop, wire
-from bench.model import CaseFailed, Sample
+import pymysql
 
-if TYPE_CHECKING:
-    from bench.databases import Database
+from bench.case import CaseFailed
 
-_DEADLOCK, _LOCK_WAIT = 1213, 1205
-_SELECT = wire.query("SELECT LAST_INSERT_ID()")
-
-
-def replace(table: str) -> bytes:
-    """Flickr's statement on this table."""
-    return wire.query(f"REPLACE INTO {table} (stub) VALUES ('a')")  # noqa: S608
+_SILENCE = 20.0
+"""Seconds without one answer, after which a round is given up."""
+_AGAIN = {1205, 1213}
+"""MySQL's errors after which the application sends the statement again: a lock was not to be had, or a deadlock."""
 
 
-class DirectClient:
-    """A client with a connection to each database, used in turn.
+class Client:
+    """An application with a connection to each database. It sends the next statement when it has the answer."""
 
-    `select`: ask for the id in a second round trip, as Flickr does; otherwise the OK packet's is taken. A deadlocked
-    attempt is made again on the same database; it is counted, and is no ticket.
-    """
-
-    def __init__(self, sockets: Sequence[socket.socket], turn: int, pick: Callable[[], bytes], select: bool) -> None:
-        self.sockets = sockets
-        self.ids: list[list[int]] = [[] for _ in sockets]
-        self.deadlocks = 0
-        self._turn = turn % len(sockets)
-        self._pick = pick
-        self._select = select
-        self._selecting = False
+    def __init__(self, connections: Sequence[socket.socket], first: int, statements: Sequence[bytes]) -> None:
+        self.connections = connections
+        self._turn = first % len(connections)
+        self._statements = statements
         self._heard = b""
 
     def ask(self) -> None:
-        self.sockets[self._turn].sendall(_SELECT if self._selecting else self._pick())
+        """Send a statement."""
+        self.connections[self._turn].sendall(random.choice(self._statements))
 
     def hear(self, data: bytes) -> int | None:
-        if self._heard:
-            data = self._heard + data
-        answer = wire.answer_to_select(data) if self._selecting else wire.answer_to_replace(data)
-        if answer is None:
-            self._heard = data
+        """Take what has come. Return how many tickets it is; None where the answer is not complete."""
+        if not data:
+            raise CaseFailed("the database closed a connection")
+        self._heard += data
+        if len(self._heard) < 4 or len(self._heard) < 4 + int.from_bytes(self._heard[:3], "little"):
             return None
-        self._heard = b""
-        if answer.error:
-            if answer.error not in (_DEADLOCK, _LOCK_WAIT):
-                raise CaseFailed(f"the database answered error {answer.error}")
-            self.deadlocks += 1
-            return 0
-        if self._select and not self._selecting:
-            self._selecting = True
-            return 0
-        self._selecting = False
-        self.ids[self._turn].append(answer.number)
-        self._turn = (self._turn + 1) % len(self.sockets)
+        packet, self._heard = self._heard[4:], b""
+        if packet[0] == 0xFF:
+            code = int.from_bytes(packet[1:3], "little")
+            if code in _AGAIN:
+                return 0
+            raise CaseFailed(f"the database answered error {code}")
+        self._turn = (self._turn + 1) % len(self.connections)
         return 1
 
 
-def measure(
-    databases: Sequence["Database"], tables: Sequence[str], connections: int, select: bool, seconds: float
-) -> Sample:
-    """So many clients on these tables at random; what they drew is checked when they are done."""
-    queries = [replace(table) for table in tables]
-    one = queries[0]
-    pick: Callable[[], bytes] = (lambda: one) if len(queries) == 1 else (lambda: random.choice(queries))
-    with ExitStack() as stack:
-        clients = []
-        for number in range(connections):
-            sockets = [stack.enter_context(database.raw_connection()) for database in databases]
-            clients.append(DirectClient(sockets, number, pick, select))
-        tally = loop.run(clients, seconds, starving=True)
-    if len(tables) == 1:
-        _check(databases, tables[0], clients)
-    deadlocks = sum(client.deadlocks for client in clients)
-    return Sample(tally.rate, tally.p50, tally.p99, {"deadlocks": deadlocks} if deadlocks else {})
+def replaces(databases: Sequence[tuple[int, str]], tables: Sequence[str], clients: int, seconds: float) -> float:
+    """Return the tickets a second of so many applications.
+
+    databases: port and schema of each. tables: each statement goes to one of them at random.
+    """
+    statements = [_query(f"REPLACE INTO `{table}` (stub) VALUES ('a')") for table in tables]  # noqa: S608
+    with contextlib.ExitStack() as stack:
+        return _loop(
+            [
+                Client([stack.enter_context(_connected(*each)) for each in databases], number, statements)
+                for number in range(clients)
+            ],
+            seconds,
+        )
 
 
-def _check(databases: Sequence["Database"], table: str, clients: Sequence[DirectClient]) -> None:
-    """The ids are real: each drawn once, of its database's residue, and below the table's counter."""
-    for number, database in enumerate(databases):
-        ids = [ticket for client in clients for ticket in client.ids[number]]
-        if not ids:
-            continue
-        if len(set(ids)) != len(ids):
-            raise CaseFailed(f"{table}: {len(ids) - len(set(ids))} ids of {len(ids)} were drawn twice")
-        if any(ticket % len(databases) != database.offset % len(databases) for ticket in ids):
-            raise CaseFailed(f"{table}: ids of the wrong residue from database {database.offset}")
-        if max(ids) >= database.counter(table):
-            raise CaseFailed(f"{table}: an id that the counter of database {database.offset} has not reached")
+def _loop(clients: Sequence[Client], seconds: float) -> float:
+    owners = {each.fileno(): (client, each) for client in clients for each in client.connections}
+    with select.epoll() as epoll:
+        for descriptor in owners:
+            epoll.register(descriptor, select.EPOLLIN)
+        began = now = time.perf_counter()
+        tickets = 0
+        for client in clients:
+            client.ask()
+        while now - began < seconds:
+            events = epoll.poll(_SILENCE)
+            if not events:
+                raise CaseFailed(f"no answer for {_SILENCE:.0f} s")
+            for descriptor, _ in events:
+                client, connection = owners[descriptor]
+                got = client.hear(connection.recv(65_536))
+                if got is not None:
+                    tickets += got
+                    client.ask()
+            now = time.perf_counter()
+        return tickets / (now - began)
+
+
+@contextlib.contextmanager
+def _connected(port: int, schema: str) -> Iterator[socket.socket]:
+    """A socket behind the login, to be spoken to in packets."""
+    driver = pymysql.connect(user="root", database=schema, autocommit=True, ssl_disabled=True, defer_connect=True)
+    with socket.create_connection(("127.0.0.1", port), timeout=_SILENCE) as raw:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        driver.connect(raw)
+        yield raw
+
+
+def _query(statement: str) -> bytes:
+    body = b"\x03" + statement.encode("ascii")
+    return struct.pack("<I", len(body)) + body

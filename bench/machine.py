@@ -1,115 +1,109 @@
-"""The machine and the software that the figures were measured on."""
+"""The machine and the programs of a run, and whether anything else runs on it."""
 
+import datetime
 import os
 import platform
 import re
 import shutil
+import statistics
 import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
 
-from app.common.version import VERSION
+from next.version import VERSION
 
+_PACKAGES = ("uvicorn", "httptools", "uvloop", "hiredis", "fastapi", "ticketd-client")
+_PROGRAMS = {"wrk": "-v", "redis-benchmark": "--version", "redis-server": "--version", "nginx": "-v"}
 _TICK = os.sysconf("SC_CLK_TCK")
-BUSY_SHARE = 0.5
-"""The load average for each processor from which on the machine is too busy for a run."""
-_PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "aiomysql", "pymysql", "pydantic")
+_FLUSHES, _FLUSHED = 100, 512
 
 
-def hardware(directory: Path) -> dict[str, str]:
-    """The machine; `directory` is where the databases' data lie."""
-    return {
-        "processor": _processor(),
-        "cores": str(os.cpu_count()),
-        "memory": _memory(),
-        "data on": filesystem(directory),
-        "one fdatasync of 512 bytes": f"{_flush(directory) * 1000:.2f} ms (median of 200)",
-        "load average at the start": f"{os.getloadavg()[0]:.1f}",
-        "system": f"{_distribution()}, Linux {platform.release()}",
+def load_average() -> float:
+    """How many processes ran at the same time, in the minute before."""
+    return os.getloadavg()[0]
+
+
+def facts(data: Path, database: str) -> dict[str, str]:
+    """Return what figures depend on. data: where the databases' files are. database: the server's version."""
+    cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
+    found = {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{os.cpu_count()} cores ({cpu[1] if cpu else platform.machine()}), {memory:.0f} GiB of memory",
+        "system": f"Linux {platform.release()}",
+        "load average before": f"{load_average():.2f}",
+        "data on": filesystem(data),
+        "one flush to the disk": f"{1000 * _flush(data):.2f} ms",
+        "ticket server": VERSION,
+        "database": database,
+        "Python": platform.python_version(),
     }
-
-
-def busy() -> str:
-    """A warning if the machine is doing something else already; else the empty string."""
-    load = os.getloadavg()[0]
-    if load < BUSY_SHARE * (os.cpu_count() or 1):
-        return ""
-    return f"the machine was busy when the run began: its load average was {load:.1f}"
-
-
-def used_seconds() -> float:
-    """The processor time, in seconds since the machine started, that all processes have used, and that other virtual
-    machines have taken from this one."""
-    fields = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()[1:]
-    user, nice, system, stolen = (int(fields[number]) for number in (0, 1, 2, 7))
-    return (user + nice + system + stolen) / _TICK
-
-
-def versions() -> dict[str, str]:
-    """The programs and packages at work, the ticket server's own release first."""
-    found = {"ticket server": VERSION, "Python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    if wrk := _said("wrk", "-v"):
-        found["wrk"] = wrk.split()[1].removeprefix("debian/")
-    return found
+    found |= {package: metadata.version(package) for package in _PACKAGES}
+    return found | {name: _version(name, flag) for name, flag in _PROGRAMS.items()}
 
 
 def filesystem(path: Path) -> str:
-    """The kind of file system that a directory lies on."""
-    best, kind = "", "unknown"
-    try:
-        mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return kind
-    for line in mounts.splitlines():
-        _device, where, what = line.split()[:3]
-        if (path == Path(where) or Path(where) in path.parents) and len(where) >= len(best):
-            best, kind = where, what
+    """Return the kind of file system that a folder lies on."""
+    best, kind = Path("/"), "unknown"
+    for line in Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines():
+        _, where, what = line.split()[:3]
+        if path.is_relative_to(where) and Path(where).is_relative_to(best):
+            best, kind = Path(where), what
     return kind
 
 
-def _processor() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1] if found else platform.machine()
-
-
-def _memory() -> str:
-    found = re.search(r"^MemTotal:\s*(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
-    return f"{int(found[1]) / 1024**2:.0f} GiB" if found else "unknown"
-
-
-def _distribution() -> str:
-    try:
-        return platform.freedesktop_os_release()["PRETTY_NAME"]
-    except (OSError, KeyError):
-        return platform.system()
-
-
-def _flush(directory: Path) -> float:
-    """The median time, in seconds, of a flush to the disk; every durable commit waits for at least one."""
+def _flush(folder: Path) -> float:
+    """Return the seconds of a flush, the median: a durable commit waits for one at least."""
     took = []
-    path = directory / "flush"
+    path = folder / "flush"
     with path.open("wb", buffering=0) as file:
-        for _ in range(200):
-            file.write(b"\0" * 512)
+        for _ in range(_FLUSHES):
+            file.write(bytes(_FLUSHED))
             began = time.perf_counter()
             os.fdatasync(file.fileno())
             took.append(time.perf_counter() - began)
     path.unlink()
-    return sorted(took)[100]
+    return statistics.median(took)
 
 
-def _said(*command: str) -> str:
-    """The first line that a program says, or nothing where it is missing or fails to say any."""
-    if shutil.which(command[0]) is None:
-        return ""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=10, check=False)
-    return done.stdout.partition("\n")[0]
+def _version(name: str, flag: str) -> str:
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    if path is None:
+        return "not installed"
+    done = subprocess.run([path, flag], capture_output=True, text=True, timeout=10, check=False)
+    found = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    return found[0] if found else "unknown"
+
+
+class Calibration:
+    """A loop that does the same work before each measurement, while nothing is asked of any server.
+
+    On a machine that does nothing else it takes as long each time, and nobody else uses a processor meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.took: list[float] = []
+        """Seconds that each loop took."""
+        self._others = self._elapsed = 0.0
+
+    def run(self) -> None:
+        """Run the loop once."""
+        used, own, began = _used(), time.process_time(), time.perf_counter()
+        for _ in range(1_000_000):
+            pass
+        self.took.append(time.perf_counter() - began)
+        time.sleep(0.1)  # the counters of the system are coarse
+        self._elapsed += time.perf_counter() - began
+        self._others += _used() - used - (time.process_time() - own)
+
+    @property
+    def others(self) -> float:
+        """The processors that other processes used meanwhile, on average."""
+        return max(0.0, self._others / self._elapsed) if self._elapsed else 0.0
+
+
+def _used() -> float:
+    """Seconds of processor time that all processes have used, and other virtual machines have taken."""
+    fields = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()[1:]
+    return sum(int(fields[number]) for number in (0, 1, 2, 5, 6, 7)) / _TICK

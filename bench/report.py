@@ -1,159 +1,87 @@
-"""The results as JSON for programs, and as tables for people. The tables are made from the JSON alone, so that a page
-can be made again, and compared with the run it is of."""
+"""The tables of a run, in Markdown, and the pages that have them."""
 
-import json
+import re
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from pathlib import Path
 
-from bench.cases import GROUPS
-from bench.claims import Claim
-from bench.databases import description
-from bench.memory import Reading
-from bench.run_facts import Facts
-from bench.summary import Row
-from docs.generator.blocks import table
+from bench.case import Case
+from bench.figures import Figures, is_met
+from bench.processes import ROOT
 
-BASE = "server-64"
-"""The case that every other one is divided by."""
-
-_HOW_TO_READ = """\
-The rates are tickets a second: the median of {rounds} rounds of {seconds} s each, the smallest and the largest. Every
-round goes through all cases, one after the other. *Ratio* is a case's median divided by that of single tickets at 64
-connections. p50 and p99 are of one request, in milliseconds: the median of the rounds. *Cores* is the processor time
-used meanwhile; *client* is the program that sends the requests, and *elsewhere* everything that is not part of the
-benchmark."""
-
-Data = Mapping[str, Any]
-"""A run, as its JSON file holds it."""
+PAGES = {Path("docs/performance.md"): "performance", Path("README.md"): "figures"}
+"""The pages with figures of a run, and the names of their comments."""
+QUOTED = ("http-64", "reserve-64", "block", "client")
+"""The cases that the README quotes."""
 
 
-def as_data(
-    facts: Facts,
-    rows: Mapping[str, Row],
-    claims: Sequence[Claim],
-    readings: Sequence[Reading],
-    doubts: Sequence[str],
-) -> Data:
-    """Everything that is known of a run, with every round of every case. `doubts`: the reasons to distrust it."""
-    cases = [
-        {
-            "case": name,
-            "group": row.case.group,
-            "title": row.case.title,
-            "note": row.case.note,
-            "trouble": row.trouble,
-            "median": row.median if row.samples else None,
-            "minimum": min(row.rates, default=None),
-            "maximum": max(row.rates, default=None),
-            "p50_ms": row.p50,
-            "p99_ms": row.p99,
-            "counts": row.counts,
-            "cores": row.cores,
-            "rounds": [{"round": key, **asdict(sample)} for key, sample in row.samples.items()],
-        }
-        for name, row in rows.items()
-    ]
-    return {
-        **asdict(facts),
-        "doubts": list(doubts),
-        "database_settings": description(binary_log=False),
-        "claims": [{**asdict(claim), "verdict": claim.verdict} for claim in claims],
-        "cases": cases,
-        "memory_mib": {reading.after: round(reading.mebibytes, 1) for reading in readings},
-    }
+def beside(cases: Sequence[Case], figures: Figures, side: str) -> str:
+    """Return the table of a run of this server, with what each figure is compared with."""
+    lines = ["| | median | compared with | asked | |", "| --- | ---: | ---: | ---: | --- |"]
+    for case in cases:
+        compared = [f"{_number(figures.median(case.name, side))} {case.unit}", "", "", ""]
+        for bound in case.bounds:
+            reached = figures.reached(case, bound, side)
+            if reached is not None:
+                shown = f"{reached:.2f} × `{bound.than}`" if bound.than else ""
+                least = f"{'at most' if case.is_cost else 'at least'} {bound.ratio:,.9g}{' ×' * bool(bound.than)}"
+                compared[1:] = [shown, least, "met" if is_met(case, bound, reached) else "**missed**"]
+        lines.append(f"| {case.title}{'' if case.is_ours else f' (`{case.name}`)'} | {' | '.join(compared)} |")
+    return "\n".join(lines)
 
 
-def as_json(data: Data) -> str:
-    """The text of the JSON file."""
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+def against(cases: Sequence[Case], figures: Figures, sides: Sequence[str]) -> str:
+    """Return the table of two servers, the ratio of the first to the second in each round."""
+    one, other = sides
+    lines = [f"| | {one} | {other} | ratio | middle half of the ratios |", "| --- | ---: | ---: | ---: | --- |"]
+    for case in cases:
+        ratios = figures.ratios((case.name, one), (case.name, other))
+        medians = " | ".join(f"{_number(figures.median(case.name, side))} {case.unit}" for side in sides)
+        lines.append(f"| {case.title} | {medians} | {_middle(ratios)} |")
+    return "\n".join(lines)
 
 
-def number(value: float) -> str:
-    """A rate: whole where it is large."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+def described(facts: Mapping[str, str], doubts: Sequence[str]) -> str:
+    """Return on what the run was made, and why it cannot be trusted."""
+    lines = [f"{'; '.join(f'{name} {value}' for name, value in facts.items())}."]
+    if doubts:
+        lines += ["", "**Untrustworthy:**", "", *(f"- {doubt}" for doubt in doubts)]
+    return "\n".join(lines)
 
 
-def milliseconds(value: float | None) -> str:
-    """A latency, without its unit; a dash where none is known."""
-    return "-" if value is None else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+def check_pages(root: Path = ROOT) -> None:
+    """Raise ValueError where a page has no place for the figures."""
+    for path, name in PAGES.items():
+        _replaced((root / path).read_text(encoding="utf-8"), name, "")
 
 
-def when(data: Data) -> str:
-    """The sentence that says of which release the figures are, when they were measured, and on what."""
-    hardware = data["hardware"]
-    return (
-        f"Release {data['versions']['ticket server']}, measured by `{data['command']}` on {data['date']}, on "
-        f"{data['engine']} and {hardware['cores']} cores ({hardware['processor']}) for databases, servers and clients "
-        "together."
-    )
+def publish(cases: Sequence[Case], figures: Figures, side: str, facts: Mapping[str, str], root: Path = ROOT) -> None:
+    """Write the figures into the pages. Raises ValueError where one has no place for them."""
+    whole = f"{described(facts, ())}\n\n{beside(cases, figures, side)}"
+    quoted = [case for case in cases if case.name in QUOTED]
+    short = (
+        f"Medians of one run, on {facts['machine']}, {facts['database']}, {facts['date']}; databases, server and "
+        f"clients on one machine.\n\n| | |\n| --- | ---: |\n"
+    ) + "\n".join(f"| {case.title} | {_number(figures.median(case.name, side))} {case.unit} |" for case in quoted)
+    for path, name in PAGES.items():
+        page = (root / path).read_text(encoding="utf-8")
+        (root / path).write_text(_replaced(page, name, whole if name == "performance" else short), encoding="utf-8")
 
 
-def whole_report(data: Data, plot: str) -> str:
-    """A run's own page. `plot`: the name of its picture, beside it."""
-    doubts = ["", "Do not trust these figures:", "", *(f"- {doubt}" for doubt in data["doubts"])]
-    return "\n".join(
-        [
-            f"# Benchmark on {data['engine']}",
-            *(doubts if data["doubts"] else []),
-            "",
-            *tables(data, plot),
-            "",
-        ]
-    )
+def _replaced(page: str, name: str, text: str) -> str:
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ValueError(f"a page has no place for the figures: {begin} and {end}, each once")
+    return re.sub(f"{begin}.*{end}", lambda _: f"{begin}\n\n{text}\n\n{end}", page, flags=re.DOTALL)
 
 
-def tables(data: Data, plot: str) -> list[str]:
-    """Everything that there is to say of a run, as sections of a page. `plot`: the name of its picture."""
-    lines = [
-        when(data),
-        "",
-        f"![Tickets a second, and what the benchmark requires]({plot})",
-        "",
-        "## What the benchmark requires",
-        "",
-        *table(
-            ["measure", "measured", "required", "met", "smallest and largest round"],
-            [
-                [claim["title"], claim["measured"], claim["asked"], claim["verdict"], claim["rounds"]]
-                for claim in data["claims"]
-            ],
-        ),
-        "",
-        "## Every case",
-        "",
-        _HOW_TO_READ.format(rounds=data["rounds"], seconds=data["seconds"]),
-    ]
-    base = next((case["median"] for case in data["cases"] if case["case"] == BASE), None)
-    for group in GROUPS:
-        if chosen := [case for case in data["cases"] if case["group"] == group]:
-            lines += ["", f"### {group}", "", *_of_cases(chosen, base)]
-    if data["memory_mib"]:
-        readings = [[after, f"{mebibytes:.1f}"] for after, mebibytes in data["memory_mib"].items()]
-        lines += ["", "### Memory of one server", "", *table(["resident memory", "MiB"], readings, right=(1,))]
-    facts = [[name, value] for name, value in (data["hardware"] | data["versions"]).items()]
-    facts.append(["database settings", data["database_settings"]])
-    lines += ["", "## Machine and versions", "", *table(["", ""], facts)]
-    return lines
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def _of_cases(cases: Sequence[Data], base: float | None) -> list[str]:
-    columns = ["case", "median", "minimum", "maximum", "ratio", "p50 ms", "p99 ms", "cores", "notes"]
-    return table(columns, [_of_case(case, base) for case in cases], right=range(1, 7))
-
-
-def _of_case(case: Data, base: float | None) -> list[str]:
-    notes = [note for note in (case["note"], case["trouble"]) if note]
-    notes += [f"{count:,} {what}" for what, count in case["counts"].items()]
-    said = "; ".join(notes).replace("|", "/").replace("\n", " ")
-    if case["median"] is None:
-        return [case["title"], *["-"] * 6, "", said or "not measured"]
-    return [
-        case["title"],
-        *(number(case[which]) for which in ("median", "minimum", "maximum")),
-        f"{case['median'] / base:.2f}" if base else "-",
-        milliseconds(case["p50_ms"]),
-        milliseconds(case["p99_ms"]),
-        ", ".join(f"{part} {used:.2f}" for part, used in case["cores"].items()),
-        said,
-    ]
+def _middle(ratios: Sequence[float]) -> str:
+    """The median of the ratios, and where their middle half lies."""
+    if not ratios:
+        return "– | –"
+    lower, middle, upper = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else [*ratios] * 3
+    return f"{middle:.2f} | {lower:.2f} to {upper:.2f}"

@@ -1,210 +1,131 @@
-"""Everything that is compared, started when a case first asks for it and ended with the run."""
+"""The servers of a run: each starts when a case first asks for it, and ends with the run."""
 
-import os
-import resource
+import contextlib
+import functools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import Self
 
-import httpx
+from bench.processes import Nginx, Redis, Server, Side
+from next.tests.servers import DatabaseServer, Engine
+from next.tests.servers_programs import template
 
-from bench import first_tickets, servers
-from bench.databases import SEQUENCES, Database, engine, sequences
-from bench.instead import PostgreSQL, Redis
-from bench.machine import filesystem
-from bench.model import CaseFailed, Missing
-from bench.redis_benchmark import RedisBenchmark
-from bench.servers import WebServer
-from tests.harness.engine import Engine
-from tests.harness.processes import new_directory, remove_directory
-
-_TICK = os.sysconf("SC_CLK_TCK")
-
-
-class _Actor(Protocol):
-    @property
-    def pid(self) -> int: ...
-
-    def stop(self) -> None: ...
-
-
-_A = TypeVar("_A", bound=_Actor)
+SEQUENCES = [f"s{number:03}" for number in range(1_000)]
+"""The sequences that are used at random; load.lua has the same names."""
+RESERVE = 2
+"""TICKETS_RESERVE_SECONDS of the servers with a reserve."""
+DATABASE_OPTIONS: dict[Engine, tuple[str, ...]] = {
+    "mysql": ("--innodb-redo-log-capacity=100M", "--innodb-log-writer-threads=OFF"),
+    "mariadb": ("--innodb-log-file-size=96M", "--table-definition-cache=8000", "--table-open-cache=8000"),
+}
+"""MySQL's log is written as deploy/mysql has it. For thousands of tables MariaDB gets caches that hold them."""
+_COMMON_OPTIONS = ("--innodb-buffer-pool-size=256M", "--innodb-use-native-aio=1", "--max-connections=1000")
+DATABASES_IN_WORDS = (
+    "innodb_flush_log_at_trx_commit=1, no binary log, buffer pool 256 MiB, performance_schema=OFF, no TLS on loopback, "
+    "on MySQL innodb_log_writer_threads=OFF"
+)
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS {} (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, stub CHAR(1) NOT NULL DEFAULT '', "
+    "PRIMARY KEY (stub), UNIQUE KEY id (id)) ENGINE=InnoDB"
+)
 
 
 class Stage:
-    """The servers and databases of a run. Each runs until the run is over; an idle one costs next to nothing."""
+    """Two durable database servers, the ticket servers on them, and what they are compared with.
 
-    def __init__(self, say: Callable[[str], None], many_sequences: bool, *, binary_log: bool = False) -> None:
-        """`many_sequences`: the databases get a thousand of them, which takes a while. `binary_log`: whether the
-        databases write one."""
-        self.directory = _directory()
-        self._say = say
-        self._many_sequences = many_sequences
-        self._binary_log = binary_log
-        self._actors: dict[str, tuple[str, _Actor]] = {}
-        self._refusals: dict[str, Exception] = {}
-        self._kinds_made: set[str] = set()
-        self._every_sequence_used: set[int] = set()
-        self._over_redis: dict[tuple[int, tuple[str, ...]], RedisBenchmark] = {}
+    Each ticket server has a database of its own on both, so that none disturbs another. sides: the programs that are
+    measured, by name. Use it as a context manager.
+    """
 
-    @property
-    def engine(self) -> Engine:
-        """The database server's program."""
-        return engine()
+    def __init__(self, sides: Mapping[str, Side], engine: Engine) -> None:
+        self.sides = sides
+        self.engine = engine
+        self._kept = ExitStack()
+        self.home = Path(tempfile.mkdtemp(prefix="bench-"))
+        self._kept.callback(shutil.rmtree, self.home, ignore_errors=True)
+        self._databases: list[DatabaseServer] = []
+        self._servers: dict[tuple[str, int], Server] = {}
+        self._with_sequences: set[str] = set()
 
-    @property
-    def databases(self) -> list[Database]:
-        """The two ticket databases."""
-        if {"database-1", "database-2"} <= self._actors.keys():
-            return [self._one_of(1), self._one_of(2)]
-        program = self.engine
-        with ThreadPoolExecutor(2) as both:
-            return list(both.map(lambda number: self._one_of(number, program), (1, 2)))
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept.close()
 
     @property
-    def server(self) -> WebServer:
-        """The ticket server on the two databases."""
-        return self._ticket_server("server")
+    def databases(self) -> list[DatabaseServer]:
+        """The two database servers, which number odd and even."""
+        if not self._databases:
+            empty = template(self.engine, self.home / "templates")
+            options = (*DATABASE_OPTIONS[self.engine], *_COMMON_OPTIONS)
+            for offset in (1, 2):
+                database = DatabaseServer(self.engine, empty, offset=offset, increment=2, options=options)
+                self._kept.callback(database.close)
+                database.start()
+                self._databases.append(database)
+        return self._databases
 
-    @property
-    def second_server(self) -> WebServer:
-        """Another one on the same databases."""
-        return self._ticket_server("second-server")
+    def server(self, side: str, reserve: int = 0) -> Server:
+        """The ticket server of a side, with so many seconds' tickets in reserve."""
+        if (side, reserve) not in self._servers:
+            server = self.new_server(side, f"{side}_{reserve}", reserve)
+            self._kept.callback(server.close)
+            server.start()
+            self._servers[side, reserve] = server
+        return self._servers[side, reserve]
 
-    @property
-    def embedded(self) -> WebServer:
-        """A ticket server on its embedded pair."""
-        return self._start(
-            "embedded", "server", lambda: servers.ticket_server("embedded", self.directory / "embedded", [])
-        )
+    def new_server(self, side: str, schema: str, reserve: int = 0) -> Server:
+        """A ticket server that is not started yet; the caller closes it."""
+        urls = []
+        for database in self.databases:
+            database.execute(f"CREATE DATABASE IF NOT EXISTS {schema}")
+            urls.append(f"{database.url(schema)}?ssl-mode=DISABLED")
+        return Server(self.sides[side], urls, self.home / f"{schema}.log", reserve)
 
-    @property
+    def server_of_many(self, side: str) -> Server:
+        """The ticket server of a side without a reserve, which has `SEQUENCES` as well, each used once."""
+        server = self.server(side)
+        if side not in self._with_sequences:
+            self._make_tables(f"{side}_0")
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(server.wait_for_ticket, SEQUENCES))
+            self._with_sequences.add(side)
+        return server
+
+    @functools.cached_property
+    def direct(self) -> list[tuple[int, str]]:
+        """Port and schema of each database, with tables like those of `SEQUENCES` that only applications use."""
+        for database in self.databases:
+            database.execute("CREATE DATABASE direct")
+        self._make_tables("direct")
+        return [(database.port, "direct") for database in self.databases]
+
+    def _make_tables(self, schema: str) -> None:
+        """Make the tables of `SEQUENCES`, in less time than as many PUTs take. A server may make some as well."""
+
+        def make(database: DatabaseServer) -> None:
+            with contextlib.closing(database.connect(schema)) as connection, connection.cursor() as cursor:
+                for name in SEQUENCES:
+                    cursor.execute(_TABLE.format(name))
+
+        with ThreadPoolExecutor(len(self.databases)) as pool:
+            list(pool.map(make, self.databases))
+
+    @functools.cached_property
+    def nginx(self) -> Nginx:
+        """nginx, which answers each request with the same ticket. Raises Missing."""
+        nginx = Nginx(self.home / "nginx")
+        self._kept.callback(nginx.close)
+        return nginx
+
+    @functools.cached_property
     def redis(self) -> Redis:
-        """Redis, appendfsync always."""
-        return self._start("redis", "redis", lambda: Redis(self.directory / "redis"))
-
-    def server_ahead(self, seconds: int) -> WebServer:
-        """A ticket server that draws so many seconds' tickets ahead; 0: `server`."""
-        return self._ticket_server(f"ahead-{seconds}", seconds) if seconds else self.server
-
-    def over_redis(self, ahead: int, *words: str) -> RedisBenchmark:
-        """What asks such a server for one thing over the Redis protocol."""
-        if (ahead, words) not in self._over_redis:
-            self._over_redis[ahead, words] = RedisBenchmark(self.server_ahead(ahead).redis_port, *words)
-        return self._over_redis[ahead, words]
-
-    @property
-    def postgresql(self) -> PostgreSQL:
-        """PostgreSQL."""
-        return self._start("postgresql", "postgresql", lambda: PostgreSQL(self.directory / "postgresql"))
-
-    def yardstick(self, which: str) -> WebServer:
-        """The constant FastAPI route, or bare ASGI."""
-        return self._start(which, "server", lambda: servers.yardstick(which, self.directory / which))
-
-    def use_every_sequence(self, ahead: int) -> None:
-        """Once for each server: let it draw from each of the thousand sequences, on either database."""
-        if ahead not in self._every_sequence_used:
-            server = self.server_ahead(ahead)
-            self._say(f"first tickets of {SEQUENCES:,} sequences")
-            for _ in self.databases:
-                first_tickets.measure(server.port, sequences(), 64)
-            self._every_sequence_used.add(ahead)
-
-    def make_of_kind(self, kind: str) -> None:
-        """Once for each kind: make the sequence of this name and kind."""
-        if kind not in self._kinds_made:
-            address = f"http://127.0.0.1:{self.server.port}/sequence/bench_{kind}"
-            httpx.put(address, json={"kind": kind}, timeout=10).raise_for_status()
-            self._kinds_made.add(kind)
-
-    @contextmanager
-    def fresh_server(self, ahead: int = 0) -> Iterator[WebServer]:
-        """A new ticket server on the two databases, ended at the end. `ahead`: its TICKETS_RESERVE_SECONDS."""
-        urls = [database.url for database in self.databases]
-        directory = self.directory / "fresh"
-        shutil.rmtree(directory, ignore_errors=True)
-        server = servers.ticket_server("fresh", directory, urls, ahead)
-        try:
-            yield server
-        finally:
-            server.stop()
-
-    def processor_seconds(self) -> Mapping[str, float]:
-        """What each part, with its children that have ended, has used of the processors; what asks is `client`."""
-        used: dict[str, float] = {}
-        for part, actor in self._actors.values():
-            try:
-                stat = Path(f"/proc/{actor.pid}/stat").read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue
-            fields = stat.rpartition(")")[2].split()
-            used[part] = used.get(part, 0.0) + sum(int(field) for field in fields[11:15]) / _TICK
-        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-            usage = resource.getrusage(who)
-            used["client"] = used.get("client", 0.0) + usage.ru_utime + usage.ru_stime
-        return used
-
-    def last_words(self) -> list[str]:
-        """Of every HTTP server that has ended before its time."""
-        ended = [actor.last_words() for _part, actor in self._actors.values() if isinstance(actor, WebServer)]
-        return [words for words in ended if words]
-
-    def close(self) -> None:
-        """End everything, the databases last, and remove the data."""
-        for name, (_part, actor) in reversed(self._actors.items()):
-            try:
-                actor.stop()
-            except (OSError, TimeoutError) as error:
-                self._say(f"{name} did not end by itself: {error}")
-        self._actors.clear()
-        remove_directory(self.directory)
-
-    def _one_of(self, number: int, program: Engine | None = None) -> Database:
-        many = sequences() if self._many_sequences else []
-        return self._start(
-            f"database-{number}",
-            "databases",
-            lambda: Database(
-                program or self.engine,
-                number,
-                2,
-                self.directory / f"database-{number}",
-                many,
-                binary_log=self._binary_log,
-            ),
-        )
-
-    def _ticket_server(self, name: str, ahead: int = 0) -> WebServer:
-        urls = [database.url for database in self.databases]
-        return self._start(name, "server", lambda: servers.ticket_server(name, self.directory / name, urls, ahead))
-
-    def _start(self, name: str, part: str, make: Callable[[], _A]) -> _A:
-        """Start it, once; what could not be started is not tried again."""
-        if name in self._refusals:
-            raise self._refusals[name]
-        if name not in self._actors:
-            self._say(f"starting {name}")
-            try:
-                self._actors[name] = (part, make())
-            except (Missing, CaseFailed) as error:
-                self._refusals[name] = error
-                raise
-            except (OSError, RuntimeError, TimeoutError) as error:
-                self._refusals[name] = CaseFailed(f"{name} could not be started: {error}")
-                raise self._refusals[name] from error
-        return cast(_A, self._actors[name][1])
-
-
-def _directory() -> Path:
-    """A temporary directory on a disk: in memory, a flush would cost nothing."""
-    directory = new_directory("ticket-bench-")
-    if filesystem(directory) == "tmpfs" and filesystem(Path("/var/tmp")) != "tmpfs":
-        remove_directory(directory)
-        directory = Path(tempfile.mkdtemp(prefix="ticket-bench-", dir="/var/tmp"))
-    directory.chmod(0o711)  # PostgreSQL runs as somebody else and has to pass through
-    return directory
+        """Redis, which flushes each write to the disk before it answers. Raises Missing."""
+        redis = Redis(self.home / "redis")
+        self._kept.callback(redis.close)
+        return redis

@@ -1,0 +1,84 @@
+"""The figures of a run: what each round measured, ratios within rounds, and whether to trust them."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bench.case import Bound, Case
+
+FEWEST_ROUNDS = 5
+"""With fewer rounds their spread says nothing."""
+MOST_SPREAD = 0.25
+"""How far the middle half of the rounds may lie apart, as a part of the median; so may the calibration."""
+MOST_LOAD = 0.5
+"""The load average for each core from which on the machine was busy before the run."""
+MOST_OTHERS = 0.15
+"""The share of the cores that other processes may use during the run."""
+
+Key = tuple[str, str]
+"""A case and a side, by their names."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """rounds: by case and side, then by the number of the round. troubles: why a case has no figure."""
+
+    rounds: dict[Key, dict[int, float]] = field(default_factory=dict)
+    troubles: dict[Key, str] = field(default_factory=dict)
+
+    def median(self, case: str, side: str) -> float | None:
+        """The median of the rounds; None where there was none."""
+        found = self.rounds.get((case, side))
+        return statistics.median(found.values()) if found else None
+
+    def ratios(self, over: Key, under: Key) -> list[float]:
+        """The ratio of each round that has both."""
+        these, those = self.rounds.get(over, {}), self.rounds.get(under, {})
+        return [these[number] / those[number] for number in these if number in those]
+
+    def reached(self, case: Case, bound: Bound, side: str) -> float | None:
+        """What is compared with the bound: the median of the ratios, or of the figure itself; None without any."""
+        if not bound.than:
+            return self.median(case.name, side)
+        ratios = self.ratios((case.name, side), (bound.than, side))
+        return statistics.median(ratios) if ratios else None
+
+
+def spread(values: Sequence[float]) -> float:
+    """How far the middle half of the values lies apart, as a part of their median; 0 for fewer than two."""
+    if len(values) < 2:
+        return 0.0
+    lower, middle, upper = statistics.quantiles(values, n=4, method="inclusive")
+    return (upper - lower) / middle
+
+
+def is_met(case: Case, bound: Bound, reached: float) -> bool:
+    """Whether a figure or ratio keeps the bound."""
+    return reached <= bound.ratio if case.is_cost else reached >= bound.ratio
+
+
+def doubts(
+    figures: Figures, *, load: float, cores: int, others: float, calibration: Sequence[float], facts: Mapping[str, str]
+) -> list[str]:
+    """Return why these figures cannot be trusted, a clause each; none where they can.
+
+    load: the average before the run. others: the cores that other processes used meanwhile. calibration: seconds that
+    the same loop took each time.
+    """
+    found = []
+    if load >= MOST_LOAD * cores:
+        found.append(f"the load average before was {load:.1f} on {cores} cores")
+    if others > MOST_OTHERS * cores:
+        found.append(f"other processes used {others:.2f} cores meanwhile")
+    if (apart := spread(calibration)) > MOST_SPREAD:
+        found.append(f"the middle half of what the same loop took lies {apart:.0%} apart")
+    if facts["data on"] in ("tmpfs", "ramfs"):
+        found.append(f"the databases wrote to a {facts['data on']}, which is no disk")
+    found += [f"{' of '.join(key)} has no figure: {trouble}" for key, trouble in figures.troubles.items()]
+    fewest = min(map(len, figures.rounds.values()), default=0)
+    if fewest < FEWEST_ROUNDS:
+        found.append(f"a case had {fewest} rounds, fewer than {FEWEST_ROUNDS}")
+    for key, rounds in figures.rounds.items():
+        if (apart := spread(list(rounds.values()))) > MOST_SPREAD:
+            found.append(f"the middle half of the rounds of {' of '.join(key)} lies {apart:.0%} apart")
+    return found

@@ -1,0 +1,126 @@
+"""The command line: `python -m bench --help`."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from bench import machine, report
+from bench.case import Case, CaseFailed, Missing
+from bench.cases import CASES
+from bench.figures import Figures, doubts
+from bench.processes import other_side, this_side
+from bench.stage import DATABASES_IN_WORDS, Stage
+from next.tests.servers import Engine, engines
+
+_console = Console(stderr=True)
+HERE, THERE = "this", "other"
+
+
+def program() -> None:
+    """Run the command that the arguments name."""
+    typer.run(bench)
+
+
+def bench(
+    *,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each case is measured.")] = 8,
+    seconds: Annotated[float, typer.Option(min=1, help="How long each measurement takes.")] = 3.0,
+    only: Annotated[list[str] | None, typer.Option(help="Measure this case only; may be repeated.")] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="DIRECTORY|COMMAND", help="Compare with another server: a checkout, or a command."),
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="mysql or mariadb; unset: MySQL, if the tests have it.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write every figure into this file, as JSON.")] = None,
+    publish: Annotated[bool, typer.Option(help="Write the figures into the pages, if they can be trusted.")] = False,
+) -> None:
+    """Measure the ticket server beside what else there is, or beside another ticket server.
+
+    It starts two durable database servers and all else on 127.0.0.1, and ends them. In each round each case is measured
+    once, so that what is compared is measured alternately. The machine should do nothing else meanwhile.
+    """
+    chosen = _chosen(only, against is not None)
+    if publish and (only or against):
+        _refuse("--publish goes with a whole run, so without --only and --against")
+    if publish:
+        report.check_pages()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sides = {HERE: this_side()} | ({THERE: other_side(against)} if against else {})
+    load = machine.load_average()
+    with Stage(sides, _engine(engine)) as stage:
+        ((version,),) = stage.databases[0].execute("SELECT VERSION()")
+        facts = machine.facts(stage.databases[0].data_dir.parent, f"{stage.engine} {version} ({DATABASES_IN_WORDS})")
+        facts |= {"rounds": str(rounds), "seconds": f"{seconds:g}"} | ({"other": against} if against else {})
+        calibration = machine.Calibration()
+        figures = _measure(stage, chosen, rounds, seconds, calibration)
+    found = doubts(
+        figures,
+        load=load,
+        cores=os.cpu_count() or 1,
+        others=calibration.others,
+        calibration=calibration.took,
+        facts=facts,
+    )
+    table = report.against(chosen, figures, list(sides)) if against else report.beside(chosen, figures, HERE)
+    print(f"{table}\n\n{report.described(facts, found)}")
+    if output is not None:
+        kept = {f"{case} of {side}": rounds for (case, side), rounds in figures.rounds.items()}
+        output.write_text(json.dumps({"facts": facts, "doubts": found, "rounds": kept}, indent=1), encoding="utf-8")
+    if publish and not found:
+        report.publish(chosen, figures, HERE, facts)
+    raise typer.Exit(1 if figures.troubles or (publish and found) else 0)
+
+
+def _measure(
+    stage: Stage, cases: Sequence[Case], rounds: int, seconds: float, calibration: machine.Calibration
+) -> Figures:
+    """Measure each case once a round, with each server; of two, another one is first in each round."""
+    figures = Figures()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=_console, refresh_per_second=1) as progress:
+        task = progress.add_task("starting", total=rounds * len(cases) * len(stage.sides))
+        for number in range(rounds):
+            sides = list(stage.sides)[:: -1 if number % 2 else 1]
+            for case in cases:
+                for side in sides:
+                    key = case.name, side
+                    progress.update(task, description=f"{number + 1}: {' of '.join(key)}")
+                    if key not in figures.troubles:
+                        calibration.run()
+                        try:
+                            figure = case.run(stage, side, seconds)
+                            figures.rounds.setdefault(key, {})[number] = figure
+                        except (CaseFailed, Missing, TimeoutError, OSError) as error:
+                            figures.troubles[key] = str(error)
+                            progress.console.print(f"{' of '.join(key)}: {error}", markup=False)
+                    progress.advance(task)
+    return figures
+
+
+def _chosen(only: Sequence[str] | None, is_against: bool) -> list[Case]:
+    possible = {case.name: case for case in CASES if case.is_ours or not is_against}
+    for name in only or ():
+        if name not in possible:
+            _refuse(f"--only {name}: there is no such case; there are {', '.join(possible)}")
+    return [case for name, case in possible.items() if not only or name in only]
+
+
+def _engine(wanted: str | None) -> Engine:
+    found = {str(engine): engine for engine in engines("mysql", "mariadb")}
+    name = wanted or list(found)[-1]
+    if name not in found:
+        _refuse(f"--engine {name}: expected one of {', '.join(found)}")
+    return found[name]
+
+
+def _refuse(why: str) -> NoReturn:
+    _console.print(why, markup=False)
+    raise typer.Exit(2)
