@@ -23,12 +23,10 @@ RUN find / -xdev -depth \( -name pip -o -name 'pip-*' -o -name 'pip3*' -o -name 
 COPY --from=build /opt/ticketd /opt/ticketd
 # TICKETS_HOST: nothing outside a container reaches its loopback; the orchestrator decides what is published. The server
 # therefore stops at once unless TICKETS_DATABASES names the ticket databases.
-# LOGNAME: aiomysql asks for the user's name when it is imported, and a number has none here (OSError from Python 3.13).
 # TICKETS_DATA_DIR is for TICKETS_DATABASES=embedded alone. Mount a volume there: without one, the tickets go with the
 # container, and a new one begins again at 1. A new named volume takes this folder's owner; any other has to be writable for
 # 10001.
 ENV PATH=/opt/ticketd/bin:$PATH \
-    LOGNAME=ticketd \
     PYTHONUNBUFFERED=1 \
     TICKETS_HOST=0.0.0.0 \
     TICKETS_DATA_DIR=/ticket-data
