@@ -19,32 +19,8 @@ DEBIAN_TOOLS := \
 	promtool:prometheus \
 	systemd-analyze:systemd \
 	redis-cli:redis-tools \
-	redis-server:redis-server \
-	node:nodejs \
-	npm:npm \
-	chromium:chromium \
-	cc:gcc \
-	/usr/include/time.h:libc6-dev \
-	/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core \
 	curl:curl \
-	mysql:mariadb-client-core \
-	ruby:ruby \
-	/usr/share/rubygems-integration/all/specifications/activerecord-*:ruby-activerecord \
-	/usr/lib/ruby/vendor_ruby/sqlite3.rb:ruby-sqlite3 \
-	php:php-cli \
-	/usr/lib/php/*/curl.so:php-curl \
-	/usr/lib/php/*/pdo_sqlite.so:php-sqlite3 \
-	/usr/share/php/Illuminate/Database/autoload.php:php-illuminate-database \
-	/usr/share/php/Illuminate/Events/autoload.php:php-illuminate-events \
-	/usr/share/php/Illuminate/Http/autoload.php:php-illuminate-http \
-	/usr/share/php/GuzzleHttp/autoload.php:php-guzzlehttp-guzzle
-# What the recipes of docs/recipes need that is too large for `make test`.
-LONG_TOOLS := \
-	go:golang-go \
-	/usr/share/gocode/src/github.com/go-sql-driver/mysql:golang-github-go-sql-driver-mysql-dev \
-	javac:default-jdk-headless \
-	/usr/share/java/eclipselink.jar:libeclipselink-java \
-	/usr/share/java/h2.jar:libh2-java
+	mysql:mariadb-client-core
 
 # Debian keeps servers in sbin, which is not on every user's path.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -57,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell echo $$((($$(nproc 2>/dev/null || echo 2) > 4 ? 4 : $$(nproc 2>/dev/null || echo 2)) + 2)))
 SPREAD := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test durations check fix docs bench torture long documents pictures newest client dist install-check lock clean tools databases long-tools
+.PHONY: help run test check fix docs bench model torture newest client dist lock clean tools databases
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -79,30 +55,23 @@ ifdef TICKETS_REDIS_PORT
 endif
 	@exec $(BIN)/ticketd serve
 
-test: $(VENV)/.test tools $(VENV)/.node  ## set up what is needed, a MySQL-compatible server included, and run every test (ARGS=...)
+test: $(VENV)/.test tools  ## set up what is needed, a MySQL-compatible server included, and run every test (ARGS=...)
 	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
-
-durations: $(VENV)/.test tools $(VENV)/.node  ## run every test and write down how long each file takes, for the order of later runs
-	TICKETS_TEST_DURATIONS=1 $(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 # Goes on where something is missing and may not be installed: the tests that need it fail and say so.
 tools:
 	@-.ci/debian-packages $(DATABASE_TOOLS) $(DEBIAN_TOOLS)
 
-databases:  ## install the database servers that tests/unit, tests/contract and next/tests drive; make test installs more
+databases:  ## install the database servers that the tests drive; make test installs more
 	@-.ci/debian-packages $(DATABASE_TOOLS)
-
-long-tools:
-	@-.ci/debian-packages $(LONG_TOOLS)
 
 check: $(VENV)/.test  ## lint, formatting, types, who imports whom, lengths; writes nothing
 	$(BIN)/ruff check --cache-dir $(VENV)/.cache/ruff .
 	$(BIN)/ruff format --check --cache-dir $(VENV)/.cache/ruff .
-	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app next tests docs/generator $(wildcard bench)
+	$(BIN)/mypy --strict --cache-dir $(VENV)/.cache/mypy app tests bench
 	$(BIN)/mypy --config-file client/pyproject.toml --cache-dir $(VENV)/.cache/mypy-client client
 	$(BIN)/lint-imports --no-logo --no-cache
-	$(BIN)/lint-imports --no-logo --no-cache --config .ci/next_engines.toml
-	$(BIN)/python .ci/lengths.py next
+	$(BIN)/python .ci/lengths.py app tests bench
 
 fix: $(VENV)/.test  ## fix what ruff can fix
 	$(BIN)/ruff check --fix --cache-dir $(VENV)/.cache/ruff .
@@ -112,21 +81,15 @@ docs: $(VENV)/.test  ## build the pages of docs/ as a site, into build/site
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-bench: $(VENV)/.test tools  ## compare with what else there is, side by side; publishes the figures in docs/performance.md
-	@-.ci/debian-packages wrk:wrk
+bench: $(VENV)/.test tools  ## compare with what else there is, side by side (ARGS=--publish: into docs/performance.md)
+	@-.ci/debian-packages wrk:wrk redis-benchmark:redis-tools redis-server:redis-server nginx:nginx-light
 	$(BIN)/python -m bench $(ARGS)
 
-torture: $(VENV)/.test tools  ## faults at random for TORTURE_SECONDS (120), then count duplicates
+model: $(VENV)/.test  ## whole servers on virtual time, a seed for each schedule, two hours at most (ARGS="--schedules 10000")
+	$(BIN)/python -m tests.model --processes $(shell nproc) $(ARGS)
+
+torture: $(VENV)/.test tools  ## faults at random on real databases for five minutes, then count duplicates (ARGS="--engine postgresql")
 	$(BIN)/python -m tests.torture $(ARGS)
-
-long: $(VENV)/.test tools long-tools $(VENV)/.node $(VENV)/.recipes  ## what `make test` has no time for: schedules by the thousand, torture, soak; writes docs/evidence.md
-	$(BIN)/python -m tests.long $(ARGS)
-
-documents: $(VENV)/.test  ## write the generated pages of docs/ anew, from the settings and the results
-	$(BIN)/python -m docs.generator
-
-pictures: $(VENV)/.test tools  ## take the pictures of the pages again, in a real Chromium, into docs/pictures/
-	$(BIN)/python -m docs.generator.pictures
 
 newest: tools  ## run the tests on the newest releases of what we depend on, whatever the lock says (ARGS=...)
 	@.ci/make-venv $(NEWEST)
@@ -147,9 +110,6 @@ dist: $(VENV)/.test  ## build the server's and the client's sdists and wheels, i
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	$(BIN)/python -m build --no-isolation --outdir dist client
 	$(BIN)/python -m twine check --strict dist/*
-
-install-check: $(VENV)/.test  ## install the server and the client in every documented way, each from a clean environment
-	$(BIN)/python -m tests.packaging $(ARGS)
 
 # One file serves every Python and platform we support: the resolution is universal, with environment markers. It asks
 # the public index alone, whatever this machine's pip is told, so that no hash in it is of a file only we have.
@@ -185,21 +145,6 @@ $(VENV)/.test: $(VENV)/.made requirements-test.txt pyproject.toml client/pyproje
 	@echo "Installing into $(VENV), what the tests and checks need as well ..."
 	@$(call install,requirements-test.txt,--editable ./client --editable .)
 	@touch $(VENV)/.run $@
-
-# The Redis clients for Node.js that the tests draw with. package-lock.json holds exact versions and hashes, and no
-# address: npm asks the registry that it is set to. Written anew with
-# `cd tests/node && npm install --package-lock-only --omit-lockfile-registry-resolved`.
-# Goes on without npm: the tests that need it fail and say so.
-$(VENV)/.node: tests/node/package.json tests/node/package-lock.json | $(VENV)/.made tools
-	@echo "Installing into $(VENV)/node ..."
-	@mkdir -p $(VENV)/node && cp tests/node/package.json tests/node/package-lock.json $(VENV)/node
-	-@cd $(VENV)/node && npm ci --silent --ignore-scripts --no-audit --no-fund && touch ../.node
-
-# Prisma, for its recipe: `make long` alone, since it is large. It is locked in the same way.
-$(VENV)/.recipes: tests/recipes/node/package.json tests/recipes/node/package-lock.json | $(VENV)/.made tools
-	@echo "Installing into $(VENV)/recipes ..."
-	@mkdir -p $(VENV)/recipes && cp tests/recipes/node/package.json tests/recipes/node/package-lock.json $(VENV)/recipes
-	-@cd $(VENV)/recipes && npm ci --silent --ignore-scripts --no-audit --no-fund && touch ../.recipes
 
 $(VENV)/.lock: $(VENV)/.made
 	@$(BIN)/pip install -qq uv

@@ -1,7 +1,7 @@
-"""Fails where a package has grown too long: lengths.py PACKAGE.
+"""Fails where a package has grown too long: lengths.py PACKAGE...
 
 A file may have 350 lines, unless its docstring says that it is "long because" of a reason. A function outside of the
-package's tests may have 50 lines, docstring included. A folder without an __init__.py fails as well, because the
+tests may have 50 lines, docstring included. A folder without an __init__.py fails as well, because the
 checks of types and imports would pass it over.
 """
 
@@ -29,6 +29,6 @@ def complaints(path: Path) -> Iterator[str]:
                 yield f"{path}:{node.lineno}: {node.name} has {length} lines, {LONGEST_FUNCTION} at most"
 
 
-found = [each for path in sorted(Path(sys.argv[1]).rglob("*.py")) for each in complaints(path)]
-print("\n".join(found) or f"Lengths in {sys.argv[1]}/: kept.")
+found = [each for package in sys.argv[1:] for path in sorted(Path(package).rglob("*.py")) for each in complaints(path)]
+print("\n".join(found) or f"Lengths in {', '.join(sys.argv[1:])}: kept.")
 sys.exit(bool(found))

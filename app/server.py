@@ -1,184 +1,223 @@
-"""The process: uvicorn around the service, and the order of its end.
+"""The process: what listens, what a signal does, and the order of the end.
 
-SIGTERM: not ready at once, still serving for TICKETS_DRAIN_SECONDS, so that a load balancer notices; then no new
-request, those that are here are finished, the databases are left in good order, exit 0. SIGINT skips the wait. A second
-signal ends it now. SIGHUP never ends it: the files with tokens are read again, if there are any.
+SIGTERM: the server is not ready from then on, and still serves for TICKETS_DRAIN_SECONDS, so that a load balancer
+notices. Then it takes no new request, finishes those that are under way, lets go of the databases and exits with 0.
+SIGINT skips the wait. A second signal ends the process at once. SIGHUP reads the files with tokens again.
 
-Both ports listen before anything else begins, so that a port in use stops a start that has not touched a database.
+Both ports listen before anything else begins, so a port in use stops a start that has touched no database.
 """
 
 import asyncio
+import errno
 import gc
 import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack, ExitStack, closing
+from typing import Any
 
-from app.clients.connections import IDLE_SECONDS, Connections
-from app.clients.open_files import DEFAULT_CONNECTIONS, connections_allowed
-from app.common.addresses import is_loopback
-from app.common.listening import listen
-from app.common.log import event
-from app.common.tasks import Tasks
-from app.common.value_files import WatchedFiles
-from app.http.tickets.connections import HTTPConnections
-from app.http.uvicorn_adapter import HTTPServer, check_uvicorn
-from app.operations import tracing
-from app.operations.tracing import Tracing
+import uvloop
+
+from app.access import Access
+from app.connections import Connections, most_connections
+from app.databases.address import Address
+from app.databases.engines import lock_embedded, open_database
+from app.errors import DatabaseRefused, SettingsError, TicketError
+from app.http.api import make_api
+from app.http.fast import HttpServer
+from app.log import set_up
+from app.operations.report import Report
+from app.operations.tally import Tally
+from app.operations.watch import make_watch
 from app.redis.door import RedisDoor
-from app.service import Service
+from app.service import Options, Service
 from app.settings import Settings
-from app.token_rotation import TokenRotation, warn_of_short_tokens
+from app.tokens import TokenFiles
+from app.version import VERSION
 
 log = logging.getLogger(__name__)
 
+BACKLOG = 4096
+"""Connections that the system accepts for a port before the server takes them."""
+IDLE_SECONDS = 620
+"""How long an idle HTTP connection is kept: longer than load balancers keep theirs."""
+HTTP, REDIS = "HTTP", "the Redis protocol"
+Ports = dict[str, list[socket.socket]]
+"""The sockets that listen, by what is spoken on them."""
 
-class Ports(NamedTuple):
-    """The sockets that listen, by what is spoken on them."""
 
-    http: list[socket.socket]
-    redis: list[socket.socket]
+def serve(settings: Settings) -> int:
+    """Run the ticket server until a signal ends it, or an error; return the exit status.
+
+    Raises SettingsError where a setting cannot be used on this machine, and TicketError where the server cannot start
+    for another reason: a port or the folder of the embedded pair is in use.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    set_up(settings.log_level, settings.log_format)
+    with ExitStack() as kept:
+        ports: Ports = {HTTP: _listen("TICKETS_PORT", settings.host, settings.port, kept), REDIS: []}
+        if settings.redis_port is not None:
+            ports[REDIS] = _listen("TICKETS_REDIS_PORT", settings.host, settings.redis_port, kept)
+        addresses = _embedded_pair(settings, kept) if settings.is_embedded else settings.databases
+        most = most_connections(settings.max_connections)
+        warn_if_open(settings)
+        return uvloop.run(_run(settings, ports, addresses, most))
 
 
-class Drain:
-    """The phases that a signal begins: not ready, then no new request, then the end."""
+async def _run(settings: Settings, ports: Ports, addresses: Sequence[Address], most: int) -> int:
+    return await Server(settings, ports, addresses, most).run()
 
-    def __init__(self, service: Service, server: HTTPServer, redis_door: RedisDoor, seconds: float) -> None:
-        self._service = service
-        self._server = server
-        self._redis_door = redis_door
-        self._seconds = seconds
+
+class Server:
+    """A ticket server with its doors.
+
+    ports: already listen. addresses: of the ticket databases, in the order of their offsets. most: how many client
+    connections are served.
+    """
+
+    def __init__(self, settings: Settings, ports: Ports, addresses: Sequence[Address], most: int) -> None:
+        self._settings, self._ports = settings, ports
+        options = Options(
+            f"{socket.gethostname()}:{ports[HTTP][0].getsockname()[1]}",
+            probe_interval=settings.probe_interval,
+            database_timeout=settings.database_timeout,
+            request_timeout=settings.request_timeout,
+            increment=settings.increment,
+            refuses=settings.unverified == "refuse",
+            reserve=settings.reserve_seconds,
+            embedded=settings.is_embedded,
+        )
+        databases = [open_database(address, settings.database_timeout) for address in addresses]
+        self._service = service = Service(databases, options)
+        access, tally = Access(), Tally()
+        self._watch = watch = make_watch(settings.access_log, os.environ)
+        self._tokens = TokenFiles(settings, access)
+        connections = Connections(most, tally)
+        self._report = Report(service, tally=tally, version=VERSION)
+        self._http = HttpServer(
+            make_api(service, self._report, access, tally, watch, is_local=settings.is_local),
+            service.desk,
+            access,
+            tally,
+            connections,
+            watch,
+            grace=settings.request_timeout,
+            idle=IDLE_SECONDS,
+        )
+        self._redis = RedisDoor(service, access, tally, connections, watch, timeout=settings.request_timeout)
+        self._loop = asyncio.get_running_loop()
         self._signals = 0
+        self._ending = asyncio.Event()
+        self._status = 0
 
-    @contextmanager
-    def on_signals(self) -> Iterator[None]:
-        """Drain at the first SIGTERM or SIGINT, and end at once with the second."""
-        loop = asyncio.get_running_loop()
-        for sig in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(sig, self._begin, sig)
+    async def run(self) -> int:
+        """Serve until a signal, or until a part fails; then end in good order, and return the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._begin_end, number)
+        # a handler of the event loop goes when the loop closes, and then SIGHUP would end the process
+        signal.signal(signal.SIGHUP, lambda *_: self._loop.call_soon_threadsafe(self._tokens.read_again))
+        self._service.start()
+        http = self._loop.create_task(self._part(self._http.serve(self._ports[HTTP])))
+        others = [self._loop.create_task(self._part(part.watch())) for part in (self._service, self._tokens)]
+        async with AsyncExitStack() as at_end:  # the last step comes first, and each comes though another one fails
+            at_end.callback(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+            if self._watch is not None:
+                at_end.callback(self._watch.close)
+            at_end.push_async_callback(self._service.stop)
+            at_end.push_async_callback(_cancel, others)
+            at_end.push_async_callback(asyncio.wait, [http])
+            at_end.push_async_callback(self._redis.stop)
+            at_end.callback(self._http.stop)
+            await self._redis.accept_on(self._ports[REDIS])
+            self._announce()
+            gc.collect()
+            gc.freeze()  # modules, classes and models stay; a collection that looks at all of them stops every request
+            await self._ending.wait()
+            self._report.is_draining = True
+        log.info("stopped")
+        return self._status
+
+    async def _part(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a part of the server. If that fails, or ends before the server does, the server ends with status 1."""
+        error = None
         try:
-            yield
-        finally:
-            for sig in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(sig)
+            await work
+        except Exception as caught:
+            error = caught
+        if error is not None or not self._ending.is_set():
+            log.error("the server stops, because a part of it has ended", exc_info=error)
+            self._status = 1
+            self._ending.set()
 
-    def _begin(self, sig: int) -> None:
+    def _begin_end(self, number: int) -> None:
         self._signals += 1
         if self._signals > 1:
             log.warning("a second signal: ending now")
+            logging.shutdown()
             os._exit(1)
-        self._service.admin.draining = True
-        wait = self._seconds if sig == signal.SIGTERM else 0.0
-        event(log, logging.INFO, "draining", seconds=wait)
-        asyncio.get_running_loop().call_later(wait, self._end)
+        wait = self._settings.drain_seconds if number == signal.SIGTERM else 0.0
+        log.info("draining for %g s", wait)
+        self._report.is_draining = True
+        self._http.begin_drain()
+        self._loop.call_later(wait, self._ending.set)
 
-    def _end(self) -> None:
-        self._redis_door.stop()  # first: what waits for others to share a statement has come in time
-        self._service.desk.closed = True
-        self._server.stop()
+    def _announce(self) -> None:
+        for protocol, sockets in self._ports.items():
+            for each in sockets:
+                host, port = each.getsockname()[:2]
+                address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                log.info("version %s speaks %s on %s", VERSION, protocol, address)
 
 
-@contextmanager
-def tokens_read_on_sighup(rotation: TokenRotation) -> Iterator[None]:
-    """Read the tokens again at each SIGHUP; before and after, SIGHUP is ignored.
+def _listen(variable: str, host: str, port: int, kept: ExitStack) -> list[socket.socket]:
+    """Return a socket that listens for each address of a host; they are closed with `kept`.
 
-    The event loop's own handlers would leave a moment, when they are removed, in which SIGHUP ends the process.
+    variable: the setting that names the port. Raises TicketError where another program listens there, and SettingsError
+    where this machine cannot listen there at all.
     """
-    loop = asyncio.get_running_loop()
-    signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(rotation.read_again))
+    wrong = f"TICKETS_HOST is {host!r}; expected an address of this machine, where the server listens"
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise SettingsError(wrong) from error
+    try:
+        both = host == "::" and socket.has_dualstack_ipv6()  # as 0.0.0.0 and localhost do, it means IPv4 as well
+        return [
+            kept.enter_context(socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both))
+            for family, _, _, _, address in found
+        ]
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise SettingsError(wrong) from error
+        reason = f"{variable}: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
+        raise (TicketError if error.errno == errno.EADDRINUSE else SettingsError)(reason) from error
 
 
-async def serve(
-    settings: Settings,
-    ports: Ports,
-    most_connections: int,
-    load: Callable[[], Settings],
-    token_files: WatchedFiles,
-) -> None:
-    """Run the ticket server on these ports until a signal ends it. Raises SettingsError."""
-    check_uvicorn()
-    service = Service(settings, Tracing() if tracing.is_configured(os.environ) else None)
-    server = HTTPServer(
-        service.app,
-        grace=settings.request_timeout,
-        idle=IDLE_SECONDS,
-        access_log=settings.access_log,
-    )
-    connections = Connections(server, service.metrics, most_connections, service.turns)
-    service.admin.client_warnings = connections.warnings
-    http_connections = HTTPConnections(service.endpoint, server, connections)
-    redis_door = service.make_redis_door(connections)
-    say_if_embedded(settings)
-    warn_if_open_to_all(settings)
-    warn_of_short_tokens(settings)
-    rotation = TokenRotation(service.access, load, token_files)
-    watchers = Tasks()
-    with tokens_read_on_sighup(rotation), Drain(service, server, redis_door, settings.drain_seconds).on_signals():
-        service.start()
-        exempt_from_collection()
-        watchers.spawn(connections.watch())
-        watchers.spawn(rotation.watch())
-        try:
-            if ports.redis:
-                await redis_door.accept_on(settings.host, ports.redis)
-            await server.serve(http_connections.make_protocol, settings.host, ports.http)
-        finally:
-            redis_door.stop()
-            await watchers.cancel()
-            await service.stop()
-    log.info("stopped")
+def _embedded_pair(settings: Settings, kept: ExitStack) -> Sequence[Address]:
+    """Lock the folder of the embedded pair until `kept` closes, and return the addresses of the two."""
+    try:
+        folder = kept.enter_context(closing(lock_embedded(settings.data_dir)))
+    except DatabaseRefused as error:
+        if isinstance(error.__cause__, BlockingIOError):
+            raise
+        raise SettingsError(f"TICKETS_DATA_DIR: {error}; expected a folder that this user may write to") from error
+    log.info("serves the embedded pair of ticket databases in %s", settings.data_dir.absolute())
+    return folder.addresses
 
 
-def exempt_from_collection() -> None:
-    """Leave what is here to stay out of garbage collections.
-
-    Modules, classes and models are most of the memory. Under load a full collection came about twice a second, and all
-    requests stood still while it looked at everything.
-    """
-    gc.collect()
-    gc.freeze()
-
-
-def say_if_embedded(settings: Settings) -> None:
-    """Say where the embedded ticket databases are, if the server uses them."""
-    if settings.embedded:
-        event(log, logging.INFO, "serves the embedded pair of ticket databases", folder=settings.folder)
+def warn_if_open(settings: Settings) -> None:
+    """Warn where everybody may draw tickets and change sequences, or where others can read tokens on their way."""
+    if settings.is_local:
+        return
+    if not settings.tokens and not settings.admin_tokens:
+        log.warning("listens on %s, beyond loopback, without TICKETS_TOKENS", settings.host)
+    if settings.redis_port is not None:
+        log.warning("speaks the Redis protocol on %s, beyond loopback: tokens travel in clear", settings.host)
 
 
-def warn_if_open_to_all(settings: Settings) -> None:
-    """Warn if any client may draw tickets and change sequences, or if a third party can read tokens on their way."""
-    if not (settings.tokens or settings.admin_tokens or is_loopback(settings.host)):
-        event(log, logging.WARNING, "listens beyond loopback without TICKETS_TOKENS", host=settings.host)
-    if settings.redis_port is not None and not is_loopback(settings.host):
-        event(
-            log, logging.WARNING, "the Redis protocol is spoken beyond loopback: tokens travel in clear",
-            host=settings.host, port=settings.redis_port,
-        )  # fmt: skip
-
-
-def run(settings: Settings, limit: int, load: Callable[[], Settings], token_files: WatchedFiles) -> None:
-    """Run the ticket server on uvloop until a signal ends it. `limit`: on open files. `load`: reads the settings anew,
-    when one of the `token_files` has changed.
-
-    Raises PortInUse where another program listens on one of its ports, and SettingsError.
-    """
-    import uvloop
-
-    ports = Ports(
-        listen("TICKETS_PORT", settings.host, settings.port),
-        [] if settings.redis_port is None else listen("TICKETS_REDIS_PORT", settings.host, settings.redis_port),
-    )
-    most = connections_allowed(settings.max_connections, limit)
-    if most < (settings.max_connections or DEFAULT_CONNECTIONS):
-        event(
-            log, logging.WARNING, "the limit on open files allows fewer connections than TICKETS_MAX_CONNECTIONS",
-            limit=limit, used=most,
-        )  # fmt: skip
-    uvloop.run(serve(settings, ports, most, load, token_files))
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

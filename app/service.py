@@ -1,117 +1,157 @@
-"""The composition root: builds everything from the settings, and owns the order of start and stop."""
+"""The one wiring: everything that a ticket server is made of, without its doors."""
 
-import socket
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
 
-from starlette.types import ASGIApp
+from app.databases.database import Database
+from app.databases.session import Counter
+from app.kinds.table import KINDS
+from app.kinds.timed import TimedKind
+from app.tickets.bump import Bumps
+from app.tickets.catalog import Catalog, Entry
+from app.tickets.clean_end import lower_limits
+from app.tickets.counted import Counted
+from app.tickets.desk import Desk
+from app.tickets.floors import Floors
+from app.tickets.issuer import Issuer
+from app.tickets.known_kinds import KnownKinds
+from app.tickets.lane import Again, Lane
+from app.tickets.leases import WorkerNumber
+from app.tickets.level import Levels
+from app.tickets.listing import Listing
+from app.tickets.making import Maker
+from app.tickets.memory import Memory
+from app.tickets.opening import LaneSpec, Opener
+from app.tickets.probe import Probe
+from app.tickets.rights import InstanceNumber, draw_instance
+from app.tickets.server_clock import ServerClock
+from app.tickets.sight import Member, Sight
+from app.tickets.source import Source
+from app.tickets.stamps import Stamps
+from app.tickets.step import Pace, Reserve, TicketPace
 
-from app.clients.connections import Connections
-from app.clients.denials import Denials
-from app.clients.turns import Turns
-from app.common.addresses import is_loopback
-from app.databases import engines
-from app.databases.protocol import TicketDatabase
-from app.http.access import Access
-from app.http.api.routes import make_api
-from app.http.pages.sequence_page import SequencePage
-from app.http.pages.status_page import StatusPage
-from app.http.request_watcher import RequestWatcher
-from app.http.tickets.endpoint import TicketEndpoint
-from app.operations.admin import Admin
-from app.operations.metrics import Metrics
-from app.operations.rates import Rates
-from app.operations.tracing import TracedRequests, TracedStatements, TracedTickets, Tracing
-from app.redis.door import RedisDoor
-from app.redis.watcher import CommandWatcher
-from app.settings import Settings
-from app.tickets.domain import Clocks, Domain, DomainSettings
-from app.tickets.requests.observer import Observer
+boot_clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+"""Seconds since the machine started, also those for which it was suspended."""
 
 
-def make_databases(settings: Settings, on_retry: Callable[[str, str], None]) -> list[TicketDatabase]:
-    """The ticket databases that the settings name, in offset order. `on_retry` is told a database's name and why one of
-    its statements is tried again."""
-    return [
-        engines.make_database(address, offset, settings.presumed_increment, settings.database_timeout, on_retry)
-        for offset, address in enumerate(settings.addresses, start=1)
-    ]
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a server is set to; the settings of the contract have the same names.
+
+    name: `hostname:port` of this server. probe_interval, database_timeout, request_timeout, reserve: in seconds.
+    increment: None for the recorded one. refuses: whether an unprotected database issues nothing. embedded: whether the
+    databases are the embedded pair, which one process uses.
+    """
+
+    name: str
+    probe_interval: float = 1.0
+    database_timeout: float = 0.5
+    request_timeout: float = 2.0
+    increment: int | None = None
+    refuses: bool = False
+    reserve: float = 0.0
+    embedded: bool = False
 
 
 class Service:
-    """The ticket server without its ports."""
+    """One ticket server: its databases, what it sees of them, and the desk that doors call.
 
-    def __init__(self, settings: Settings, tracing: Tracing | None = None) -> None:
-        self._tracing = tracing
-        self.metrics = Metrics()
-        self.turns = Turns()
-        self._observer: Observer = self.metrics if tracing is None else TracedStatements(self.metrics, tracing)
-        observer: Observer = self.metrics if tracing is None else TracedStatements(self.metrics, tracing)
-        self._domain = domain = Domain(
-            make_databases(settings, self._retried),
-            DomainSettings(
-                address=f"{socket.gethostname()}:{settings.port}",
-                probe_interval=settings.probe_interval,
-                database_timeout=settings.database_timeout,
-                request_timeout=settings.request_timeout,
-                reserve_seconds=settings.reserve_seconds,
-                refuse_unverified=settings.unverified == "refuse",
-                increment=settings.increment,
-            ),
-            Clocks(),
-            observer,
-            self.metrics,
-        )
-        self.desk = domain.desk
-        self.admin = Admin(domain, self.metrics, embedded=settings.embedded)
-        self.rates = Rates(self.admin.progress, time.monotonic)
-        self.access = access = Access(settings.tokens, settings.admin_tokens)
-        self._denials = denials = Denials(self.metrics)
-        status_page = StatusPage(self.admin, self.rates, self.metrics, self.turns, settings.port)
-        sequence_page = SequencePage(self.admin, self.rates, settings.redis_port)
-        locally = is_loopback(settings.host)
-        api = make_api(
-            self.admin,
-            access,
-            denials,
-            status_page,
-            self.desk,
-            sequence_page=sequence_page,
-            turns=self.turns,
-            listens_locally=locally,
-        )
-        self.app: ASGIApp = api if tracing is None else TracedRequests(api, tracing)
-        """All of HTTP but tickets and blocks."""
-        self._settings = settings
-        self._tracer = None if tracing is None else TracedTickets(tracing)
-        self._is_watched = tracing is not None or settings.access_log
-        watcher = RequestWatcher(self._tracer, log_access=settings.access_log)
-        self.endpoint = TicketEndpoint(self.desk, access, denials, watcher if self._is_watched else None)
+    databases: in the order of their offsets. clock: seconds by a clock that counts suspension. wall: seconds since
+    1970. chance: decides random waits.
+    """
 
-    def make_redis_door(self, connections: Connections) -> RedisDoor:
-        """Serve the tickets over the Redis protocol too. `connections`: all of the server's."""
-        watcher = CommandWatcher(self._tracer, log_access=self._settings.access_log)
-        return RedisDoor(
-            self.desk,
-            self._domain.catalog,
-            self.access,
-            self._denials,
-            connections,
-            timeout=self._settings.request_timeout,
-            watcher=watcher if self._is_watched else None,
+    def __init__(
+        self,
+        databases: Sequence[Database],
+        options: Options,
+        *,
+        clock: Callable[[], float] = boot_clock,
+        wall: Callable[[], float] = time.time,
+        chance: Random | None = None,
+    ) -> None:
+        members = [Member(offset, database) for offset, database in enumerate(databases, 1)]
+        chance = chance or Random()
+        self.options = options
+        self.sight = Sight(members, options.probe_interval, options.database_timeout, clock)
+        self.floors = Floors(self.sight)
+        self.levels = Levels(self.sight, warns=not options.embedded)
+        self.clock = ServerClock(clock, wall)
+        kinds = KnownKinds(self.clock.now_ms)
+        self.catalog = Catalog(self.sight, self.floors, kinds)
+        self.listing = Listing(self.catalog, self.sight)
+        self.maker = Maker(self.catalog, self.sight, kinds)
+        self.opener = Opener(self.sight, self.floors, chance)
+        self.probe = Probe(
+            self.sight, options.name, increment=options.increment, levels=self.levels, floors=self.floors
         )
-
-    def _retried(self, database: str, cause: str) -> None:
-        self.metrics.retries.update([(database, cause)])
+        self.floors.heard, self.probe.noted = self.probe.floors_heard, self.clock.noted
+        self.bumps = Bumps(self.sight, self.catalog, self.floors, self.probe.wait_known)
+        self.desk = Desk(self.catalog, self.sight, self._source, options.request_timeout)
+        self.catalog.replaced = self.desk.forget
+        self.worker = WorkerNumber(self.sight, self.clock, chance, refuses=options.refuses)
+        self.instance = InstanceNumber(partial(draw_instance, self.maker, self.desk))
+        self.memory = Memory(self.clock, self.worker, self.instance)
+        self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to look at the databases; requests that come before the first one is up wait for it."""
-        self._domain.start()
-        self.rates.start()
+        """Begin to look at the databases. Requests are served from the first looks on."""
+        parts = (self.probe, self.levels, self.listing, self.desk, self.worker, self.instance)
+        self._running = [asyncio.get_running_loop().create_task(part.run()) for part in parts]
+
+    async def watch(self) -> None:
+        """Return when a part of the server has ended, which none does by itself; raise what ended it."""
+        await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        for task in self._running:
+            if task.done():
+                task.result()
 
     async def stop(self) -> None:
-        """End the sampler, then what draws and its connections, then the traces."""
-        await self.rates.stop()
-        await self._domain.stop()
-        if self._tracing is not None:
-            await self._tracing.close()
+        """Serve nobody any more, let go of the databases, and close every connection."""
+        await self.desk.end()
+        if self.options.embedded:
+            await lower_limits(self.sight, self.desk.lanes)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self.probe.close()
+        await asyncio.gather(*(member.database.close() for member in self.sight.members))
+
+    # --- the sources of ids ------------------------------------------------------------------------------------------
+
+    def _source(self, entry: Entry) -> Source:
+        """Return what serves a sequence: lanes of tickets, lanes of ticks, or memory."""
+        kind, parameters = KINDS[entry.definition.kind], entry.definition.parameters
+        if not entry.is_counted:
+            return self.memory.source(entry.name, entry.definition)
+        counter = partial(self.catalog.counter, entry)
+        if isinstance(kind, TimedKind):
+            stamps = Stamps(kind, parameters, self.clock)
+
+            async def stamped(member: Member) -> Counter:
+                return stamps.capped(await counter(member))
+
+            issuer = Issuer(entry.name, self.sight, partial(self._make_lanes, entry, stamps, stamped, Reserve()))
+            return Counted(issuer, stamps, self.sight)
+        reserve = Reserve(self.options.reserve, len(self.sight.members))
+        return Issuer(entry.name, self.sight, partial(self._make_lanes, entry, TicketPace(), counter, reserve))
+
+    def _make_lanes(
+        self, entry: Entry, pace: Pace, counter: Callable[[Member], Awaitable[Counter]], reserve: Reserve, again: Again
+    ) -> list[Lane]:
+        refuses = self.options.refuses
+        return [
+            Lane(
+                LaneSpec(entry.name, member, entry.floor + 1, pace, partial(counter, member)),
+                self.sight,
+                self.floors,
+                self.opener,
+                again,
+                reserve=reserve,
+                refuses=refuses,
+            )
+            for member in self.sight.members
+        ]

@@ -11,7 +11,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from next.version import VERSION
+from app.version import VERSION
 
 _PACKAGES = ("uvicorn", "httptools", "uvloop", "hiredis", "fastapi", "ticketd-client")
 _PROGRAMS = {"wrk": "-v", "redis-benchmark": "--version", "redis-server": "--version", "nginx": "-v"}

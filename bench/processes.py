@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bench.case import CaseFailed
 from bench.load import program
-from next.tests.servers_processes import end_guard, free_port, guard, wait_until
-from next.tests.ticketd import PROGRAM, environment
+from tests.servers_processes import end_guard, free_port, guard, wait_until
+from tests.ticketd import PROGRAM, environment
 
 ROOT = Path(__file__).parent.parent
 _START = 60.0

@@ -18,7 +18,7 @@ from bench.cases import CASES
 from bench.figures import Figures, doubts
 from bench.processes import other_side, this_side
 from bench.stage import DATABASES_IN_WORDS, Stage
-from next.tests.servers import Engine, engines
+from tests.servers import Engine, engines
 
 _console = Console(stderr=True)
 HERE, THERE = "this", "other"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from bench.processes import Nginx, Redis, Server, Side
-from next.tests.servers import DatabaseServer, Engine
-from next.tests.servers_programs import template
+from tests.servers import DatabaseServer, Engine
+from tests.servers_programs import template
 
 SEQUENCES = [f"s{number:03}" for number in range(1_000)]
 """The sequences that are used at random; load.lua has the same names."""

@@ -1,1 +1,1 @@
-"""Tests of the ticket server: `unit` without I/O, `system` on real servers, `harness` what they stand on."""
+"""The tests: all of them run in `.ci/run`, on every real database server that it finds."""

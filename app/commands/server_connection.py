@@ -1,240 +1,157 @@
-"""A connection to the ticket server that a command asks, over the standard library's `http.client`.
+"""A connection to the ticket server that a command asks.
 
 It uses no proxy and follows no redirect, so that the token reaches only the server that was named.
 """
 
+import asyncio
 import http.client
 import json
+import os
+import socket
 import ssl
 import time
-from collections.abc import Callable, Container, Mapping
-from typing import Any, NamedTuple, NoReturn
-from urllib.parse import SplitResult, quote, urlsplit
+from collections.abc import Mapping
+from typing import Any, NoReturn, Self
+from urllib.parse import quote, urlsplit
 
-from app.commands.terminal import shown
-from app.common.errors import TicketError
+from app.databases.dial import dial
+from app.errors import SettingsError, TicketError
 
-URL_VARIABLE, TOKEN_VARIABLE = "TICKETD_URL", "TICKETD_TOKEN_FILE"
-OK, CREATED, UNAUTHORIZED, UNAVAILABLE = 200, 201, 401, 503
-ASK_AGAIN = frozenset({408, 425, 429})
-"""The statuses below 500 that may change when the request is repeated."""
-TIMEOUT_SECONDS = 30.0
-"""The limit for one request, repetitions included."""
-PATIENCE_SECONDS = 2.0
-"""After its first failure, a server that has not answered this command yet is asked again for this time only. It may
-be starting, or no server may be there."""
-FIRST_PAUSE_SECONDS = 0.05
-"""The pause before the second attempt. Each further pause is twice as long."""
+SECONDS = 10.0
+"""How long a command waits for an answer."""
+PATIENCE = 10.0
+"""For how many seconds a request is repeated that got 503."""
 MOST_BYTES = 32 * 1024 * 1024
-"""The limit for the body of an answer. A page of 1,000 sequences takes one to two kilobytes for each."""
-PIECE = 65_536
-"""Bytes that are read at once."""
+"""The largest answer that is read: a page of 1,000 sequences takes one to two kilobytes for each."""
+LONGEST_SHOWN = 400
+"""Characters of a foreign text that an error repeats."""
+PROBLEM = "application/problem+json"
 PORTS = {"http": 80, "https": 443}
-JSON, PROBLEM = "application/json", "application/problem+json"
+HINTS = {"unauthenticated": "; --token-file FILE, or TICKETD_TOKEN_FILE, names a file with a token"}
+"""What the command line adds to an error of the server, by its code."""
 
 
-class RequestFailed(TicketError):
-    """The ticket server did not do what was asked."""
+class Refused(TicketError):
+    """The server did not do what was asked. says: the server's word for why; empty where it gave none."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.says = code
 
 
-class UnusableURL(ValueError):
-    """The text names no ticket server. The message does not repeat a password."""
+class _Plain(http.client.HTTPConnection):
+    """Connects to the first address of the host that answers, and not to each in turn."""
+
+    def connect(self) -> None:
+        """See HTTPConnection."""
+        self.sock = asyncio.run(_dial(self.host, self.port))
+        self.sock.settimeout(SECONDS)
 
 
-class _AttemptFailed(Exception):
-    """One attempt failed, and another one may succeed. `retry_after`: the seconds that the server asks for."""
+class _Encrypted(_Plain):
+    """The same with TLS; the certificate is verified."""
 
-    def __init__(self, says: str, retry_after: float = 0.0) -> None:
-        super().__init__(says)
-        self.retry_after = retry_after
+    def connect(self) -> None:
+        """See HTTPConnection."""
+        super().connect()
+        self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
 
 
-class _Reply(NamedTuple):
-    status: int
-    reason: str
-    media_type: str
-    retry_after: float
-    body: bytes
+async def _dial(host: str, port: int) -> socket.socket:
+    async with asyncio.timeout(SECONDS):
+        return await dial(host, port, SECONDS)
 
 
 class ServerConnection:
-    """One connection, opened by the first request and again after each failure."""
+    """One connection to the ticket server at a URL. Use it as a context manager.
 
-    def __init__(self, url: str, token: str | None) -> None:
-        """`url`: http:// or https://, with a path where a proxy serves the ticket server below one. `token`: printable,
-        without spaces; None where the server wants none. Raises UnusableURL."""
-        parts, host, port = _read_url(url)
-        self.url = url
-        self._path = quote(parts.path.rstrip("/"), safe="/%")
-        self._connection = (
-            http.client.HTTPSConnection(host, port, context=ssl.create_default_context())
-            if parts.scheme == "https"
-            else http.client.HTTPConnection(host, port)
-        )
-        self._token = token
-        self._has_answered = False
+    url: http:// or https://, with a path where a proxy serves the ticket server below one. token: None where the server
+    wants none. source: the flag or variable that gave the URL. Raises SettingsError for a URL that names no server.
+    """
 
-    def close(self) -> None:
-        """Close the connection. Another request would open it again."""
+    def __init__(self, url: str, token: str | None, source: str) -> None:
+        scheme, host, port, path = _read(url, source)
+        self._url, self._path, self._token = url, quote(path.rstrip("/"), safe="/%"), token
+        self._connection = (_Encrypted if scheme == "https" else _Plain)(host, port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        content: Mapping[str, object] | None = None,
-        *,
-        accepted: Container[int] = (OK,),
-        check: Callable[[dict[str, Any]], str | None] = lambda _: None,
+        self, method: str, path: str, body: Mapping[str, object] | None = None, *, accepted: tuple[int, ...] = (200,)
     ) -> tuple[int, dict[str, Any]]:
-        """Send a request, and again while it fails and there is time; return the status and the JSON object of the
-        answer.
+        """Send a request and return the status and the JSON object of the answer; repeat what is refused for now.
 
-        `content`: the body, sent as JSON. `accepted`: the statuses of success. `check`: returns what is wrong with the
-        object, None where nothing is.
-
-        Raises RequestFailed with one line: what the server said, or why there was no answer.
+        Raises Refused with what the server said, and TicketError where it gave no answer, each with one line.
         """
-        began = time.monotonic()
-        until = began + TIMEOUT_SECONDS
-        give_up = until
-        pause = FIRST_PAUSE_SECONDS
+        until = time.monotonic() + PATIENCE
         while True:
-            try:
-                status, found = self._attempt(method, path, content, accepted, until)
-                if wrong := check(found):
-                    self._is_a_stranger(wrong)
-            except _AttemptFailed as failure:
-                now = time.monotonic()
-                if not self._has_answered:
-                    give_up = min(give_up, now + PATIENCE_SECONDS)
-                wait = max(pause, failure.retry_after)
-                if now + wait >= give_up:
-                    raise RequestFailed(str(failure)) from failure
-                time.sleep(wait)
-                pause *= 2
-            else:
-                self._has_answered = True
+            status, media, retry_after, found = self._exchange(method, path, body)
+            if status in accepted and media != PROBLEM:
                 return status, found
+            code = str(found.get("code", "")) if media == PROBLEM else ""
+            says = f"{status}: {self._printable(str(found.get('detail', 'is it a ticket server?')))}"
+            if status != 503 or time.monotonic() + retry_after > until:
+                raise Refused(f"{self._url}: {says}{HINTS.get(code, '')}", code)
+            time.sleep(max(0.1, retry_after))
 
-    def _attempt(
-        self, method: str, path: str, content: Mapping[str, object] | None, accepted: Container[int], until: float
-    ) -> tuple[int, dict[str, Any]]:
-        reply = self._exchange(method, path, content, until)
-        if reply.status not in accepted or reply.media_type == PROBLEM:
-            self._refuse(reply)
-        if reply.media_type not in (JSON, ""):
-            self._is_a_stranger(f"did not answer with JSON but with {shown(reply.media_type, 60)!r}")
-        found = _object_in(reply.body)
-        if found is None:
-            self._is_a_stranger("did not answer with JSON")
-        return reply.status, found
-
-    def _exchange(self, method: str, path: str, content: Mapping[str, object] | None, until: float) -> _Reply:
-        """One request and its whole answer. Raises _AttemptFailed, and closes the connection then."""
-        headers: dict[str, str | bytes] = {"Accept": JSON, "User-Agent": "ticketd"}
+    def _exchange(
+        self, method: str, path: str, body: Mapping[str, object] | None
+    ) -> tuple[int, str, float, dict[str, Any]]:
+        headers = {"Accept": "application/json", "User-Agent": "ticketd"}
         if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}".encode()  # the server compares the token's UTF-8 bytes
-        body = b"" if content is None else json.dumps(content).encode()
-        if body:
-            headers["Content-Type"] = JSON
-        began = time.monotonic()
-        whole = False
+            headers["Authorization"] = f"Bearer {self._token}"
+        text = None
+        if body is not None:
+            text, headers["Content-Type"] = json.dumps(body), "application/json"
         try:
-            self._set_timeout(until)
-            self._connection.request(method, self._path + path, body, headers)
-            reply = self._receive(self._connection.getresponse(), until)
-            whole = True
+            self._connection.request(method, self._path + path, text, headers)
+            response = self._connection.getresponse()
+            content = response.read(MOST_BYTES)
+            if response.read(1):
+                self._failed(f"the answer has more than {MOST_BYTES} bytes")
         except TimeoutError:
-            self._is_silent(f"in {time.monotonic() - began:.1f} s")
+            self._failed(f"no answer within {SECONDS:g} s")
         except ssl.SSLCertVerificationError as error:
-            self._is_silent(f"(its certificate: {shown(error.verify_message)})")
+            self._failed(f"its certificate: {error.verify_message}")
         except OSError as error:
-            self._is_silent(f"({shown(error.strerror or str(error))})")
-        except UnicodeError:
-            self._is_silent("(its host is not a host name)")
-        except http.client.IncompleteRead:
-            self._is_a_stranger("gave an answer that is cut off")
-        except (http.client.HTTPException, ValueError):  # ValueError: a chunk has a negative size
-            self._is_a_stranger("did not answer in HTTP")
-        finally:
-            if not whole:
-                self._connection.close()
-        return reply
+            number = error.errno or 0
+            self._failed(f"no answer: {os.strerror(number) if number > 0 else error.strerror or error}")
+        except (http.client.HTTPException, ValueError):
+            self._failed("the answer is not HTTP")
+        try:
+            found = json.loads(content)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            self._failed(f"answered {response.status} and no JSON object: is it a ticket server?")
+        wait = response.headers.get("Retry-After", "")
+        media = response.headers.get_content_type()
+        return response.status, media, float(wait) if wait.isascii() and wait.isdigit() else 0.0, found
 
-    def _receive(self, response: http.client.HTTPResponse, until: float) -> _Reply:
-        body = bytearray()
-        with response:
-            while piece := response.read1(PIECE):
-                body += piece
-                if len(body) > MOST_BYTES:
-                    self._is_a_stranger(f"gave an answer of more than {MOST_BYTES} bytes")
-                self._set_timeout(until)
-            if response.length:
-                self._is_a_stranger("gave an answer that is cut off")
-        return _Reply(
-            response.status,
-            response.reason,
-            response.headers.get_content_type() if "Content-Type" in response.headers else "",
-            _seconds(response.headers.get("Retry-After")),
-            bytes(body),
-        )
-
-    def _set_timeout(self, until: float) -> None:
-        """Let the next wait for the network end at `until`. Raises TimeoutError after that."""
-        left = until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._connection.timeout = left
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(left)
-
-    def _refuse(self, reply: _Reply) -> NoReturn:
-        """Raise the server's own words: _AttemptFailed where asking again may help, otherwise RequestFailed."""
-        problem = (_object_in(reply.body) or {}) if reply.media_type == PROBLEM else {}
-        says = f"{reply.status}: {self._printable(str(problem.get('detail', reply.reason)))}"
-        if reply.status == UNAUTHORIZED:
-            says += f"; --token-file FILE, or {TOKEN_VARIABLE}, names a file with one"
-        if reply.status >= 500 or reply.status in ASK_AGAIN:
-            raise _AttemptFailed(says, reply.retry_after)
-        raise RequestFailed(says)
-
-    def _is_a_stranger(self, wrong: str) -> NoReturn:
-        raise _AttemptFailed(f"{self.url} {wrong}: is it a ticket server?")
-
-    def _is_silent(self, why: str) -> NoReturn:
-        raise _AttemptFailed(f"no answer from {self.url} {why}: is the server running there?")
+    def _failed(self, why: str) -> NoReturn:
+        self._connection.close()
+        raise TicketError(f"{self._url}: {self._printable(why)}")
 
     def _printable(self, text: str) -> str:
-        """The text on one line, without the token, which the server may have sent back."""
-        return shown(text.replace(self._token, "[token]") if self._token else text)
+        """Return a text of the server on one line, without the token, which it may have sent back."""
+        hidden = text.replace(self._token, "[token]") if self._token else text
+        return "".join(sign if sign.isprintable() else "?" for sign in hidden[:LONGEST_SHOWN])
 
 
-def _read_url(url: str) -> tuple[SplitResult, str, int]:
-    """The URL's parts, its host and its port. Raises UnusableURL."""
-    if "@" in url:
-        raise UnusableURL("a user or password cannot be used; expected --token-file FILE")
-    if url.startswith("redis://"):
-        raise UnusableURL(f"{shown(url)} speaks the Redis protocol; expected http://host:port or https://")
+def _read(url: str, source: str) -> tuple[str, str, int, str]:
+    """Return scheme, host, port and path of a URL. Raises SettingsError, which shows no password."""
+    wanted = f"{source} cannot be used; expected http://host:port or https://host, without a user or a password"
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, PORTS[parts.scheme] if parts.port is None else parts.port
+        host, port = parts.hostname or "", PORTS[parts.scheme] if parts.port is None else parts.port
+        host.encode("idna")
     except (ValueError, KeyError):
-        host = None
-    if not host or not port or parts.query or parts.fragment or not url.isprintable() or " " in url:
-        raise UnusableURL(f"{shown(url)!r} cannot be used; expected http://host:port or https://")
-    return parts, host, port
-
-
-def _object_in(body: bytes) -> dict[str, Any] | None:
-    """The JSON object of a body; None where there is none."""
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _seconds(retry_after: str | None) -> float:
-    """The seconds of a Retry-After header; 0 where it is absent or holds a date."""
-    return float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0
+        raise SettingsError(wanted) from None
+    is_plain = url.isprintable() and " " not in url and "@" not in parts.netloc
+    if parts.scheme not in PORTS or not host or not port or parts.query or parts.fragment or not is_plain:
+        raise SettingsError(wanted)
+    return parts.scheme, host, port, parts.path

@@ -1,89 +1,75 @@
-"""The engines that a ticket database can have. This is the one place that lists them.
+"""The engines that a ticket database may run on. Each is a package beside this file, imported when an address names it.
 
-A new engine is a folder beside these, and one line in `LISTED`. An engine's driver is imported when a database of it is
-made: a command that makes none does without it.
+An engine's package has `url.parse`, which reads a URL, `session.connect`, which opens a session, and `findings.examine`
+for `ticketd doctor`. The class of an address stands in the package of its engine. The embedded pair has no URL:
+`lock_embedded` returns its addresses.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import re
+from importlib import import_module
+from types import ModuleType
 
-from app.common.errors import SettingsError
-from app.databases.engine import Address, Engine, Source
-from app.databases.inspection import Inspector
-from app.databases.mysql.engine import MySQL
-from app.databases.postgresql.engine import PostgreSQL
-from app.databases.protocol import TicketDatabase
-from app.databases.sqlite.engine import SQLite
+from app.databases.address import Address
+from app.databases.database import Database
+from app.databases.examination import Examination
+from app.databases.sqlite.findings import embedded_files
+from app.databases.sqlite.folder import lock_folder as lock_embedded
+from app.errors import SettingsError
 
-LISTED: tuple[Engine[Any], ...] = (MySQL(), PostgreSQL(), SQLite())
-_WITH_URLS = tuple(engine for engine in LISTED if engine.scheme)
+__all__ = ["embedded_files", "examine", "lock_embedded", "open_database", "parse_list"]
 
-URL_FORM = " or ".join(engine.url_form for engine in _WITH_URLS)
-"""How a URL in TICKETS_DATABASES reads."""
-SOURCE_FORM = " or ".join(engine.source_form for engine in _WITH_URLS)
-"""How a URL of `ticketd bump --from` reads."""
-EXAMPLE = _WITH_URLS[0]
-"""The engine of the examples in help texts."""
-INCREMENT_SETTING = EXAMPLE.increment_setting
-"""The name of the setting that holds the increment on the example engine."""
+SCHEMES = {"mysql": "mysql", "postgresql": "postgresql", "postgres": "postgresql"}
+"""What a URL may begin with, and the package that reads it."""
+_DRIVERS = {"aiomysql", "asyncpg"}
+_BETWEEN = re.compile(r"\s*,\s*(?=[A-Za-z][A-Za-z0-9+.-]*://)|\s+")
 
 
-def example_urls(count: int) -> str:
-    """So many URLs as they stand in TICKETS_DATABASES."""
-    return " ".join(EXAMPLE.example_url.format(host=f"db{number}") for number in range(1, count + 1))
+def parse_list(text: str, default_password: str | None) -> list[Address]:
+    """Read the URLs of the ticket databases, in the order of their offsets.
+
+    text: URLs, separated by white space, or by a comma that a scheme and `://` follow. default_password: for URLs that
+    name no password, None where there is none. Raises SettingsError, which never repeats a URL.
+    """
+    urls = [url for url in _BETWEEN.split(text) if url]
+    if not urls:
+        raise SettingsError("no URL of a ticket database is given")
+    return [_parse(url, default_password) for url in urls]
 
 
-def _engine_for(text: str) -> Engine[Any]:
-    scheme = text.partition("://")[0].lower()
-    for engine in _WITH_URLS:
-        if scheme in (engine.scheme, *engine.aliases):
-            return engine
-    raise SettingsError(f"a URL has to begin with {' or '.join(f'{engine.scheme}://' for engine in _WITH_URLS)}")
-
-
-def _engine_of(address: Address) -> Engine[Any]:
-    return next(engine for engine in LISTED if isinstance(address, engine.address))
-
-
-def read_url(text: str) -> Address:
-    """The address that one URL of TICKETS_DATABASES names. Raises SettingsError, which never repeats the URL."""
-    address: Address = _engine_for(text).read_url(text)
+def _parse(url: str, default_password: str | None) -> Address:
+    package = SCHEMES.get(url.partition("://")[0].lower())
+    if package is None or "://" not in url:
+        raise SettingsError(f"a URL has to begin with {':// or '.join(SCHEMES)}://")
+    address: Address = import_module(f"{__package__}.{package}.url").parse(url, default_password)
     return address
 
 
-def read_source(text: str, password: str | None) -> Source:
-    """The counter that a URL of `ticketd bump --from` names. `password`: in place of the URL's. Raises SettingsError,
-    which never repeats the URL."""
-    try:
-        return _engine_for(text).read_source(text, password)
-    except SettingsError as error:
-        raise SettingsError(f"{error}; expected {SOURCE_FORM}") from None
+def open_database(address: Address, timeout: float) -> Database:
+    """Return the ticket database at an address, not connected yet.
 
-
-def embedded_pair(folder: Path) -> tuple[Address, ...]:
-    """The addresses of the two databases that live in a folder, in offset order."""
-    return SQLite.pair(folder)
-
-
-def why_unusable(folder: Path) -> str | None:
-    """Why this process cannot keep the embedded pair in a folder; None where it can. Changes nothing."""
-    return SQLite.why_unusable(folder)
-
-
-def make_database(
-    address: Address, offset: int, increment: int, timeout: float, on_retry: Callable[[str, str], None]
-) -> TicketDatabase:
-    """The ticket database at an address. It connects when it is probed first.
-
-    `timeout`: seconds for one statement. `on_retry` is told the database's name and why a statement is tried again.
-    Raises SettingsError where the installed driver cannot be used.
+    timeout: the database timeout, in seconds. Raises SettingsError where the engine's driver is not installed.
     """
-    engine = _engine_of(address)
-    return engine.make_database(address, offset, increment, timeout, lambda cause: on_retry(address.name, cause))
+    return Database(address, _module(address, "session").connect, timeout)
 
 
-def make_inspector(address: Address, offset: int, increment: int, timeout: float) -> Inspector:
-    """The inspector of the ticket database at an address. `timeout`: seconds for one statement. Raises SettingsError
-    where the installed driver cannot be used."""
-    return _engine_of(address).make_inspector(address, offset, increment, timeout)
+async def examine(address: Address, seconds: float) -> Examination:
+    """Return what the engine finds in the database at an address, for `ticketd doctor`; nothing changes there.
+
+    seconds: how long it waits for a lock or for one address of a host; the caller has a deadline of its own. Raises
+    DatabaseFailed, DatabaseRefused, and SettingsError where the engine's driver is not installed.
+    """
+    found: Examination = await _module(address, "findings").examine(address, seconds)
+    return found
+
+
+def _module(address: Address, name: str) -> ModuleType:
+    """Return a module of the engine of an address. Raises SettingsError where the driver is not installed."""
+    package = type(address).__module__.rpartition(".")[0]
+    try:
+        return import_module(f"{package}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name not in _DRIVERS:
+            raise
+        engine = package.rpartition(".")[2]
+        extra = f"pip install 'ticket-server[{engine}]'"
+        raise SettingsError(f"{address.name} needs {error.name}, which is not installed: {extra}") from error

@@ -3,39 +3,18 @@
 import re
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from app.common.errors import SettingsError
-from app.databases.engine import Address
-
-
-@dataclass(frozen=True, slots=True)
-class ServerURL(Address):
-    """The address of a database on a server, and a login there. Its `repr` and its errors never hold the password.
-
-    `host`, `port`: of the server. `user`, `password`: to log in with. `database`: the database, or schema, there.
-    """
-
-    host: str
-    port: int
-    user: str
-    database: str
-    password: str | None = field(default=None, repr=False)
-
-    @property
-    def name(self) -> str:
-        """host:port, as operators see it; an IPv6 address stands in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def with_password(self, password: str) -> Self:
-        """See Address.with_password."""
-        return replace(self, password=password) if self.password is None else self
+from app.errors import SettingsError
 
 
 class URLParts(NamedTuple):
-    """A URL that was read. `options`: the words after its `?`. `where`: its name in an error; never a secret."""
+    """A URL that was read.
+
+    host, port, user, password, database: as `app.databases.address.Address` has them. options: the words after the
+    URL's `?`. where: the name of the URL in an error, without a secret.
+    """
 
     host: str
     port: int
@@ -46,27 +25,13 @@ class URLParts(NamedTuple):
     where: str
 
 
-def check_login(text: str, schemes: Collection[str]) -> str:
-    """The user, password, host and port of a URL, undivided. `schemes`: what it may begin with, the first of them best.
-
-    Raises SettingsError where a character of the password ends it too early. The host would be read from the password
-    then, so the error repeats nothing of the URL.
-    """
-    scheme, found, rest = text.partition("://")
-    if not found or scheme.lower() not in schemes:
-        raise SettingsError(f"a URL has to begin with {next(iter(schemes))}://")
-    authority = re.split("[/?#]", rest, maxsplit=1)[0]
-    if rest.count("@") > authority.count("@"):
-        raise SettingsError(
-            "a URL has a #, / or ? before the @ that ends its user and password: percent-encode what the password "
-            "holds of # (%23), / (%2F), ? (%3F) and @ (%40)"
-        )
-    return authority
-
-
 def read(text: str, schemes: Collection[str], default_port: int, options: Collection[str]) -> URLParts:
-    """Read one URL, which may have these options. Raises SettingsError, which says what is wrong, if it is not one."""
-    authority = check_login(text, schemes)
+    """Read one URL.
+
+    schemes: what the URL may begin with, the recommended scheme first. options: the words that it may have after `?`.
+    Raises SettingsError, which says what is wrong with the URL.
+    """
+    authority = _authority(text, schemes)
     if "," in authority.rpartition("@")[2]:
         raise SettingsError("a URL names several nodes, which is not supported: name one host in each URL")
     try:
@@ -80,14 +45,59 @@ def read(text: str, schemes: Collection[str], default_port: int, options: Collec
     if not host or not parts.username:
         raise SettingsError("a URL has to name a user and a host")
     where = f"the URL of {host}:{port}"
-    database = unquote(parts.path.removeprefix("/"))
+    database = _plain(parts.path.removeprefix("/"), "database", where)
     if not database or "/" in database:
         raise SettingsError(f"{where} has to name one database after the host")
     if "," in parts.path:
         raise SettingsError(f"{where} has a comma after its database: put white space between two URLs")
     if parts.fragment:
         raise SettingsError(f"{where} has a '#': write it as %23")
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    user = _plain(parts.username, "user", where)
+    password = None if parts.password is None else _plain(parts.password, "password", where)
+    return URLParts(host, port, user, password, database, _options(parts.query, options, where), where)
+
+
+def check_key(parts: URLParts, key: str, certificate: str) -> None:
+    """Raise SettingsError where the URL has the option for a private key and not the option for its certificate."""
+    if key in parts.options and certificate not in parts.options:
+        raise SettingsError(f"{parts.where} has {key} and no {certificate}: name both files, or neither")
+
+
+def _authority(text: str, schemes: Collection[str]) -> str:
+    """Return the user, password, host and port of a URL, undivided.
+
+    Raises SettingsError where a character of the password ends this part too early. The host would then be read from
+    the password, so the error repeats nothing of the URL.
+    """
+    scheme, found, rest = text.partition("://")
+    if not found or scheme.lower() not in schemes:
+        raise SettingsError(f"a URL has to begin with {next(iter(schemes))}://")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    if rest.count("@") > authority.count("@"):
+        raise SettingsError(
+            "a URL has a #, / or ? before the @ that ends its user and password: percent-encode what the password "
+            "holds of # (%23), / (%2F), ? (%3F) and @ (%40)"
+        )
+    return authority
+
+
+def _plain(text: str, part: str, where: str) -> str:
+    """Return a part of a URL without its percent-encoding. Raises SettingsError where it is not text."""
+    try:
+        plain = unquote(text, errors="strict")
+        plain.encode()
+    except UnicodeError:
+        raise SettingsError(f"the {part} in {where} is not UTF-8") from None
+    if "\0" in plain:
+        raise SettingsError(f"the {part} in {where} has a NUL character")
+    return plain
+
+
+def _options(query: str, options: Collection[str], where: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
+    except UnicodeError:
+        raise SettingsError(f"{where} has an option that is not UTF-8") from None
     given = dict(pairs)
     unknown = sorted(given.keys() - set(options))
     if unknown:
@@ -98,25 +108,4 @@ def read(text: str, schemes: Collection[str], default_port: int, options: Collec
     empty = sorted(option for option, value in pairs if not value)
     if empty:
         raise SettingsError(f"{where} has an empty {empty[0]}")
-    password = None if parts.password is None else unquote(parts.password)
-    return URLParts(host, port, unquote(parts.username), password, database, given, where)
-
-
-def check_key(parts: URLParts, key: str, certificate: str) -> None:
-    """Raise SettingsError where the URL has the option for a private key, and not the one for its certificate."""
-    if key in parts.options and certificate not in parts.options:
-        raise SettingsError(f"{parts.where} has {key} and no {certificate}: name both files, or neither")
-
-
-def without_last(text: str, schemes: Collection[str]) -> tuple[str, str]:
-    """A URL without the last part of its path, and that part, still escaped. Raises SettingsError where there are not
-    two parts."""
-    check_login(text, schemes)
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        raise SettingsError("the URL cannot be read") from None
-    path, _, last = parts.path.rpartition("/")
-    if not path.strip("/"):
-        raise SettingsError("the URL does not end in a database and the name of a counter in it")
-    return urlunsplit(parts._replace(path=path)), last
+    return given

@@ -1,43 +1,83 @@
-"""The case that the doctor's checks examine, and the findings that they yield."""
+"""What was found in all ticket databases, and what the ring's records say of them together. No I/O."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-from app.common.sequences import counter_table, is_inner_name
-from app.databases.inspection import Inspection
-from app.tickets.sources.instance_number import TABLE as INSTANCE_NUMBERS
+from app.databases.examination import Examination
+from app.databases.session import RingRow
+from app.tickets.agreement import agree
+from app.tickets.situation import Agreement, Entry, Situation, Standing
 
 
-class Finding(NamedTuple):
-    """`wrong`: what is wrong, in one sentence without its subject. `fix`: how to fix it."""
+class Examined(NamedTuple):
+    """One entry of the list of databases.
 
-    wrong: str
-    fix: str
+    found: None where it could not be examined; `failure` then says why, and `refused` whether an operator has to act.
+    """
+
+    offset: int
+    name: str
+    found: Examination | None
+    failure: str = ""
+    refused: bool = False
+
+    def entry(self) -> Entry:
+        """Return what the decision about the ring needs. A database that no server has used yet has a body of its own.
+
+        What only time can tell is taken for settled: how long the database has been in sight, and its record unchanged.
+        """
+        found = self.found
+        if found is None or found.unread:
+            reason = found.unread if found is not None else self.failure
+            return Entry(self.offset, self.name, failure=reason, refused=found is not None or self.refused)
+        row = found.ring or RingRow(f"new {self.offset}")
+        return Entry(self.offset, self.name, row, in_sight_for=math.inf, unchanged_for=math.inf)
 
 
-class Case(NamedTuple):
-    """One database, all databases, TICKETS_DATABASE_TIMEOUT, TICKETS_INCREMENT (None: unset), and what time it is, in
-    milliseconds since 1970."""
+@dataclass(frozen=True)
+class Case:
+    """All databases, in the order of their offsets, examined once or twice.
 
-    database: Inspection
-    everyone: Sequence[Inspection]
+    earlier, databases: as they were found first and last; the same where once was enough. timeout: of the database, in
+    seconds. increment: TICKETS_INCREMENT, None where it is unset. now_ms: the time, in milliseconds since 1970.
+    """
+
+    earlier: Sequence[Examined]
+    databases: Sequence[Examined]
     timeout: float
-    increment: int | None = None
-    now_ms: int = 0
+    increment: int | None
+    now_ms: int
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        """What the servers decide on the ring, once each has looked at all databases for long enough."""
+        entries = [each.entry() for each in self.databases]
+        return agree(Situation(entries, self.increment, ("doctor", ""), "doctor"))
 
     @property
-    def others(self) -> list[Inspection]:
-        return [each for each in self.everyone if each is not self.database]
+    def expected_increment(self) -> int:
+        """The ring's increment: the recorded one, or the one that a new ring gets."""
+        record = self.agreement.record or self.agreement.seen
+        return record.increment if record is not None else self.increment or len(self.databases)
 
     @property
-    def earlier(self) -> list[Inspection]:
-        return list(self.everyone[: self.everyone.index(self.database)])
+    def found(self) -> Iterator[tuple[Examined, Examination]]:
+        """The databases that could be examined."""
+        return ((each, each.found) for each in self.databases if each.found is not None)
 
-    def called(self, table: str) -> str:
-        """Whose table it is: for an inner one, what it counts."""
-        if not is_inner_name(table):
-            return table
-        if table == INSTANCE_NUMBERS:
-            return "the instance numbers"
-        counted = (name for each in self.everyone for name in each.definitions if counter_table(name) == table)
-        return next((f"{name} ({table})" for name in counted), table)
+    @property
+    def read(self) -> Iterator[tuple[Examined, Examination]]:
+        """The databases whose tables could be read."""
+        return ((each, found) for each, found in self.found if not found.unread)
+
+    @property
+    def inside(self) -> Iterator[tuple[Examined, Examination, Examination]]:
+        """The databases of the ring that could be read, with what was found first and last."""
+        for each, found in self.read:
+            before = self.earlier[each.offset - 1].found
+            is_in = self.agreement.verdicts[each.offset].standing in {Standing.IN, Standing.LAGS}
+            if is_in and found.ring and before is not None and before.ring:
+                yield each, before, found

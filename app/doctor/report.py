@@ -1,153 +1,82 @@
-"""`ticketd doctor`: checks every ticket database and prints what is wrong and how to fix it, one finding per line.
+"""`ticketd doctor` says what of the ticket databases would break a guarantee or slow the server down.
 
-It draws no ticket and changes nothing. The checks are in `findings`.
+It draws nothing, and changes nothing in the databases.
 """
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from app.common.sequences import is_inner_name
-from app.databases import engines
-from app.databases.inspection import Inspection, Inspector, NotLookedAt
-from app.doctor.case import Case
-from app.doctor.findings import findings
+from rich.console import Console
+from rich.text import Text
+
+from app.databases.address import Address
+from app.databases.engines import embedded_files, examine
+from app.databases.examination import Severity
+from app.doctor import comparison
+from app.doctor.case import Case, Examined
+from app.errors import DatabaseError, DatabaseRefused
 from app.settings import Settings
-from app.tickets.agreement.record import former_setting
-from app.tickets.sequences.definitions import in_words, of_release
 
-_FOLDS = (
-    "folds table names to lower case ({setting} is not 0): every sequence's name is given and answered in lower case"
-)
-LISTED = 20
-"""How many sequences of other kinds are named."""
-
-
-def make_inspectors(settings: Settings) -> list[Inspector]:
-    """One for each ticket database, in offset order."""
-    return [
-        engines.make_inspector(address, offset, settings.presumed_increment, settings.database_timeout)
-        for offset, address in enumerate(settings.addresses, start=1)
-    ]
+DEADLINE = 20.0
+"""Seconds for each database."""
+PATIENCE = 5.0
+"""Seconds that the doctor waits for a lock."""
+AGAIN = 3.5
+"""Seconds after which it looks again at marks that differ: by then what was under way has ended, and is level."""
+CHECKS = comparison.databases, comparison.ring, comparison.clocks, comparison.sequences, comparison.marks
+_STYLES = {"ok": "green", Severity.WRONG: "bold red", Severity.UNKNOWN: "yellow", Severity.NOTE: "cyan"}
 
 
-async def inspect(inspectors: Iterable[Inspector]) -> list[Inspection]:
-    """Inspect all of them in parallel: first everything except the positions, then the positions."""
-    inspectors = list(inspectors)
-    await asyncio.gather(*(inspector.inspect() for inspector in inspectors))
-    await asyncio.gather(*(inspector.read_positions() for inspector in inspectors))
-    await asyncio.gather(*(inspector.close() for inspector in inspectors))
-    return [inspector.inspection for inspector in inspectors]
+def run(settings: Settings) -> int:
+    """Examine all ticket databases, and print a line for each finding; return the exit status: 1 if any is wrong."""
+    case = asyncio.run(_examine(settings))
+    lines = list(_lines(case, settings))
+    console = Console(highlight=False, soft_wrap=True)
+    for word, text in lines:
+        shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+        console.print(Text.assemble((word, _STYLES[word]), f": {shown}"))
+    return int(any(word == Severity.WRONG for word, _ in lines))
 
 
-async def _inspect_all(settings: Settings) -> list[Inspection]:
-    """Make the inspectors within the event loop: some drivers ask for it in order to make a connection."""
-    return await inspect(make_inspectors(settings))
+async def _examine(settings: Settings) -> Case:
+    """Examine the databases, twice where the first time leaves marks in doubt."""
+    addresses = settings.databases or embedded_files(settings.data_dir)
+    first = await _examine_all(addresses)
+    case = Case(first, first, settings.database_timeout, settings.increment, time.time_ns() // 1_000_000)
+    if not any(comparison.marks(case)):
+        return case
+    await asyncio.sleep(AGAIN)
+    return Case(first, await _examine_all(addresses), case.timeout, case.increment, case.now_ms)
 
 
-def expect_recorded_increment(inspections: Iterable[Inspection]) -> None:
-    """Expect the increment that the ring records, where one is recorded."""
-    recorded = [found.record for found in inspections if found.record is not None]
-    if recorded:
-        increment = max(recorded, key=lambda record: record.number).increment
-        for found in inspections:
-            found.increment = increment
+async def _examine_all(addresses: Sequence[Address]) -> list[Examined]:
+    return list(await asyncio.gather(*(_examine_one(*each) for each in enumerate(addresses, 1))))
 
 
-def lines(inspections: list[Inspection], settings: Settings) -> Iterator[tuple[bool, str]]:
-    """The lines of the report; True with the line of a database that has no finding."""
-    for found in inspections:
-        case = Case(found, inspections, settings.database_timeout, settings.increment, time.time_ns() // 1_000_000)
-        wrong = list(findings(case))
-        for finding in wrong:
-            yield False, f"{found.name}: {finding.wrong}. To fix it: {finding.fix}"
-        if not wrong:
-            yield True, f"{found.name}: {found.note or _summary(found)}"
+async def _examine_one(offset: int, address: Address) -> Examined:
+    try:
+        async with asyncio.timeout(DEADLINE):
+            return Examined(offset, address.name, await examine(address, PATIENCE))
+    except TimeoutError:
+        return Examined(offset, address.name, None, f"did not answer within {DEADLINE:g} s")
+    except DatabaseError as error:
+        return Examined(offset, address.name, None, str(error), isinstance(error, DatabaseRefused))
 
 
-def notes(inspections: Sequence[Inspection], increment: int | None = None) -> Iterator[str]:
-    """What the operator should know and nothing has to be done about: one line each. `increment`: TICKETS_INCREMENT,
-    None where it is unset."""
-    if len(inspections) == 1:
+def _lines(case: Case, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Return the lines: those of each database in the order of the list, then those of the ring."""
+    said = [each for check in CHECKS for each in check(case)]
+    for each in case.databases:
+        findings = [finding for offset, finding in said if offset == each.offset]
+        if each.found is not None and all(finding.severity is not Severity.WRONG for finding in findings):
+            place = f"offset {each.offset} of {case.expected_increment}"
+            yield "ok", f"{each.name}: {each.found.version}, {place}, {len(each.found.counters)} sequences"
+        yield from ((severity, f"{each.name}: {subject}: {text}") for severity, subject, text in findings)
+    of_ring = (finding for offset, finding in said if offset == comparison.RING)
+    yield from ((severity, f"{subject}: {text}") for severity, subject, text in of_ring)
+    if settings.is_embedded:
         yield (
-            "there is only one ticket database: nothing takes over when it fails, and nothing keeps its "
-            "high-water marks in case it is restored from a backup"
+            Severity.NOTE,
+            f"these are the two embedded ticket databases, in the folder {settings.data_dir.absolute()}",
         )
-    for found in inspections:
-        if found.unverified:
-            yield f"{found.name}: {found.unverified}"
-    for found in inspections:
-        for remark in found.remarks:
-            yield f"{found.name}: {remark}"
-        if found.record is not None and (note := former_setting(found.record, increment)):
-            yield f"{found.name}: {note}"
-    yield from _alike(
-        {found.name: _FOLDS.format(setting=found.folded_by) if found.folded_by else "" for found in inspections}
-    )
-    yield from _alike({found.name: _sequences_of_kinds(found) for found in inspections})
-    yield from _alike({found.name: _served_by(found) for found in inspections})
-    unanswered: dict[NotLookedAt, list[str]] = {}
-    for found in inspections:
-        for what in found.not_looked_at:
-            unanswered.setdefault(what, []).append(found.name)
-    for what, names in unanswered.items():
-        yield (
-            f"{', '.join(names)}: could not look {what.question}: the user lacks the privilege {what.privilege}; "
-            "grant it, or run this with a user that has it"
-        )
-
-
-def _alike(said: Mapping[str, str]) -> Iterator[str]:
-    """One line for all databases of which the same is said; none where nothing is."""
-    names: dict[str, list[str]] = {}
-    for name, text in said.items():
-        names.setdefault(text, []).append(name)
-    for text, those in names.items():
-        if text:
-            yield f"{', '.join(those)}: {text}"
-
-
-def _sequences_of_kinds(found: Inspection) -> str:
-    """The definitions that the database records, in words."""
-    if not found.definitions:
-        return ""
-    named = [f"{name} ({in_words(definition)})" for name, definition in sorted(found.definitions.items())]
-    more = f" and {len(named) - LISTED:,} more" if len(named) > LISTED else ""
-    return f"records sequences of other kinds: {'; '.join(named[:LISTED])}{more}"
-
-
-def _served_by(found: Inspection) -> str:
-    """Which ticket servers have probed it lately, in words."""
-    releases = Counter(of_release(server) for server in found.servers)
-    return (
-        "is served by "
-        + ", ".join(
-            f"{'a ticket server' if count == 1 else f'{count} ticket servers'} {release}"
-            for release, count in sorted(releases.items())
-        )
-        if releases
-        else ""
-    )
-
-
-def _summary(found: Inspection) -> str:
-    tls = ", TLS" if found.tls else ""
-    count = sum(not is_inner_name(name) for name in found.tables) + len(found.definitions)
-    return f"{found.product}, offset {found.offset} of {found.increment}{tls}, {count} sequences"
-
-
-def examine(settings: Settings) -> tuple[list[str], bool]:
-    """The lines to print, and whether nothing is wrong."""
-    inspections = asyncio.run(_inspect_all(settings))
-    if settings.increment is None:
-        expect_recorded_increment(inspections)
-    said = list(lines(inspections, settings))
-    printed = [f"{'ok' if well else 'wrong'}: {text}" for well, text in said]
-    if settings.embedded:
-        printed.append(
-            f"note: these are the two embedded ticket databases, in the folder {settings.folder}; "
-            "TICKETS_DATABASES names others"
-        )
-    printed += [f"note: {note}" for note in notes(inspections, settings.increment)]
-    return printed, all(well for well, _ in said)

@@ -1,106 +1,185 @@
-"""Authorization, as HTTP's headers carry it.
+"""Who may ask for what over HTTP: the Authorization header, and what a browser does on behalf of another site.
 
-A browser does not send bearer tokens by itself. For reading, HTTP Basic with a token as the password is accepted too,
-so that an operator can open the status page. A change to a sequence requires a bearer token, because a page of another
-site could make a browser send Basic credentials.
+A browser does not send bearer tokens by itself. For reading, HTTP Basic with a token as the password counts too, so
+that an operator can open the pages in a browser. A change always needs a bearer token, because the page of another site
+can make a browser send the password that it remembers.
 """
 
 import base64
 import binascii
-from collections.abc import Iterable
+import time
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
-from app.clients.tokens import Tokens
-from app.common.addresses import is_ip_address
-from app.http.problems import Code, Problem
+from fastapi.security.utils import get_authorization_scheme_param
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-BEARER = 'Bearer realm="tickets"'
-BASIC = 'Basic realm="tickets", charset="UTF-8"'
-_SITE = b"sec-fetch-site"
+from app.access import Access, Right
+from app.errors import CrossSite, Forbidden, TicketError
+from app.http.problems import BEARER, problem_of, respond
+from app.operations.tally import Tally
+from app.operations.watch import Seen, Watch
 
+LARGEST_BODY = 65_536
+"""Bytes of a request's body at most."""
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
+"""These need no token."""
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+BASIC = f'{BEARER}, Basic realm="tickets", charset="UTF-8"'
+"""How a client is asked for a token where a browser's login counts too."""
 
-class Access(Tokens):
-    """The same tokens as they stand in Authorization headers."""
-
-    def is_guess(self, authorization: bytes | None) -> bool:
-        """Whether an Authorization header that was refused holds a token at all."""
-        return bool(bearer(authorization) or _basic(authorization))
-
-    def refusal_for_tickets(self, authorization: bytes | None) -> Problem | None:
-        """None if this Authorization header may draw; else what the client is told."""
-        if self.tickets_are_free or self.may_draw(bearer(authorization)):
-            return None
-        return _unknown(authorization)
-
-    def refusal_for_reading(self, authorization: bytes | None, *, page: bool = False) -> Problem | None:
-        """None if this Authorization header may read; else what the client, or for a page the browser, is told."""
-        if self.tickets_are_free or self.may_draw(bearer(authorization) or _basic(authorization)):
-            return None
-        return _unknown(authorization, ask_browser=page)
-
-    def refusal_for_changes(self, authorization: bytes | None) -> Problem | None:
-        """None if this Authorization header may make and bump sequences; else what the client is told."""
-        token = bearer(authorization)
-        if self.changes_are_free or self.may_change(token):
-            return None
-        if self.may_draw(token):
-            return Problem(Code.FORBIDDEN, "this token may draw tickets, but not make or bump a sequence")
-        return _unknown(authorization)
+Headers = Mapping[bytes, bytes]
+"""Header fields by their names in lower case."""
 
 
-def is_cross_site(fields: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a browser says, anywhere in these headers, that a page of another site makes it ask. No program but a
-    browser sends this header, and no page can change it."""
-    for name, value in fields:
-        if len(name) == len(_SITE) and name.lower() == _SITE and b"cross-site" in value.lower():
-            return True
-    return False
+def right_of(method: str, path: str) -> Right | None:
+    """Return the right that a request needs; None where it needs none."""
+    if path in OPEN_PATHS:
+        return None
+    if endpoint_of(path) is not None:
+        return Right.TICKETS
+    return Right.READING if method in SAFE_METHODS else Right.CHANGES
 
 
-CROSS_SITE = Problem(Code.CROSS_SITE, "a browser asks on behalf of a page of another site")
+def endpoint_of(path: str) -> str | None:
+    """Return `ticket` or `block` for a path from which ids are drawn, None for every other path."""
+    first = path[1:].partition("/")[0]
+    return first if first in ("ticket", "block") and path.startswith(f"/{first}/") else None
+
+
+def token_of(authorization: bytes | None, right: Right) -> str | None:
+    """Return the token in an Authorization header, None where it has none that counts for this right."""
+    scheme, text = get_authorization_scheme_param((authorization or b"").decode("utf-8", "surrogateescape"))
+    if scheme.lower() == "bearer":
+        return text.strip() or None
+    if scheme.lower() != "basic" or right is not Right.READING:
+        return None
+    try:
+        password = base64.b64decode(text.strip(), validate=True).partition(b":")[2]
+    except (binascii.Error, ValueError):
+        return None
+    return password.decode("utf-8", "surrogateescape") or None
+
+
+def is_cross_site(headers: Headers) -> bool:
+    """Whether a browser asks on behalf of another site.
+
+    Browsers send Sec-Fetch-Site to HTTPS and to this machine only, and no page can change it. Without it, Origin has to
+    name the host that was asked. Programs send neither.
+    """
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    if site is not None:
+        return site.strip().lower() not in (b"same-origin", b"same-site", b"none")
+    if origin is None:
+        return False
+    host = origin.lower().partition(b"://")[2]
+    return not host or host != headers.get(b"host", b"").strip().lower()
 
 
 def names_this_machine(host: bytes | None) -> bool:
-    """Whether a Host header is an IP address or localhost, with or without a port; or missing, which no browser does.
+    """Whether a Host header is an IP address or localhost, or is missing, which no browser lets happen.
 
-    Any other name may be one that a page on the internet has had changed to the address of this machine.
+    Any other name may belong to a page on the internet that has changed its own address to that of this machine.
     """
     if host is None:
         return True
-    text = host.decode("latin-1").strip().lower()
-    name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
-    return name == "localhost" or is_ip_address(name)
-
-
-def bearer(authorization: bytes | None) -> bytes:
-    """The bearer token in an Authorization header; empty where there is none."""
-    scheme, _, token = (authorization or b"").partition(b" ")
-    return token.strip() if scheme.lower() == b"bearer" else b""
-
-
-def _basic(authorization: bytes | None) -> bytes:
-    """The password; the user's name is ignored."""
-    scheme, _, encoded = (authorization or b"").partition(b" ")
-    if scheme.lower() != b"basic":
-        return b""
     try:
-        return base64.b64decode(encoded.strip(), validate=True).partition(b":")[2]
-    except binascii.Error:
-        return b""
+        name = urlsplit(f"//{host.decode('latin-1').strip()}").hostname or ""
+        return name == "localhost" or bool(ip_address(name))
+    except ValueError:
+        return False
 
 
-def _unknown(authorization: bytes | None, *, ask_browser: bool = False) -> Problem:
-    if bearer(authorization):
-        return _unauthenticated("this token is not known", f'{BEARER}, error="invalid_token"')
-    if not ask_browser:
-        return _unauthenticated("a bearer token is required: Authorization: Bearer …", BEARER)
-    if _basic(authorization):
-        return _unauthenticated(f"the password is not a known token; {_LOGIN}", f"{BEARER}, {BASIC}")
-    detail = f"a token is required. In a browser, {_LOGIN}. A program sends Authorization: Bearer …"
-    return _unauthenticated(detail, f"{BEARER}, {BASIC}")
+class Gate:
+    """Comes before the application: lets through what may pass, counts requests for ids, and tells who watches.
+
+    A HEAD becomes a GET, except on tickets and blocks; the HTTP server sends no body in answer to it.
+    is_local: whether the server listens on a loopback address only. watch: None where nobody watches.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, tally: Tally, watch: Watch | None, *, is_local: bool) -> None:
+        self._app, self._access, self._tally, self._watch, self._is_local = app, access, tally, watch, is_local
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request. An error handler has left the code of a problem in the `state` of the scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers, endpoint = dict(scope["headers"]), endpoint_of(scope["path"])
+        state = scope.setdefault("state", {})
+        began, status, since = time.time(), 500, time.perf_counter()
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status, answered = message["status"], MutableHeaders(scope=message)
+                if "etag" not in answered:  # static files have one
+                    answered.setdefault("cache-control", "no-store")
+            await send(message)
+
+        self._tally.in_flight += endpoint is not None
+        try:
+            await self._serve(scope, headers, _bounded(receive), noting)
+        finally:
+            seconds = time.perf_counter() - since
+            self._tally.in_flight -= endpoint is not None
+            if endpoint is not None and status == 200:
+                self._tally.answered(endpoint, seconds)
+            elif endpoint is not None:
+                self._tally.refused(endpoint, state.get("code", "internal"))
+            if self._watch is not None:
+                path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+                traceparent = headers.get(b"traceparent", b"").decode("latin-1") or None
+                self._watch.saw(
+                    Seen(
+                        protocol="http",
+                        what=f"{scope['method']} {path}{'?' if query else ''}{query}",
+                        sequence=scope.get("path_params", {}).get("sequence"),
+                        client=scope["client"][0] if scope["client"] else "unknown",
+                        status=str(status),
+                        began=began,
+                        seconds=seconds,
+                        traceparent=traceparent,
+                    )
+                )
+
+    async def _serve(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        right = right_of(scope["method"], scope["path"])
+        if right is not None:
+            try:
+                self._check(right, headers)
+            except TicketError as error:
+                self._tally.denied(right)
+                problem = problem_of(error, BASIC if right is Right.READING else BEARER)
+                await respond(scope, problem)(scope, receive, send)
+                return
+        if scope["method"] == "HEAD" and right is not Right.TICKETS:
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
+
+    def _check(self, right: Right, headers: Headers) -> None:
+        """Raise CrossSite, Forbidden, Unauthenticated."""
+        if right is not Right.READING and is_cross_site(headers):
+            raise CrossSite
+        self._access.check(token_of(headers.get(b"authorization"), right), right)
+        is_free = right is Right.CHANGES and not self._access.needs_token(right)
+        if is_free and self._is_local and not names_this_machine(headers.get(b"host")):
+            raise Forbidden("without tokens, a change has to be asked for by IP address or as localhost")
 
 
-_LOGIN = "log in with any user name and a token as the password"
+def _bounded(receive: Receive) -> Receive:
+    """Return what raises the HTTP error 413 for a body that is too large."""
+    size = 0
 
+    async def bounded() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > LARGEST_BODY:
+            raise HTTPException(413)
+        return message
 
-def _unauthenticated(detail: str, ways: str) -> Problem:
-    return Problem(Code.UNAUTHENTICATED, detail, (("www-authenticate", ways),))
+    return bounded

@@ -1,62 +1,99 @@
-"""Query strings: each parameter at most once, numbers in digits."""
+"""What a request asks for in its query string and its Accept header.
 
-from collections.abc import Sequence
-from urllib.parse import parse_qsl
+A parameter that a path does not have is refused, so that a misspelt `?cuont=3` draws nothing. Names that begin with `_`
+are passed over, because browser libraries and proxies add some so that no answer is cached.
+"""
 
-from app.common.errors import InvalidRequest
+import re
+from functools import lru_cache
+from typing import Annotated, ClassVar
 
-LONGEST_NUMBER = 19
-"""Digits."""
-MOST_PARAMETERS = 32
-LONGEST_SHOWN = 64
-"""Characters of a parameter's name that an error repeats."""
+from fastapi import Request
+from pydantic import Field
 
+from app.errors import InvalidRequest
+from app.http.models import WHOLE, KindName, Missing, SequenceName, Strict, optional
+from app.kinds.kind import TICKET_LIMIT
 
-class Parameters:
-    """The parameters of a query string, which has no question mark. Raises InvalidRequest where it cannot be read."""
+MOST_TICKETS = 1_000
+"""The most tickets in one list."""
+LARGEST_BLOCK = 10_000
+"""The most tickets in one block, unless the ring's increment is so large that a block has fewer."""
+LARGEST_PAGE = 1_000
+"""The most sequences in one answer."""
+_LONGEST_ACCEPT = 1_024
+"""Characters of an Accept header that are read."""
 
-    __slots__ = ("_pairs",)
-
-    def __init__(self, query: bytes) -> None:
-        try:
-            self._pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_PARAMETERS)
-        except ValueError:
-            raise InvalidRequest("the query cannot be read") from None
-
-    def refuse_others(self, known: Sequence[str]) -> None:
-        """Raise InvalidRequest for a parameter whose name is not known.
-
-        Names that begin with `_` are ignored: browser libraries and proxies add some so that no answer is cached.
-        """
-        for name, _ in self._pairs:
-            if name not in known and not name.startswith("_"):
-                shown = name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "…"
-                raise InvalidRequest(f"there is no parameter {shown}; {listed(known)}")
-
-    def number(self, name: str, largest: int, *, least: int = 1) -> int | None:
-        """The number `name`, from `least` to `largest`; None where it is not given. Raises InvalidRequest."""
-        given = self._given(name)
-        if not given:
-            return None
-        text = given[0]
-        plain = len(given) == 1 and len(text) <= LONGEST_NUMBER and text.isascii() and text.isdigit()
-        if not plain or (text[0] == "0" and text != "0") or not least <= int(text) <= largest:
-            raise InvalidRequest(f"{name} has to be a whole number from {least} to {largest}, in digits, given once")
-        return int(text)
-
-    def text(self, name: str) -> str | None:
-        """The text `name`; None where it is not given. Raises InvalidRequest."""
-        given = self._given(name)
-        if len(given) > 1:
-            raise InvalidRequest(f"{name} has to be given once")
-        return given[0] if given else None
-
-    def _given(self, name: str) -> list[str]:
-        return [value for key, value in self._pairs if key == name]
+_Natural = Annotated[int, Field(ge=0, le=TICKET_LIMIT), WHOLE]
 
 
-def listed(known: Sequence[str]) -> str:
-    """Which parameters a page has, as a part of a sentence."""
-    if not known:
-        return "there are none"
-    return f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
+def largest_block(increment: int) -> int:
+    """Return the most tickets that a block has with this increment."""
+    return min(LARGEST_BLOCK, 65_535 // increment)
+
+
+async def each_once(request: Request) -> None:
+    """Raise InvalidRequest if a query string has a parameter twice, since only one of the values could count."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    if len(set(names)) < len(names):
+        raise InvalidRequest("each query parameter may be given once")
+
+
+class NoQuery(Strict):
+    """The query of a path without parameters, and what every other query derives from."""
+
+    passes_over: ClassVar = "_"
+
+
+class TicketQuery(NoQuery):
+    """How many tickets, and of which shard."""
+
+    count: Annotated[int, Field(ge=1, le=MOST_TICKETS), WHOLE] | Missing = optional("without it a single ticket", 3)
+    key: _Natural | Missing = optional("`instagram`, `instagram32`: a number; its remainder is the shard")
+    shard: _Natural | Missing = optional("in place of `key`: the shard itself, 0 by default")
+
+
+class BlockQuery(NoQuery):
+    """How large a block."""
+
+    size: Annotated[int, Field(ge=1, le=LARGEST_BLOCK), WHOLE] = Field(
+        description="how many tickets; at most 65,535 divided by the ring's increment", examples=[500]
+    )
+
+
+class ListQuery(NoQuery):
+    """Which sequences, and how many of them."""
+
+    search: Annotated[str, Field(pattern="^[A-Za-z0-9_]{0,64}$", description="part of the name, in any case")] = ""
+    after: SequenceName | Missing = optional("only names behind this one, which need not exist", "albums")
+    limit: Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="how many at most"), WHOLE] = LARGEST_PAGE
+
+
+class DecodeQuery(NoQuery):
+    """An id of elsewhere, its kind, and the parameters of that kind."""
+
+    kind: Annotated[KindName, Field(examples=["instagram"])]
+    id: Annotated[str, Field(min_length=1, examples=["2217813737473025833"])]
+    epoch: _Natural | Missing = optional("when the ids' time begins, in milliseconds since 1970", 0)
+    shards: _Natural | Missing = optional("`instagram`, `instagram32`: how many shards there are")
+    random_bits: _Natural | Missing = optional("`simpleflake`: how many bits of an id are random")
+    bits: _Natural | Missing = optional("`ticket`: the width of the sequence, 64 by default")
+    increment: _Natural | Missing = optional("`ticket`: the increment of the databases")
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """The parameters that were given, by name."""
+        return self.model_dump(exclude={"kind", "id"}, exclude_none=True)
+
+
+@lru_cache(maxsize=256)
+def prefers_text(accept: str) -> bool:
+    """Whether an Accept header prefers text/plain to JSON. Of two with the same quality the first counts."""
+    ranks: dict[str, tuple[float, int]] = {}
+    for place, part in enumerate(accept[:_LONGEST_ACCEPT].lower().split(",")):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        quality = next((text[2:] for text in parameters if text.startswith("q=")), "1")
+        ranks.setdefault(media, (float(quality) if re.fullmatch("[01](\\.[0-9]*)?", quality) else 0.0, -place))
+    text = ranks.get("text/plain", (0.0, 0))
+    others = ranks.get("application/*", ranks.get("*/*", (0.0, 0)))
+    return text[0] > 0 and text > ranks.get("application/json", (others[0], -len(ranks)))

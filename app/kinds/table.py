@@ -1,52 +1,49 @@
-"""All kinds there are, and what HTTP and the command line share of reading ids."""
+"""`ticket`, and all kinds of sequence by their names."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
-from app.common.errors import InvalidRequest
-from app.kinds.flake import Flake
-from app.kinds.instagram import Instagram, Instagram32
-from app.kinds.kind import Kind
-from app.kinds.objectid import ObjectId
-from app.kinds.simpleflake import Simpleflake
-from app.kinds.snowflake import Snowflake
-from app.kinds.ticket import Ticket
-from app.kinds.ulid import Ulid
-from app.kinds.uuid4 import Uuid4
-from app.kinds.uuid7 import Uuid7
+from app.errors import InvalidRequest
+from app.kinds.chance import Simpleflake, Ulid, Uuid4, Uuid7
+from app.kinds.kind import TICKET_LIMIT, Kind, Parameter, Parameters, number_ceiling
+from app.kinds.notation import decimal
+from app.kinds.timed import Flake, Instagram, Instagram32, ObjectId, Snowflake
 
-_ALL: tuple[Kind, ...] = (
-    Ticket(),
-    Instagram(),
-    Instagram32(),
-    Snowflake(),
-    Flake(),
-    ObjectId(),
-    Uuid7(),
-    Ulid(),
-    Simpleflake(),
-    Uuid4(),
-)
+_BITS = Parameter(64, 32, 64, (32, 53, 64))
 
-KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
-"""By name, in the order in which they are shown."""
 
-DECODE_PARAMETERS: tuple[str, ...] = tuple(dict.fromkeys(name for kind in _ALL for name in kind.read_with))
+class Ticket(Kind):
+    """A counter, odd on one database and even on the other. Reading an id takes the ring's increment."""
+
+    name, bits = "ticket", 64
+    unique = "certainly"
+    ordered = True
+    parameters: ClassVar = {"bits": _BITS, "start": Parameter(1, 1, TICKET_LIMIT)}
+
+    @property
+    def read_with(self) -> Mapping[str, Parameter]:
+        return {"bits": _BITS, "increment": Parameter(None, 1, 65535)}
+
+    def ceiling(self, parameters: Parameters) -> int:
+        return number_ceiling(parameters.get("bits", 64))
+
+    def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
+        """See Kind.decode. `offset`: of the database that gave the ticket."""
+        number = decimal(id_text, self.name, self.ceiling(parameters))
+        offset = (number - 1) % parameters["increment"] + 1
+        return {"kind": self.name, "id_str": str(number), "offset": offset}
+
+
+_ALL = Ticket, Instagram, Instagram32, Snowflake, Flake, ObjectId, Uuid7, Ulid, Simpleflake, Uuid4
+KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind() for kind in _ALL})
+"""The kinds by name, in the order in which they are shown."""
+DECODE_PARAMETERS: tuple[str, ...] = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.read_with))
 """Every parameter that reading an id of some kind takes."""
 
 
 def kind_named(name: str) -> Kind:
-    """The kind of that name; InvalidRequest with all names where there is none."""
-    kind = KINDS.get(name)
-    if kind is None:
+    """Return the kind of this name. Raises InvalidRequest, which lists all names."""
+    if name not in KINDS:
         raise InvalidRequest(f"there is no such kind of sequence; there are {', '.join(KINDS)}")
-    return kind
-
-
-def decoded(sequence: str | None, kind: Kind, parameters: Mapping[str, int], id_text: str) -> dict[str, Any]:
-    """What is answered to whoever asks what an id says; `sequence` is None for an id of elsewhere.
-
-    InvalidRequest: no id of this kind and these (complete) parameters reads so.
-    """
-    return {"sequence": sequence} | kind.decode(parameters, id_text)
+    return KINDS[name]

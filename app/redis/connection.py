@@ -1,399 +1,262 @@
-"""One client connection that speaks the Redis protocol.
+"""One client connection.
 
-What came in one read is worked off in order, and what is answered at once goes out in one write. A command that waits
-for a database does not hold up those behind it: they are issued, and share its statement. The replies wait in their
-order. All connections share the time of the event loop (`Turns`): a connection with more to do waits for its next
-slice. How many replies may wait is bounded (`ReplyQueue`): beyond that the connection executes no command. While a
-connection waits for either, it keeps a bounded number of bytes, and then it does not read its socket.
+A command that waits for a ticket does not hold up those behind it. The replies go out in the order of the commands.
+How much a connection may owe is bounded (OWED, OWED_IN_ALL, the transport's write buffer). Beyond that bound the
+connection executes no command and, once it keeps AHEAD bytes, does not read its socket.
 """
 
 import asyncio
 import logging
-from typing import NamedTuple, Protocol
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
 
-from app.clients.known_reads import KnownReads
-from app.clients.turns import Turns
+from app.connections import Admission
 from app.redis import replies
-from app.redis.gathering import SingleTickets
-from app.redis.parser import AT_ONCE, Command, Incoming, ProtocolError
-from app.redis.reply_queue import Debts, ReplyQueue
-from app.redis.requests import Slot
+from app.redis.parser import LARGEST, LARGEST_OF_STRANGERS, Command, Incoming, ProtocolError
 from app.redis.session import Session
 
 log = logging.getLogger(__name__)
 
-AHEAD_BYTES = 65_536
-"""How many bytes are kept of commands that have to wait."""
-WRITE_BYTES = 65_536
-"""Replies that are gathered before they are written."""
-LINGER_SECONDS = 1.0
-"""How long a connection whose client has been told of an error is kept, unread, so that the client can read that."""
-IDLE_SECONDS = 300.0
-"""How long a connection may be idle. Redis' clients keep a pool of them; Redis itself probes one after so long."""
-TOO_MANY = replies.error("ERR", "max number of clients reached")
+AT_ONCE = 128
+"""Commands of one connection in one turn of the event loop."""
+AHEAD = 2 * LARGEST
+"""Bytes that are kept of commands that have to wait."""
+OWED = 65_536
+"""Bytes of replies that one connection may wait for."""
+OWED_IN_ALL = 4_194_304
+"""Bytes that all connections together may wait for. A connection that waits for none executes commands still."""
+IDLE_SECONDS = 620.0
+PARTIAL_SECONDS = 10.0
+"""How long a command may take to come whole, and a client to read anything of what was written to it."""
 
 
-class Run(NamedTuple):
-    """So many commands in a row, each for one ticket of the sequence, and what a known read means."""
+class Slot(Protocol):
+    """The place of a reply that is to come. size: about how many bytes it takes."""
 
-    sequence: str
-    times: int
+    reply: bytes | None
+    size: int
 
-
-class Shared(Protocol):
-    """The objects and limits that all connections share."""
-
-    turns: Turns
-    debts: Debts
-    known_runs: KnownReads[Run]
-
-    def opened(self, connection: "RedisConnection") -> bool:
-        """Whether this new one may stay."""
-
-    def closed(self, connection: "RedisConnection") -> None: ...
-
-    def new_session(self) -> Session: ...
-
-    def single_ticket(self, command: Command) -> str | None:
-        """The sequence that this command wants one ticket of; None for any other command."""
-
-    def at_once(self, sequence: str, count: int) -> bytes | None:
-        """The replies to so many commands for one ticket each, from what was drawn ahead; None where it lacks them."""
-
-    def draw(self, tickets: SingleTickets) -> None:
-        """Have these settled, later."""
-
-    def execute(self, connection: "RedisConnection", command: Command) -> None:
-        """Answer any other command, by `RedisConnection.reply`, `expect` and the like."""
+    def abandon(self) -> None:
+        """The client has gone."""
 
 
-class RedisConnection(asyncio.Protocol):
-    """The server's side of one connection. Its public attributes: see connections.ClientConnection; `session`;
-    `incoming`: bytes that no command has been made of; `replies`: those that have not been written."""
+class Door(Protocol):
+    """What connections share, see `door.RedisDoor`. buffer: to receive into. owed: bytes that all of them wait for."""
 
-    idle_seconds = IDLE_SECONDS
-    health_only = False
+    buffer: bytearray
+    owed: int
 
-    def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
-        self._shared = shared
-        self._turns = shared.turns
-        self._loop = loop
-        self.transport: asyncio.Transport = None  # type: ignore[assignment]
-        self.session = shared.new_session()
-        self.since: float | None = loop.time()
-        self.idle_since = 0.0
-        # what comes in
-        self.incoming = Incoming()
-        self._todo: list[Command] = []
-        self._at = 0
-        self._is_paused = False
-        self._is_working = False
-        self._has_to_wait = False
-        """Whether there is more to do, in a later turn of the event loop."""
-        self._is_scheduled = False
-        self._is_held = False
-        self._leaving = False
-        self._lingers = False
-        self._has_ended = False
-        self._is_clear = False
-        """Whether nothing is under way or in the way, so that the next read stands for itself."""
-        self._only: Slot | None = None
-        """The reply that is under way where it is all that is."""
-        self._whole_read = b""
-        """The read that came so, until any of it is executed."""
-        self._timer: asyncio.TimerHandle | None = None
-        # what goes out
-        self.replies = ReplyQueue(shared.debts)
-        self._write_paused = False
+    def opened(self, connection: "Connection") -> Admission: ...
+    def closed(self, connection: "Connection") -> None: ...
+    def ask(self, connection: "Connection") -> None: ...
+    def draw(self, client: "Connection", sequence: bytes, count: int) -> None: ...
+    def execute(self, client: "Connection", command: Command) -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The server's side of a connection.
+
+    is_queued: whether it waits for its turn, or has it. deadline: when it is to be cut, by the event loop's clock.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, door: Door, session: Session) -> None:
+        self._door, self.session = door, session
+        self._loop = asyncio.get_running_loop()
+        self._incoming = Incoming()
+        self._todo: deque[Command] = deque()
+        self._waiting: deque[bytes | Slot] = deque()
+        self._cost = self._owed = 0
+        self.is_queued = self._is_paused = self._is_full = self._is_stuck = False
+        self._is_leaving = self._lingers = self._has_ended = False
+        self.deadline = self._loop.time() + IDLE_SECONDS
+        self.admission = Admission.REFUSED
+        self.ended = asyncio.Event()
+        self.client = "unknown"
 
     # --- the socket --------------------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self.transport = transport
-        if not self._shared.opened(self):
-            self._leaving = True
-            transport.write(TOO_MANY)
-            transport.close()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Serve the client, or turn it away."""
+        self.transport = transport  # type: ignore[assignment]
+        peer = transport.get_extra_info("peername")
+        self.client = str(peer[0]) if isinstance(peer, tuple) and peer else "unknown"
+        self.admission = self._door.opened(self)
+        if self.admission is Admission.SERVED:
+            return
+        self._is_leaving = True
+        if self.admission is Admission.ONE_ANSWER:
+            self.transport.write(replies.error("ERR", "max number of clients reached"))
+            self.transport.close()
+        else:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._shared.closed(self)
-        self._leaving = True
-        self._drop_incoming()
-        self.replies.drop()
-        if self._timer is not None:
-            self._timer.cancel()
+        """Abandon what the client waited for."""
+        self.leave()
+        self._door.closed(self)
+        self.ended.set()
+        self._owe(-self._owed)
+        waiting, self._waiting = self._waiting, deque()
+        for slot in waiting:
+            if not isinstance(slot, bytes) and slot.reply is None:
+                slot.abandon()
 
-    def data_received(self, data: bytes) -> None:
-        self._only = None
-        if self._is_clear:
-            if self._knows(data):
-                return
-            self._is_clear, self._whole_read = False, data
-        elif self._leaving:
-            return
-        else:
-            self._whole_read = b""
-        self.incoming.add(data)
-        if self.since is None:
-            self.since = self._loop.time()
-        self._take_turn()
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Return where the next read goes: it is copied before there can be another one."""
+        return self._door.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Keep what has come until it is this connection's turn."""
+        if not self._is_leaving:
+            self._incoming.add(bytes(memoryview(self._door.buffer)[:nbytes]))
+            self._door.ask(self)
+            self._pause_or_resume()
 
     def eof_received(self) -> bool:
-        """The client sends no more. The server answers the commands that came before."""
+        """Keep the connection until the client has its replies."""
         self._has_ended = True
-        if not self._leaving:
-            self._take_turn()
+        self._door.ask(self)
         return not self._lingers
 
     def pause_writing(self) -> None:
-        self._write_paused = True
-        self._is_clear, self._only = False, None
+        """The client does not read: execute nothing."""
+        self._is_full = True
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        self._take_turn()
-
-    def close(self) -> None:
-        """Close the connection when all that was written has been sent."""
-        self._leaving = True
-        self._is_clear, self._only = False, None
-        self.transport.close()
-
-    def shutdown(self) -> None:
-        """The server ends: close now, or after the replies that are under way. uvicorn calls it."""
-        self._leave()
-        self._finish()
-
-    @property
-    def client(self) -> str:
-        """The address at the other end."""
-        peer = self.transport.get_extra_info("peername")
-        return str(peer[0]) if isinstance(peer, tuple) else "unknown"
+        """The client has read."""
+        self._is_full = False
+        self._door.ask(self)
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
-    def _knows(self, data: bytes) -> bool:
-        """Answer, or have settled, a read that is known; false where it has to be worked off."""
-        run = self._shared.known_runs.get(data)
-        if run is None or not self.session.may_draw:
-            return False
-        try:
-            reply = self._shared.at_once(run.sequence, run.times)
-            if reply is None:
-                tickets = SingleTickets(self, run.sequence, run.times)
-                self.replies.expect(tickets)
-                self._only, self._is_clear, self.since = tickets, False, self._loop.time()
-                self._shared.draw(tickets)
-                return True
-        except Exception:
-            self.fail()
-            return True
-        self.transport.write(reply)
-        self.idle_since = self._loop.time()
-        return True
+    @property
+    def _may_execute(self) -> bool:
+        owed = self._owed
+        owes_much = owed >= OWED or (owed > 0 and self._door.owed >= OWED_IN_ALL)
+        return not (self._is_leaving or self._is_full or owes_much)
 
-    def _take_turn(self) -> None:
-        """Work now, or later where others have their turn before."""
-        if self._is_working:
-            return
-        if not self._turns.take(self):
-            self._has_to_wait = True
-            self._finish()
-
-    def work(self, until: float) -> bool:
-        """Work off the commands that have come whole, as far as their replies have room. See Worker.work."""
-        self._is_working = True
-        self._has_to_wait = False
+    def work(self) -> int:
+        """Execute AT_ONCE commands at most, and send the replies that are there; return about how many these were."""
+        self._cost, is_done, kept = 0, False, len(self._incoming)
         try:
-            self._has_to_wait = self._execute_all(until)
+            while self._cost < AT_ONCE and not is_done and self._may_execute:
+                is_done = not self._execute_next()
         except ProtocolError as error:
             self.reply(replies.error("ERR", f"Protocol error: {error}"))
+            self.leave()
             self._lingers = True
-            self._leave()
         except Exception:
-            self.fail()
-        finally:
-            self._is_working = False
-        self._finish()
-        return self._has_to_wait
+            log.exception("a command met an unknown error")
+            self.leave()
+            self.transport.abort()
+        if is_done and self._has_ended:
+            self.leave()
+        used = kept - len(self._incoming)  # a part of a command costs, too
+        self._flush()
+        self._set_deadline(self._is_full or self._lingers or (is_done and self._incoming.is_partial))
+        self._pause_or_resume()
+        self.is_queued = False
+        if not is_done and self._may_execute:
+            self._door.ask(self)
+        return self._cost + 1 + used // 64
 
-    def _execute_all(self, until: float) -> bool:
-        """Returns whether time was too short for all that can be done."""
-        replies, clock = self.replies, self._turns.clock
-        while not (self._is_held or self._write_paused):
-            if replies.is_full:
-                replies.gather()
-                if replies.is_full:
-                    return False
-            if replies.out_bytes > WRITE_BYTES:
-                self._flush()
-            elif self._at < len(self._todo):
-                self._execute_next()
-            elif self._leaving or not self._parse():
-                if self._has_ended:
-                    self._leave()
-                return False
-            if clock() >= until:
+    def _execute_next(self) -> bool:
+        """Execute the next command, or a row of them; return False where there is none."""
+        session, incoming = self.session, self._incoming
+        if self._todo:
+            command = self._todo.popleft()
+        else:
+            may_draw = session.may_draw
+            row = incoming.row() if may_draw and session.queue is None else None
+            if row is not None:
+                self._cost += row[1]
+                self._door.draw(self, *row)
                 return True
-        return False
-
-    def _parse(self) -> bool:
-        """Parse further commands. Returns whether any bytes were taken."""
-        incoming = self.incoming
-        incoming.trusted = self.session.may_draw
-        commands = incoming.take()
-        if commands is None:
-            return False
-        self._todo, self._at = commands, 0
+            incoming.largest = LARGEST if may_draw else LARGEST_OF_STRANGERS
+            taken = incoming.take()
+            if taken is None:
+                return False
+            command = taken
+        self._cost += 1 + len(command) // 8
+        if command:
+            self._door.execute(self, command)
         return True
 
-    def _execute_next(self) -> None:
-        """Execute the next command, or the next few that are the same."""
-        todo, at = self._todo, self._at
-        command = todo[at]
-        shared, session = self._shared, self.session
-        name = shared.single_ticket(command)
-        whole_read, self._whole_read = self._whole_read, b""
-        if name is None or session.queue is not None or not session.may_draw:
-            self._at = at + 1
-            shared.execute(self, command)
-            return
-        end = at + 1
-        size = len(todo)
-        last = min(size, at + AT_ONCE)
-        while end < last and todo[end] == command:
-            end += 1
-        self._at = end
-        if whole_read and end == size and not len(self.incoming):
-            shared.known_runs.keep(whole_read, Run(name, end))
-        replies_to_all = shared.at_once(name, end - at)
-        if replies_to_all is not None:
-            self.reply(replies_to_all)
-        else:
-            tickets = SingleTickets(self, name, end - at)
-            self.expect(tickets)
-            shared.draw(tickets)
-
-    def execute_before_others(self, commands: list[Command]) -> None:
-        """Execute these next, and then what else has come."""
-        self._todo, self._at = commands + self._todo[self._at :], 0
-
-    def hold(self) -> None:
-        """Execute no further command until `release`."""
-        self._is_held = True
-
-    def release(self) -> None:
-        """See `hold`."""
-        self._is_held = False
-        self._go_on()
+    def execute_first(self, commands: list[Command]) -> None:
+        """Execute these commands before what else has come."""
+        self._todo.extend(commands)
 
     def leave(self) -> None:
         """Close the connection after the replies that are under way. What else has come is not executed."""
-        self._leave()
-
-    def abort(self) -> None:
-        """Close it at once."""
-        self._leave()
-        self.transport.abort()
-
-    def fail(self) -> None:
-        """Handle an unexpected exception: say so in the log, and cut the connection."""
-        log.exception("a command met an unknown error")
-        self.abort()
-
-    def _go_on(self) -> None:
-        """Send what is ready, and execute what has waited for that."""
-        if self._at < len(self._todo) or len(self.incoming):
-            self._take_turn()
-        else:
-            self._finish()
-
-    def _go_on_soon(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._go_on_now)
-
-    def _go_on_now(self) -> None:
-        self._is_scheduled = False
-        self._go_on()
-
-    def _leave(self) -> None:
-        self._leaving = True
-        self._is_clear, self._only = False, None
-        self._drop_incoming()
-
-    def _drop_incoming(self) -> None:
-        self.incoming.clear()
-        self._todo, self._at = [], 0
+        self._is_leaving = True
+        self._incoming.clear()
+        self._todo.clear()
 
     # --- replies -----------------------------------------------------------------------------------------------------
 
     def reply(self, data: bytes) -> None:
-        """The whole reply to the command that is being executed."""
-        self.replies.add(data)
+        """Give the whole reply to the command that is being executed."""
+        self._waiting.append(data)
+        self._owe(len(data))
 
     def expect(self, slot: Slot) -> None:
-        """The reply to the command that is being executed will be there."""
-        self.replies.expect(slot)
+        """The reply to the command that is being executed will be in this slot."""
+        self._waiting.append(slot)
+        self._owe(slot.size)
 
-    def answered(self, slot: Slot) -> None:
-        """The reply of this slot is there. See requests.Place."""
-        if self._is_working:
-            return  # it goes out with the others of this read
-        waiting = self.replies.waiting
-        if slot is self._only and slot.reply is not None:
-            self.replies.forget()
-            self._only, self._is_clear = None, True
-            self.since, self.idle_since = None, self._loop.time()
-            self.transport.write(slot.reply)
+    def replace(self, slot: Slot, parts: Sequence[Slot]) -> None:
+        """The reply of a slot will be in these, which have its size together."""
+        at = self._waiting.index(slot)
+        del self._waiting[at]
+        for part in reversed(parts):
+            self._waiting.insert(at, part)
+
+    def settled(self, slot: Slot) -> None:
+        """The reply of a slot is there."""
+        if self.is_queued or not self._waiting or self._waiting[0] is not slot:
             return
-        if waiting and waiting[0] is slot:
-            if len(waiting) == 1:
-                self._go_on()
-            else:
-                self._go_on_soon()  # what is behind it is perhaps answered in this turn, too
+        if len(self._waiting) == 1 and not (self._incoming.is_partial or self._todo or self._is_leaving):
+            self._flush()  # nothing else is to be done: this is what a client without a pipeline waits for
+        if self._waiting or self._is_full or self._incoming.is_partial or self._todo or self._has_ended:
+            self._door.ask(self)
+
+    def _owe(self, size: int) -> None:
+        self._owed += size
+        self._door.owed += size
 
     def _flush(self) -> None:
-        data = self.replies.take()
-        if data and not self.transport.is_closing():
-            self.transport.write(data)
+        """Write what is there up to the first reply that is not; close the connection where that was all."""
+        waiting, out = self._waiting, []
+        while waiting:
+            first = waiting[0]
+            reply = first if isinstance(first, bytes) else first.reply
+            if reply is None:
+                break
+            out.append(reply)
+            self._owe(-(len(first) if isinstance(first, bytes) else first.size))
+            waiting.popleft()
+        if self.transport.is_closing():
+            return
+        if out:
+            self.transport.write(b"".join(out))
+        if self._is_leaving and not waiting:
+            if not self._lingers or self._has_ended:
+                self.transport.close()
+            elif not self._is_stuck:  # closed with something unread, the client might never see the error
+                self.transport.write_eof()
 
-    def _finish(self) -> None:
-        """Write what can be written, and see what the connection waits for now."""
-        queue = self.replies
-        if queue.waiting:
-            queue.gather()
-        has_written = bool(queue.out)
-        if has_written:
-            self._flush()
-        now = self._loop.time()
-        if queue.waiting or self._at < len(self._todo) or len(self.incoming):
-            if has_written:
-                self.since = now
-        else:
-            self.since, self.idle_since = None, now
-            if self._leaving:
-                self._end()
-            else:
-                self._is_clear = not self._write_paused and self.session.queue is None
-        if self._is_paused or len(self.incoming) > AHEAD_BYTES:
-            self._pause_or_resume_reading()
+    def _set_deadline(self, is_stuck: bool) -> None:
+        """Give the client PARTIAL_SECONDS from when it got stuck."""
+        if not is_stuck or self._cost or not self._is_stuck:
+            self.deadline = self._loop.time() + (PARTIAL_SECONDS if is_stuck else IDLE_SECONDS)
+        self._is_stuck = is_stuck
 
-    def _pause_or_resume_reading(self) -> None:
-        has_to_wait = self._has_to_wait or self._is_held or self._write_paused or self.replies.is_full
-        too_much = has_to_wait and len(self.incoming) > AHEAD_BYTES
+    def _pause_or_resume(self) -> None:
+        """Read no further while a largest command, and more, waits."""
+        too_much = len(self._incoming) > AHEAD
         if too_much is not self._is_paused and not self.transport.is_closing():
             self._is_paused = too_much
             (self.transport.pause_reading if too_much else self.transport.resume_reading)()
-
-    def _end(self) -> None:
-        """All replies have been written: close the connection."""
-        transport = self.transport
-        if transport.is_closing():
-            return
-        if self._lingers and transport.can_write_eof():
-            if self._timer is None:
-                transport.write_eof()
-                self._timer = self._loop.call_later(LINGER_SECONDS, transport.close)
-        else:
-            transport.close()

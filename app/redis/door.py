@@ -1,88 +1,121 @@
-"""The Redis protocol's port: listens, and holds what its connections share."""
+"""The port of the Redis protocol: it listens, and holds what its connections share."""
 
 import asyncio
 import itertools
-import logging
 import socket
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
-from app.clients.accepting import accepting
-from app.clients.connections import Connections
-from app.clients.denials import Denials
-from app.clients.known_reads import KnownReads
-from app.clients.tokens import Tokens
-from app.common.errors import TooManyConnections
-from app.common.listening import BACKLOG, port_of
-from app.common.log import event
-from app.redis.client_commands import ClientCommands
+from app.access import Access
+from app.connections import Admission, Connections
+from app.operations.tally import Tally
+from app.operations.watch import Watch
 from app.redis.commands import Commands
-from app.redis.connection import RedisConnection, Run
-from app.redis.reply_queue import Debts
-from app.redis.requests import Watcher
+from app.redis.connection import Connection
 from app.redis.session import Session
-from app.redis.ticket_commands import TicketCommands, single_ticket
-from app.tickets.desk.front_desk import FrontDesk, outcome_of
-from app.tickets.sequences.catalog import Catalog
+from app.redis.tickets import TicketCommands
+from app.service import Service
 
-log = logging.getLogger(__name__)
+SWEEP = 1.0
+"""Seconds between two looks for connections that are to be closed."""
+BACKLOG = 4_096
+MOST_IN_TURN = 512
+"""Commands of all connections in one turn of the event loop. In between, everything else of the loop runs."""
 
 
 class RedisDoor:
-    """See connection.Shared. `connections`: all of the server's, whatever they speak; `timeout`: seconds for looking a
-    sequence up; `watcher`: who is told of each request for tickets."""
+    """Serves clients that speak the Redis protocol.
+
+    watch: None where neither an access log nor traces are wanted. timeout: in seconds, the request timeout.
+    """
 
     def __init__(
         self,
-        desk: FrontDesk,
-        catalog: Catalog,
-        tokens: Tokens,
-        denials: Denials,
+        service: Service,
+        access: Access,
+        tally: Tally,
         connections: Connections,
+        watch: Watch | None,
         *,
         timeout: float,
-        watcher: Watcher | None = None,
     ) -> None:
-        self.turns = connections.turns
-        self.debts = Debts()
-        self._tokens = tokens
-        self._tickets = TicketCommands(desk, catalog, timeout, watcher, self.turns)
-        self._commands = Commands(self._tickets, ClientCommands(denials, connections.most), desk, denials)
+        tickets = TicketCommands(service, tally, watch, timeout)
+        self.draw, self._end_tasks = tickets.draw, tickets.end
+        self.execute = Commands(tickets, connections.most).execute
+        self.buffer, self.owed = bytearray(16_384), 0
+        self._access, self._tally, self._admitted, self._timeout = access, tally, connections, timeout
+        self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
+        self._ready: deque[Connection] = deque()
+        self._open: set[Connection] = set()
+        self._is_scheduled = False
         self._servers: list[asyncio.Server] = []
-        self._desk = desk
-        self._connections = connections
-        self.closed = connections.closed
-        self.execute = self._commands.execute
-        self.single_ticket = single_ticket
-        self.at_once = self._tickets.at_once
-        self.draw = self._tickets.draw
-        self.known_runs = KnownReads[Run]()
+        self._sweeping: asyncio.Task[None] | None = None
 
-    def opened(self, connection: RedisConnection) -> bool:
-        """See connection.Shared. A client that is refused never says what it wants; it counts as a request for a
-        ticket."""
-        if self._connections.opened_for_tickets(connection):
-            return True
-        self._desk.turn_away("ticket", outcome_of(TooManyConnections()))
-        return False
+    async def accept_on(self, sockets: Sequence[socket.socket]) -> None:
+        """Accept connections from now on. sockets: they listen already."""
+        self._sweeping = self._loop.create_task(self._sweep())
+        for each in sockets:
+            self._servers.append(await self._loop.create_server(self._connection, sock=each, backlog=BACKLOG))
 
-    async def accept_on(self, host: str, sockets: Sequence[socket.socket]) -> None:
-        """Accept connections from now on. `sockets`: they listen on `host`."""
-        loop = asyncio.get_running_loop()
-        for each in accepting(sockets):
-            self._servers.append(await loop.create_server(self.make_connection, sock=each, backlog=BACKLOG))
-        event(log, logging.INFO, "speaks the Redis protocol", host=host, port=port_of(sockets))
-
-    def stop(self) -> None:
-        """Ask for what has come, and accept no further connection. Those that are open end with the server's others."""
-        self._tickets.finish()
+    async def stop(self) -> None:
+        """Accept no further connection, answer what is under way, and close the connections."""
         for server in self._servers:
             server.close()
+        for connection in list(self._open):
+            connection.leave()
+            self.ask(connection)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout):
+                await asyncio.gather(*[connection.ended.wait() for connection in self._open])
+        for connection in list(self._open):
+            connection.transport.abort()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        await self._end_tasks()
 
-    def make_connection(self) -> RedisConnection:
-        """A protocol for a new connection."""
-        return RedisConnection(self, asyncio.get_running_loop())
+    def opened(self, connection: Connection) -> Admission:
+        """Decide on a new connection. One that is turned away counts as a refused ticket."""
+        admission = self._admitted.admit()
+        if admission is Admission.SERVED:
+            self._open.add(connection)
+        else:
+            self._tally.refused("ticket", "too-many-connections")
+        return admission
 
-    def new_session(self) -> Session:
-        """See connection.Shared."""
-        return Session(self._tokens, next(self._numbers))
+    def closed(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self._open.discard(connection)
+        self._admitted.leave(connection.admission)
+
+    def ask(self, connection: Connection) -> None:
+        """Let a connection work as soon as it is its turn."""
+        if not connection.is_queued:
+            connection.is_queued = True
+            self._ready.append(connection)
+            if not self._is_scheduled:
+                self._is_scheduled = True
+                self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Let the connections work in the order in which they asked."""
+        left, self._is_scheduled = MOST_IN_TURN, False
+        while self._ready and left > 0:
+            left -= self._ready.popleft().work()
+        if self._ready and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _connection(self) -> Connection:
+        return Connection(self, Session(self._access, self._tally, next(self._numbers)))
+
+    async def _sweep(self) -> None:
+        """Close the connections that are idle, or whose command does not come to its end, until this is cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP)
+            now = self._loop.time()
+            for connection in list(self._open):
+                if now > connection.deadline:
+                    connection.transport.abort()

@@ -1,86 +1,81 @@
 """Replies as bytes, in RESP2 and RESP3, and errors as Redis words them."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
-from app.common import errors
-from app.tickets.requests.request import Ids
+from app import errors
+from app.tickets.request import Block
 
 OK = b"+OK\r\n"
 QUEUED = b"+QUEUED\r\n"
-EMPTY_ARRAY = b"*0\r\n"
+NOTHING = b"*0\r\n"
+"""An array of nothing."""
 LONGEST_ERROR = 500
-"""Characters. An error may repeat what was sent, so it is cut here."""
+"""Characters. An error may repeat what a client sent."""
 
-CODES: dict[type[errors.TicketError], str] = {
-    errors.SequenceExhausted: "EXHAUSTED",
+_WORDS: Mapping[type[errors.TicketError], str] = {
+    errors.Unauthenticated: "NOAUTH",
+    errors.Forbidden: "NOPERM",
+    errors.Exhausted: "EXHAUSTED",
     errors.Unavailable: "TRYAGAIN",
-    errors.TicketDatabaseError: "TRYAGAIN",
+    errors.DatabaseError: "TRYAGAIN",
 }
-"""The first word of the reply for each of our errors; ERR for all others."""
+"""The first word of the reply for an error, also for the errors derived from it; for all others it is ERR."""
 
 
-def error(code: str, text: str) -> bytes:
-    """An error: one line, whatever is in the text."""
+def word_of(reason: errors.TicketError) -> str:
+    """Return the first word of the reply for an error."""
+    return next((_WORDS[kind] for kind in type(reason).__mro__ if kind in _WORDS), "ERR")
+
+
+def error(word: str, text: str) -> bytes:
+    """Return an error: one line, whatever is in the text."""
     line = "".join([char if char.isprintable() else "?" for char in text[:LONGEST_ERROR]])
-    return f"-{code} {line}\r\n".encode(errors="replace")
+    return f"-{word} {line}\r\n".encode(errors="replace")
 
 
 def refusal(sequence: str, reason: errors.TicketError) -> bytes:
-    """The reply to a command that gets no tickets of the sequence."""
+    """Return the reply to a command that gets no tickets of a sequence."""
     if isinstance(reason, errors.UnknownSequence):
         return error("ERR", f"no such sequence {sequence}; PUT /sequence/{sequence} over HTTP makes it")
-    code = next((CODES[kind] for kind in type(reason).__mro__ if kind in CODES), "ERR")
-    if isinstance(reason, errors.TicketDatabaseError):
-        return error(code, "the ticket databases cannot do it now")
-    return error(code, str(reason))
+    is_inner = isinstance(reason, errors.DatabaseError)  # its message may be an operator's affair only
+    return error(word_of(reason), "no ticket database can draw now" if is_inner else str(reason))
 
 
-def shown(argument: bytes, longest: int = 128) -> str:
-    """The client's words as an error repeats them."""
-    return argument[:longest].decode(errors="replace")
+def shown(argument: bytes) -> str:
+    """Return a client's words as an error repeats them."""
+    return argument[:128].decode(errors="replace")
 
 
 def bulk(data: bytes | str) -> bytes:
-    """A bulk string."""
+    """Return a bulk string."""
     data = data.encode() if isinstance(data, str) else data
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 def integer(number: int) -> bytes:
-    """An integer."""
+    """Return an integer."""
     return b":%d\r\n" % number
 
 
-def array(parts: Sequence[bytes]) -> bytes:
-    """An array of replies."""
-    return b"*%d\r\n%b" % (len(parts), b"".join(parts))
-
-
 def mapping(parts: Mapping[str, bytes], version: int) -> bytes:
-    """A map of replies; in RESP2, which has none, an array."""
+    """Return a map of replies; RESP2 has none, so it is an array there."""
     start = b"%%%d\r\n" % len(parts) if version == 3 else b"*%d\r\n" % (2 * len(parts))
     return start + b"".join([bulk(key) + value for key, value in parts.items()])
 
 
-def null(version: int) -> bytes:
-    """Nothing."""
-    return b"_\r\n" if version == 3 else b"$-1\r\n"
-
-
-def single_tickets(ids: Ids) -> bytes:
-    """A reply for each id: an integer, or a bulk string where it is longer than 63 bits."""
+def singles(ids: Sequence[int | str]) -> bytes:
+    """Return a reply for each id: an integer, or a bulk string if the id is longer than 63 bits."""
     if type(ids[0]) is int:
-        return _integers(len(ids)) % tuple(ids)
-    return b"".join([bulk(str(id_)) for id_ in ids])
+        return b":%d\r\n" * len(ids) % tuple(ids)
+    return b"".join([bulk(str(each)) for each in ids])
 
 
-def ticket_list(ids: Ids) -> bytes:
-    """An array of ids as bulk strings."""
+def ticket_list(ids: Sequence[int | str]) -> bytes:
+    """Return an array of ids as bulk strings."""
     parts = [f"${len(text)}\r\n{text}\r\n" for text in map(str, ids)]
-    return f"*{len(parts)}\r\n{''.join(parts)}".encode()  # encoded once: nothing interrupts a list of a thousand
+    return f"*{len(parts)}\r\n{''.join(parts)}".encode()
 
 
-@lru_cache(maxsize=1024)
-def _integers(count: int) -> bytes:
-    return b":%d\r\n" * count
+def block(found: Block) -> bytes:
+    """Return an array: first, step, size."""
+    return b"*3\r\n" + singles(found)

@@ -11,7 +11,7 @@ import django
 import pymysql
 from django.conf import settings
 from django.db import connections
-from next.tests.ticketd import TicketServer
+from tests.ticketd import TicketServer
 
 from orm_servers import KINDS, database, ticket_server
 

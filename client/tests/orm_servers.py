@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from next.tests.servers import DatabaseServer, engines
-from next.tests.servers_programs import template
-from next.tests.ticketd import TicketServer
+from tests.servers import DatabaseServer, engines
+from tests.servers_programs import template
+from tests.ticketd import TicketServer
 
 CLIENT = Path(__file__).resolve().parents[1]
 EXAMPLES = CLIENT / "examples"

@@ -20,7 +20,7 @@ from django.db.migrations.state import ProjectState
 from django.forms import inlineformset_factory, modelform_factory
 from django.test import Client
 from django.test.utils import override_settings
-from next.tests.ticketd import TicketServer
+from tests.ticketd import TicketServer
 
 from django_project import MIGRATIONS, project
 from orm_servers import KINDS, requests

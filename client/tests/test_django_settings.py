@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from next.tests.servers_processes import free_port
+from tests.servers_processes import free_port
 
 from orm_servers import PYTHON, environment
 

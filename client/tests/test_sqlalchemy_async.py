@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from next.tests.servers_processes import free_port
-from next.tests.ticketd import TicketServer
 from sqlalchemy import create_engine, insert, select
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+from tests.servers_processes import free_port
+from tests.ticketd import TicketServer
 
 from orm_models import Models, make_models
 from orm_servers import KINDS, Database, database, requests, ticket_server
@@ -47,7 +47,7 @@ async def tables(url: str, models: Models) -> AsyncIterator[AsyncEngine]:
         await engine.dispose()
 
 
-@pytest.mark.parametrize("many", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("many", [1_000, 10_000])
 @pytest.mark.parametrize("kind", [Tickets, AsyncTickets])
 async def test_async_sessions_and_connections(
     application: Database, server: TicketServer, kind: type[Tickets | AsyncTickets], many: int

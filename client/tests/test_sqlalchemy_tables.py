@@ -17,9 +17,9 @@ import sqlalchemy
 from alembic.autogenerate import compare_metadata, produce_migrations, render_python_code
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from next.tests.servers_processes import free_port
 from sqlalchemy import BigInteger, Column, ColumnDefault, Integer, MetaData, Table, create_engine, insert, inspect
 from sqlalchemy.exc import StatementError
+from tests.servers_processes import free_port
 
 from orm_models import make_models
 from orm_servers import EXAMPLES, KINDS, PYTHON, Database, database, environment, ticket_server
@@ -170,7 +170,7 @@ def test_a_column_that_the_database_numbers_as_well_stays_one() -> None:
 
 @pytest.mark.parametrize(
     "application",
-    ["mysql", *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS if kind != "mysql")],
+    KINDS,
     indirect=True,
 )
 def test_example(application: Database, tmp_path: Path) -> None:

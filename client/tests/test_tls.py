@@ -6,8 +6,8 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tests.fakes.certificates import Authority
 
+from certificates import Authority
 from lying_server import Honest, LyingServer, until
 from ticketd_client import Tickets, TicketsUnavailable
 

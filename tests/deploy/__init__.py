@@ -1,1 +1,1 @@
-"""The programs that an operator runs beside the server: each file is checked by its own tool, and HAProxy is tried."""
+"""Tests of what deploys the ticket server: the files of deploy/, docker-compose.yml, mysql_init/ and the image."""

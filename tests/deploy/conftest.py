@@ -1,18 +1,22 @@
-"""Certificates, made by what makes those of the deployments."""
-
-import subprocess
-import sys
-from pathlib import Path
+"""Tests in containers run where an engine with the images is; elsewhere they are deselected, and a line says so."""
 
 import pytest
 
-from tests.documents.pages import REPOSITORY
+from tests.deploy.engine import why_none
+
+NOTE = pytest.StashKey[str]()
 
 
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that deploy/tls/make_certificates.py makes, for `front`, also called localhost and 127.0.0.1."""
-    folder: Path = tmp_path_factory.mktemp("tls") / "made"
-    command = [sys.executable, str(REPOSITORY / "deploy/tls/make_certificates.py"), str(folder)]
-    subprocess.run([*command, "front,localhost,127.0.0.1", "other"], check=True, timeout=60)
-    return folder
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests in containers where they cannot run."""
+    found = [item for item in items if item.get_closest_marker("containers")]
+    if found and (why := why_none()):
+        config.stash[NOTE] = f"{len(found)} tests in containers deselected: {why}"
+        config.hook.pytest_deselected(items=found)
+        items[:] = [item for item in items if item not in found]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say that they were deselected, and why."""
+    if note := config.stash.get(NOTE, ""):
+        terminalreporter.write_line(note)

@@ -1,82 +1,72 @@
-"""Every link in the repository's Markdown leads to a file that is there, and every anchor to a heading."""
+"""Links between the pages, and from what a server says to its runbook."""
 
 import re
-from pathlib import PurePosixPath
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.documents import pages
-from tests.documents.pages import REPOSITORY
+from app.http.pages.runbooks import ANY_OTHER, TITLES, runbook_of
+from tests.documents.pages import PAGES, ROOT, name_of, prose, read, rows
 
-OUTSIDE = re.compile(r"(?:https?|mailto):")
-NAMED = re.compile(r"(?<![\w/.@-])(?:docs|deploy|mysql_init|client|app|tests|bench)/[\w@./-]*\w")
-"""A path of the repository in a text."""
-MADE_LATER = {"deploy/secrets/tickets_2_database_password", "app/kinds/NAME.py"}
-"""What the reader of a page makes."""
-OF_READERS = "docs/recipes/", "CHANGELOG.md", "client/CHANGELOG.md"
-"""Pages that name files of the reader's own program, or of other releases."""
-PLACES = ("app", "deploy", "client/ticketd_client", "Makefile", "docker-compose.yml", "Dockerfile", ".ci", "mysql_init")
-"""Where programs and their comments name pages."""
-PICTURES = {".png", ".svg", ".pyc"}
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-def target(page: str, link: str) -> tuple[str, str]:
-    """The file, by its path in the repository, and the anchor that a link of this page leads to."""
-    path, _, anchor = link.partition("#")
-    if not path:
-        return page, anchor
-    parts: list[str] = []
-    for part in (PurePosixPath(page).parent / path).parts:
-        if part == "..":
-            parts.pop()
-        else:
-            parts.append(part)
-    return "/".join(parts), anchor
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as code hosts and MkDocs make them."""
+    heads = re.findall(r"^#+ (.+)$", prose(page.read_text(encoding="utf-8")), re.MULTILINE)
+    words = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", head).lower() for head in heads)
+    return {re.sub(r"[^\w\- ]", "", each).strip().replace(" ", "-") for each in words}
 
 
-@pytest.mark.parametrize("page", pages.documents())
-def test_every_link_leads_somewhere(page: str) -> None:
-    wrong = []
-    for link in pages.links(page):
-        if OUTSIDE.match(link):
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    missing = []
+    for link in _LINK.findall(prose(page.read_text(encoding="utf-8"))):
+        if link.startswith(("http://", "https://", "mailto:")):
             continue
-        file, anchor = target(page, link)
-        if not (REPOSITORY / file).is_file():
-            wrong.append(f"{link}: there is no {file}")
-        elif anchor and anchor not in pages.anchors(file):
-            wrong.append(f"{link}: {file} has no heading for it")
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            missing.append(link)
+    assert not missing
+
+
+def test_every_page_can_be_reached() -> None:
+    linked = {
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in PAGES
+        for link in _LINK.findall(page.read_text(encoding="utf-8"))
+    }
+    assert [name_of(page) for page in PAGES if page not in linked and page.name != "README.md"] == []
+
+
+@pytest.mark.parametrize("page", TITLES)
+def test_a_runbook_has_the_title_by_which_servers_name_it(page: str) -> None:
+    assert read(f"docs/operations/{page}.md").startswith(f"# {TITLES[page]}\n")
+
+
+def test_the_page_of_reasons_names_the_runbook_that_the_server_names() -> None:
+    wrong = []
+    for reasons, *_, runbook in (cells for cells in rows(read("docs/operations/warnings.md")) if len(cells) == 3):
+        for reason in re.findall(r"`([^`]+)`", reasons):
+            named = runbook_of(reason.replace("…", "3"))
+            page = named.file.removeprefix("docs/operations/")
+            if page != f"{ANY_OTHER}.md" and f"[{named.title}]({page})" != runbook:
+                wrong.append((reason, runbook, page))
     assert not wrong
 
 
-@pytest.mark.parametrize("page", pages.documents())
-def test_the_headings_of_a_page_differ(page: str) -> None:
-    titles = re.findall(r"^#{2,6} +(.*)$", pages.prose(page), re.MULTILINE)
-    repeated = {title for title in titles if titles.count(title) > 1}
-    assert page.endswith("CHANGELOG.md") or not repeated
-
-
-@pytest.mark.parametrize("page", pages.documents())
-def test_the_files_that_a_page_names_are_there(page: str) -> None:
-    named = set(NAMED.findall(pages.text_of(page))) - MADE_LATER
-    if not page.startswith(OF_READERS):
-        places = REPOSITORY, (REPOSITORY / page).parent
-        assert not [name for name in sorted(named) if not any((place / name).exists() for place in places)]
-
-
-def test_the_pages_that_programs_and_deployments_name_are_there() -> None:
-    files = [
-        each
-        for place in PLACES
-        for each in ([REPOSITORY / place] if (REPOSITORY / place).is_file() else (REPOSITORY / place).rglob("*"))
-        if each.is_file() and each.suffix not in PICTURES and "__pycache__" not in each.parts
-    ]
-    named = {
-        (each.relative_to(REPOSITORY).as_posix(), name)
-        for each in files
-        for name in re.findall(r"(?:docs|deploy)/[\w/.-]*\.md(?:#[\w-]+)?", each.read_text(encoding="utf-8"))
-    }
-    assert len(named) > 8
-    for file, name in sorted(named):
-        page, _, anchor = name.partition("#")
-        assert (REPOSITORY / page).is_file(), f"{file} names {page}"
-        assert not anchor or anchor in pages.anchors(page), f"{file} names {name}"
+@pytest.mark.skipif(shutil.which("mkdocs", path=str(Path(sys.executable).parent)) is None, reason="no MkDocs")
+def test_the_pages_become_a_site(tmp_path: Path) -> None:
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "site" / "operations" / "warnings.html").exists()

@@ -1,1 +1,0 @@
-"""Stand-ins for what the domain talks to: ticket databases with real arithmetic, and a clock that nobody waits for."""

@@ -1,35 +1,65 @@
-"""python -m tests.model: schedules by the thousand, and one of them again, step by step."""
+"""Run many schedules: `python -m tests.model --schedules 10000 --processes 2`; replay one: `--seed 17 --trace`."""
 
 import argparse
-import os
+import logging
+import multiprocessing
 import sys
-from collections.abc import Sequence
+import time
+from functools import partial
 
-from tests.model.many import replay, run
-from tests.model.schedule import STEPS
-from tests.model.world import MIXED, ROWS, TABLES
+from tests.model.faults import at_random
+from tests.model.judge import Judge
+from tests.model.protections import TAKE_OUT, without
+from tests.model.scale import Scale
+from tests.model.world import World
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if every schedule went well."""
+def run_seed(seed: int, protection: str | None = None, *, trace: bool = False) -> tuple[Judge, list[str]]:
+    """Run the random schedule of a seed without a protection. Returns what the judge found, and the trace."""
+    world = World(seed, Scale.of(seed), trace=trace)
+    with without(*([protection] if protection is not None else [])):
+        return world.run(at_random), world.trace
+
+
+def _work(seed: int, protection: str | None) -> tuple[int, list[str], int, int]:
+    judge, _ = run_seed(seed, protection)
+    return seed, judge.faults, judge.count, judge.repeated
+
+
+def main() -> int:
+    """Run what the command line says; exit status 1 if something was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
-    parser.add_argument("--schedules", type=int, default=1_000, help="how many (default: %(default)s)")
-    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed; the others follow it")
-    parser.add_argument("--databases", type=int, choices=[2, 3], help="default: as the seed has it")
-    parser.add_argument("--engines", choices=[TABLES, ROWS, MIXED], help="default: as the seed has it")
+    parser.add_argument("--schedules", type=int, default=1000, help="how many seeds to run")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=STEPS, help="chosen for each schedule (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="this one alone, with every step")
-    given = parser.parse_args(arguments)
-    if given.seed is not None:
-        return replay(given.seed, given.steps, given.databases, given.engines)
-    seeds = range(given.first, given.first + given.schedules)
-    return run(seeds, given.steps, given.databases, given.engines, given.processes)
+    parser.add_argument("--seed", type=int, default=None, help="the first seed, or the only one with --trace")
+    parser.add_argument("--trace", action="store_true", help="run one seed and print what happens in it")
+    parser.add_argument("--without", choices=sorted(TAKE_OUT), help="take a protection out")
+    chosen = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    if chosen.trace:
+        judge, trace = run_seed(chosen.seed or 0, chosen.without, trace=True)
+        print(*trace, *judge.faults, sep="\n")
+        return bool(judge.faults)
+    first, began, wrong, ids, repeated = chosen.seed or 0, time.monotonic(), 0, 0, 0
+    with multiprocessing.Pool(chosen.processes) as pool:
+        results = pool.imap_unordered(
+            partial(_work, protection=chosen.without), range(first, first + chosen.schedules), 10
+        )
+        for done, (seed, faults, count, again) in enumerate(results, 1):
+            ids, repeated = ids + count, repeated + again
+            if faults:
+                wrong += 1
+                print(f"\rseed {seed}: {faults[0]}" + (f" (and {len(faults) - 1} more)" if faults[1:] else ""))
+            if sys.stderr.isatty() or done % 100 == 0:
+                spent = time.monotonic() - began
+                print(
+                    f"\r{done} schedules, {ids} ids, {repeated} excused, {wrong} wrong, {spent:.0f} s",
+                    end="",
+                    file=sys.stderr,
+                )
+    print(file=sys.stderr)
+    return bool(wrong)
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":  # the same seed is to do the same in every process
-        os.execve(
-            sys.executable, [sys.executable, "-m", "tests.model", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"}
-        )
     sys.exit(main())

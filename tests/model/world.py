@@ -1,395 +1,158 @@
-"""The world of the model: fake databases, ticket servers on them, one clock, and a record of every ticket.
-
-Each ticket server has an event loop of its own, and each statement that has left one is an event of the clock's. The
-world runs all loops until they are idle and then moves the clock to what comes next, so a ticket server that stands
-still does so between any two iterations of its loop, while the databases and the other ticket servers go on. A killed
-one stops for good; nothing that it was about to hand out counts.
-
-A database may go back in time whenever it likes, as long as no other one is about to: `returning` is the one that does
-until all is well again. What that may lead to is in `record`. One that has lost its ring record as well looks new, and
-only the others can tell: while one does, nobody sets anything wrong, and while anything is wrong none comes to.
-"""
+"""The world of one schedule: ticket servers that start and end on its ground, a story, and the recovery behind it."""
 
 import asyncio
-import logging
-import math
+import gc
 import random
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import secrets
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
-from app.common.errors import (
-    Draining,
-    NoTicketDatabase,
-    OutOfTime,
-    SequenceExhausted,
-    TicketError,
-    Unavailable,
-    UnknownSequence,
-)
-from app.common.sequences import Width, counter_table
-from app.databases.protocol import RingState
-from app.kinds.definition import Definition
-from app.tickets.requests.request import Ids, Tickets
-from app.tickets.reserve.window import window_seconds
-from tests.fakes.ticket_database import TIMEOUT, TRUE_TIME, FakeServer, FakeState, FakeTicketDatabase
-from tests.fakes.ticket_server import PROBE_INTERVAL, REQUEST_TIMEOUT
-from tests.fakes.virtual_time import VirtualClock
-from tests.model.host import Asked, Host, KindRequest, WatchedLane, WatchedRequest
-from tests.model.process import Process
-from tests.model.record import Record
-from tests.model.sequences import CEILINGS, SEQUENCES
-from tests.model.stamp_checks import check_stamps
-from tests.model.stamps import AHEAD_MS, READING_MS, Stamps, tick_of, timed
+from app.tickets import step
+from tests.model.ground import Ground
+from tests.model.judge import Judge
+from tests.model.scale import SEQUENCES, Place, Scale
+from tests.model.server import Server
 
-WINDOW = window_seconds(PROBE_INTERVAL, TIMEOUT)
-TABLES, ROWS, MIXED = "tables", "rows", "mixed"
-"""Which engines the databases have: tables with counters, as MySQL's, rows with a store of notes, or both."""
-REFUSING = 0.15
-"""The share of ticket servers that refuse what no other database can protect."""
+AGAIN, LOOKS = 20.0, 10
+"""Seconds and probe intervals after which every server gives tickets again, once nothing is wrong any more: a server
+that was killed counts as live for five intervals, and a body is taken in after ten seconds. No server warns after twice
+that time."""
 
 
-class _ErrorsInTheLog(logging.Handler):
-    """Collects what the program logs as errors: the program did not foresee any of them."""
+class World(Ground):
+    """All that there is in one schedule. recovers: whether everything is mended at its end."""
 
-    def __init__(self, errors: list[BaseException]) -> None:
-        super().__init__(logging.ERROR)
-        self._errors = errors
+    def __init__(self, seed: int | str, scale: Scale, *, trace: bool = False, recovers: bool = True) -> None:
+        super().__init__(seed, scale, trace=trace)
+        self.recovers = recovers
+        self.servers: list[Server] = []
+        self._runs = 0
+        self._work: list[asyncio.Task[None]] = []
 
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        self._errors.append(error or RuntimeError(record.getMessage()))
+    @property
+    def is_level(self) -> bool:
+        """Whether there is a server that has the newest list and reaches all of it, and no such server warns."""
+        watching = [server for server in self.servers if server.places == self.newest and server.reaches_all]
+        return bool(watching) and all(not server.process.frozen and server.is_level for server in watching)
 
+    def may_go_back(self) -> bool:
+        """Whether another database may go back: none has, or no server warns of it.
 
-class World:
-    """Databases, ticket servers, a clock, and the record."""
+        While servers have two lists, each may turn to its own data at an offset, so no other database may go back.
+        """
+        if self.behind is not None and self.is_level and all(server.places == self.newest for server in self.servers):
+            self.loop.note("operator", f"sees no warning any more since {self.behind}")
+            self.behind = None
+        return self.behind is None
 
-    def __init__(
-        self,
-        databases: int,
-        ticket_servers: int,
-        seed: int,
-        *,
-        increment: int | None = None,
-        spare: bool = False,
-        reserve_seconds: float = 0.0,
-        engines: str = TABLES,
-    ) -> None:
-        self.clock = VirtualClock()
-        self.reserve_seconds = reserve_seconds
-        self.chance = random.Random(seed)
-        self.errors: list[BaseException] = []
-        self._error_log = _ErrorsInTheLog(self.errors)
-        logging.getLogger("app").addHandler(self._error_log)
-        self.increment = increment or databases
-        self.servers = [self._server(offset, SEQUENCES, engines) for offset in range(1, databases + 1)]
-        left = self.chance.choice([100, 3_000, 40_000])
-        for server in self.servers:
-            server.use_up("small", left)
-        if spare:
-            tables = SEQUENCES if self.toss_a_coin() else ()
-            self.servers.append(self._server(databases + 1, tables, engines))
-        self.size = databases
-        self.well_since = dict.fromkeys(self.servers, self.clock.now)
-        self.snapshots: dict[FakeServer, list[FakeState]] = {s: [s.snapshot()] for s in self.servers}
-        self.returning: FakeServer | None = None
-        self.record = Record(self.servers, CEILINGS, lambda: self.ring)
-        self.departed: set[FakeServer] = set()
-        """The databases that have ever left the ring."""
-        self.stamps = Stamps(lambda server: server in self.departed or server not in self.ring)
-        self.kinds: dict[str, Definition] = {}
-        """The sequences of other kinds that were made or are being made."""
-        self.ahead_ms = 0.0
-        """How far ahead of the true time the clock of any database has ever been."""
-        self.rewinds = 0
-        self.lost_a_table = False
-        self.outcomes: Counter[str] = Counter()
-        self._trouble: dict[FakeServer | tuple[Host, FakeServer], float] = {}
-        self.hosts = [
-            Host(number, self, self.ring, self.own_increment, refuses=self.toss_a_coin(REFUSING))
-            for number in range(1, ticket_servers + 1)
-        ]
-        self.operator: Process | None = None
-
-    def _server(self, offset: int, sequences: Mapping[str, Width] | Sequence[str], engines: str) -> FakeServer:
-        """A database; in a mixed ring those of even offset keep rows. What is drawn at a column's end is a ticket to
-        it: the check on ids has to see it."""
-        is_rows = engines == ROWS or (engines == MIXED and offset % 2 == 0)
-        server = FakeServer(offset, self.increment, sequences, self.clock, is_rows=is_rows)
-        server.goes_past_the_end = True
+    def start(self, name: str, places: Sequence[Place] | None = None) -> Server:
+        """Start a ticket server, by default with the list that is right."""
+        self._runs += 1
+        server = Server(self, name, self._runs, places or self.places)
+        self.servers.append(server)
+        self.loop.note(server, f"starts with {server.places}")
         return server
 
-    @property
-    def ring(self) -> list[FakeServer]:
-        """The databases that the operator wants in the ring, in their order; the increment is `increment`."""
-        return self.servers[: self.size]
+    async def end(self, server: Server) -> None:
+        """End a ticket server as SIGTERM does."""
+        self.servers.remove(server)
+        if server.service is not None:
+            await asyncio.wait([server.process.run(server.service.stop())])
+        server.process.kill()
 
-    def resize(self, size: int, increment: int) -> None:
-        """The operator wants another ring from now on."""
-        gone = self.servers[size:]  # one that was in it by somebody's mistake as well
-        self.departed.update(gone)
-        self.record.left_ring(gone)
-        self.size, self.increment = size, increment
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something happen beside the story."""
+        self._work.append(self.loop.create_task(work))
 
-    @property
-    def own_increment(self) -> int | None:
-        """The value that TICKETS_INCREMENT needs where no database records a ring. None: it may be unset."""
-        return None if self.increment == self.size else self.increment
+    def kill(self, server: Server) -> None:
+        """End a ticket server as `kill -9` does."""
+        server.process.kill()
+        self.servers.remove(server)
 
-    @property
-    def processes(self) -> list[Process]:
-        return [*self.hosts, *([] if self.operator is None else [self.operator])]
+    # --- the schedule ------------------------------------------------------------------------------------------------
 
-    def latency(self, *, slow: bool) -> tuple[float, float]:
-        there, back = (self.chance.random() * (0.6 if slow and self.chance.random() < 0.3 else 0.004) for _ in range(2))
-        return there, back
+    def run(self, story: Callable[["World"], Coroutine[Any, Any, None]]) -> Judge:
+        """Run this story, then mend everything, and see that the servers recover. Returns what was wrong."""
+        enabled = gc.isenabled()
+        gc.disable()  # a collection would close the tasks of killed processes, at a moment of its own
+        try:
+            with settled_chance(self):
+                self.loop.run_until_complete(self._tell(story))
+        finally:
+            self.network.over = True
+            self.judge.faults += self.loop.errors
+            self.loop.end()
+            if enabled:
+                gc.enable()
+        return self.judge
 
-    def toss_a_coin(self, heads: float = 0.5) -> bool:
-        return self.chance.random() < heads
+    async def _tell(self, story: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
+        await story(self)
+        if self.recovers and not self.judge.faults:
+            await self._recover()
 
-    def on_loop_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.errors.append(context.get("exception") or RuntimeError(context["message"]))
-
-    # --- time ------------------------------------------------------------------------------------------------------
-
-    def pass_time(self, seconds: float) -> None:
-        """Let so much time pass for the databases, and for every ticket server that does not stand still."""
-        until = self.clock.now + seconds
-        processes = self.processes
-        for process in processes:
-            process.look_again()
-        self.take_note_of_health()
-        while True:
-            self.clock.run_due()
-            next_step = until
-            for process in processes:
-                next_step = min(next_step, process.run())
-            if any(process.has_received for process in processes):
-                continue
-            if self.clock.now >= until:
-                break
-            self.clock.now = max(self.clock.now, min(next_step, self.clock.next_event))
-        self.take_note_of_health()
-        if self.errors:
-            raise self.errors[0]
-
-    def take_note_of_health(self) -> None:
-        """Remember since when each database has been well, and when each was not, or out of reach, the last time."""
-        now = self.clock.now
+    async def _recover(self) -> None:
+        """Mend everything as people would, and see that every server gives tickets and that no warning is left."""
+        self.loop.note("operator", "mends everything")
+        for work in self._work:
+            work.cancel()
+        self.places = self.newest  # the earlier list would be another database that comes back older
+        for place in self.places:
+            if place.server.down:
+                place.server.restart()
+            place.server.down = place.server.read_only = False
+        self.network.calm()
+        self.wanted, self.quiet = SEQUENCES, 0
+        self.scale.stalls = 0.0
+        self.scale.rate = self.scale.rate or 10.0
+        for server in [server for server in self.servers if server.places != self.places]:
+            self.kill(server)
         for server in self.servers:
-            if not server.well:
-                self.well_since[server] = math.inf
-                self._trouble[server] = now
-            elif self.well_since[server] == math.inf:
-                self.well_since[server] = now
-            for host in self.hosts:
-                if not host.reaches(server):
-                    self._trouble[host, server] = now
+            server.process.stalls = 0.0
+            server.process.thaw()
+        if not self.servers:
+            self.start("last")
+        mended, patience = self.loop.now, AGAIN + LOOKS * self.scale.interval
+        await self._until(patience, lambda: self._silent(mended), "does not give tickets again")
+        if len(self.rings()) > 1:
+            return
+        await self._until(2 * patience - (self.loop.now - mended), self._warning, "still warns")
 
-    def in_trouble_since(self, host: Host, server: FakeServer) -> float:
-        """When this ticket server could not have asked this database the last time."""
-        if not server.well or not host.reaches(server):
-            return math.inf
-        return max(self._trouble.get(server, 0.0), self._trouble.get((host, server), 0.0))
+    async def _until(self, seconds: float, missing: Callable[[], list[str]], what: str) -> None:
+        for _ in range(int(seconds)):
+            if not missing():
+                return
+            await asyncio.sleep(1.0)
+        if left := missing():
+            self.judge.fault(f"{what} after everything was mended: {left}")
 
-    # --- tickets ---------------------------------------------------------------------------------------------------
+    def _silent(self, since: float) -> list[str]:
+        """The servers and sequences that nothing was given for since then."""
+        return [
+            f"{server} {sequence}"
+            for server in self.servers
+            for sequence in SEQUENCES[: self.scale.sequences]
+            if server.answered.get(sequence, -1.0) < since
+        ]
 
-    def request(self, host: Host, sequence: str, count: int, *, whole: bool) -> "asyncio.Task[None]":
-        return host.spawn(self._request(host, sequence, count, whole=whole))
+    def _warning(self) -> list[str]:
+        return [f"{server}: {warning}" for server in self.servers for warning in server.warnings]
 
-    async def _request(self, host: Host, sequence: str, count: int, *, whole: bool) -> None:
-        floor = self.record.floors.get(sequence, 0)
-        loop = host.loop
+
+@contextmanager
+def settled_chance(world: World) -> Iterator[None]:
+    """Let the seed decide every random number of the ticket servers."""
+    chance = random.Random(f"{world.seed} servers")
+    state = random.getstate()
+    random.seed(f"{world.seed} global")
+    with (
+        mock.patch.object(secrets, "token_hex", lambda size=32: f"{chance.getrandbits(8 * size):0{2 * size}x}"),
+        mock.patch.object(step, "SMALLEST", world.scale.smallest_step),
+        mock.patch.object(step, "SECONDS_AHEAD", world.scale.seconds_ahead),
+    ):
         try:
-            tickets = await self._issued(host, sequence, count, whole=whole)
-        except SequenceExhausted:
-            assert sequence == "small", f"{sequence} is not exhausted"
-            self.outcomes["exhausted"] += 1
-        except Draining:
-            assert host.leaving or host.stopped or loop is not host.loop, "it was refused by a server that stays"
-            self.outcomes["Draining"] += 1
-        except (NoTicketDatabase, OutOfTime, UnknownSequence) as error:
-            self.outcomes[type(error).__name__] += 1
-        else:
-            if loop is host.loop and not host.stopped:
-                self.outcomes["tickets"] += len(tickets)
-                self.outcomes["answers"] += 1
-                host.answers += 1
-                self.record.take(host, sequence, count, tickets, floor, whole=whole)
-
-    async def _issued(self, host: Host, sequence: str, count: int, *, whole: bool) -> Tickets:
-        request = WatchedRequest(partial(self.handed_out, host), sequence, count, whole=whole, lane_of=host.lane_of)
-        host.server.desk.accept(request)
-        if request.future.done():  # from what was drawn ahead: those that were answered before are seen before
-            self.outcomes["tickets drawn ahead"] += count
-            await asyncio.sleep(0)
-        return await request.future
-
-    def handed_out(self, host: Host, lane: WatchedLane, tickets: Tickets) -> None:
-        database = lane.member.database
-        assert isinstance(database, FakeTicketDatabase)
-        server = database.server
-        try:
-            self.record.handed_out(
-                host,
-                lane,
-                server,
-                tickets,
-                whole=self.returning is None or self.returning is server,
-                cut_off=self.reserve_seconds > 0 and self._reaches_none(host),
-            )
-        except AssertionError as error:
-            self.errors.append(error)
-
-    def _reaches_none(self, host: Host) -> bool:
-        """Whether every database was out of its reach at a moment that its last look at it may have been in."""
-        began = self.clock.now - WINDOW
-        return all(self.in_trouble_since(host, client.server) >= began for client in host.clients)
-
-    # --- ids of other kinds ----------------------------------------------------------------------------------------
-
-    @property
-    def true_ms(self) -> float:
-        return (TRUE_TIME + self.clock.now) * 1000
-
-    def make_kind(self, host: Host, definition: Definition) -> None:
-        self.kinds[definition.sequence] = definition
-        host.spawn(self._make_kind(host, definition))
-
-    async def _make_kind(self, host: Host, definition: Definition) -> None:
-        try:
-            await host.server.admin.make(definition.sequence, definition.kind, definition.parameters)
-        except TicketError as error:
-            self.outcomes[f"{type(error).__name__} at the making of a kind"] += 1
-        else:
-            self.outcomes["kinds made"] += 1
-
-    def request_of_kind(self, host: Host, name: str, count: int, shard: int | None) -> "asyncio.Task[None]":
-        return host.spawn(self._request_of_kind(host, self.kinds[name], count, shard))
-
-    async def _request_of_kind(self, host: Host, definition: Definition, count: int, shard: int | None) -> None:
-        loop = host.loop
-        asked = Asked(self.true_ms, int(host.wall() * 1000), host.wall.jumps)
-        made = partial(host.stamped, definition, asked)
-        request = KindRequest(partial(self.handed_out, host), made, definition.sequence, count, shard)
-        host.server.desk.accept(request)
-        try:
-            ids = await request.future
-        except Draining:
-            assert host.leaving or host.stopped or loop is not host.loop, "it was refused by a server that stays"
-        except (Unavailable, UnknownSequence) as error:
-            self.outcomes[f"{definition.kind}: {type(error).__name__}"] += 1
-        else:
-            if loop is host.loop and not host.stopped:
-                self.outcomes[f"{definition.kind} ids"] += len(ids)
-                host.answers += 1
-                if timed(definition).parts == "shard":
-                    first, last = (tick_of(definition, id_)[0] for id_ in (ids[0], ids[-1]))
-                    ticks = [first] if count == 1 else range(first, last + 1, (last - first) // (count - 1))
-                    self.record.take(host, counter_table(definition.sequence), count, ticks, 0)
-
-    def drew_instance(self, host: Host, lane: WatchedLane, number: int) -> None:
-        """A server has the number of its life."""
-        before = self.record.excepted
-        try:
-            self.record.take(host, lane.sequence, 1, range(number, number + lane.increment, lane.increment), 0)
-        except AssertionError as error:
-            self.errors.append(error)
-        if self.record.excepted > before:
-            self.stamps.repeated.add(number)
-
-    def stamped(self, host: Host, definition: Definition, ids: Ids, asked: Asked) -> None:
-        try:
-            check_stamps(self, host, definition, ids, asked)
-        except AssertionError as error:
-            self.errors.append(error)
-
-    @property
-    def allowed_ahead_ms(self) -> float:
-        """As far ahead of the true time as a server may stamp ids that need no counter of a database."""
-        return self.ahead_ms + AHEAD_MS + READING_MS
-
-    def set_clock(self, server: FakeServer, off: float) -> None:
-        """So far ahead of the true time goes a database's clock from now on."""
-        server.clock_offset = off
-        self.ahead_ms = max(self.ahead_ms, off * 1000)
-
-    # --- what happens ----------------------------------------------------------------------------------------------
-
-    @property
-    def running(self) -> list[Host]:
-        return [host for host in self.hosts if not host.stopped and not host.leaving]
-
-    def reachable(self, server: FakeServer) -> bool:
-        return server.well and all(host.reaches(server) for host in self.running)
-
-    def may_go_back(self, server: FakeServer) -> bool:
-        return self.returning is None or self.returning is server
-
-    def go_back(self, server: FakeServer, how: Callable[[], None]) -> None:
-        """Send a database back in time; what it keeps about the others is old or gone, too."""
-        assert self.may_go_back(server), f"{self.returning} has not been advanced yet"
-        self.returning = server
-        self.lost_a_table = True
-        self.rewinds += 1
-        before, record = server.life, server.state.ring
-        how()
-        if not self.settings_right:
-            server.state.ring = server.state.ring or record
-        server.life += server.life == before
-        self.record.went_back(server)
-        self.well_since[server] = self.clock.now
-
-    def bump(self, host: Host, sequence: str, above: int) -> None:
-        host.spawn(self._bump(host, sequence, above))
-
-    async def _bump(self, host: Host, sequence: str, above: int) -> None:
-        loop = host.loop
-        lives = {server: server.life for server in self.ring}  # it may go back before the answer has come
-        try:
-            async with asyncio.timeout(REQUEST_TIMEOUT):
-                await host.server.admin.bump(sequence, above, force=True)
-        except (TicketError, TimeoutError):
-            self.outcomes["bumps that failed"] += 1
-        else:
-            if loop is host.loop and not host.stopped:
-                self.outcomes["bumps"] += 1
-                self.record.moved_above(host, sequence, above, lives)
-
-    # --- what the operator wants ------------------------------------------------------------------------------------
-
-    @property
-    def settings_right(self) -> bool:
-        """Whether every ticket server that runs, every database and every ring record is as the operator wants it."""
-        return (
-            all(host.set_to[0] == tuple(self.ring) for host in self.running)
-            and all(host.set_to[1] == self.increment or self.may_be_unset(host) for host in self.running)
-            and all((s.offset, s.increment) == (i, self.increment) for i, s in enumerate(self.ring, start=1))
-            and not self.ring_unfinished
-        )
-
-    def may_be_unset(self, host: Host) -> bool:
-        """Whether its TICKETS_INCREMENT is unset, and may be."""
-        recorded = any(server.state.ring is not None for server in self.ring)
-        return host.set_to[1] is None and (recorded or self.own_increment is None)
-
-    @property
-    def ring_unfinished(self) -> bool:
-        """Whether a database records another increment, or a change that was begun."""
-        records = [server.state.ring for server in self.ring if server.state.ring is not None]
-        return any(r.increment != self.increment or r.state is RingState.GROWING for r in records)
-
-    def begun(self, increment: int) -> bool:
-        """Whether a database records a ring of this increment, or that a change to it was begun."""
-        return any(s.state.ring is not None and s.state.ring.increment == increment for s in self.servers)
-
-    def report(self, host: Host) -> str:
-        return f"{host.server.ring} {[*host.server.catalog.lanes.values()]} {host.server.admin.health()}"
-
-    def end(self) -> None:
-        for server in self.servers:
-            server.heal()
-        for process in self.processes:
-            process.stop()
-        logging.getLogger("app").removeHandler(self._error_log)
+            yield
+        finally:
+            random.setstate(state)

@@ -1,15 +1,19 @@
-"""The sdists and wheels of the server and the client: what is in them, and that they install and run.
+"""The sdists and wheels of the server and of the client: what is in them, and that they install and run.
 
-Nothing is downloaded. The wheels are built with the setuptools of the tests' own environment, and installed into a new
-one that finds all other packages there.
+Nothing is downloaded: the wheels are built with the setuptools of the tests' environment, and installed into a new
+environment that finds all other packages there.
 """
 
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tempfile
+import tomllib
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -18,133 +22,152 @@ from email.parser import Parser
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
 
-from app.common.version import VERSION
-from tests.harness.checkout import REPOSITORY, copy_of_the_repository, files
-from tests.harness.processes import new_directory, remove_directory
-from tests.packaging.installed import check_client, check_server, clean_environment, run, served
-from tests.packaging.ways import ways
+from tests.servers_processes import end_guard, free_port, guard, wait_until
+from tests.ticketd import DEADLINE, environment
 
-PACKAGES = {"ticket_server": "app/", "ticketd_client": "ticketd_client/"}
-"""The only folder that each distribution installs, beside its metadata."""
-SOURCES = {"ticket_server": "", "ticketd_client": "client/"}
-"""Where the project of each distribution is in this checkout."""
-ENVIRONMENT = dict(os.environ)
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
+SCRIPT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]["ticketd"]
+PACKAGE = str(SCRIPT).partition(".")[0]
+"""The server's package."""
+SOURCES = {"ticket_server": ("", PACKAGE), "ticketd_client": ("client/", "ticketd_client")}
+"""Where the project of each distribution is, and its package."""
 
 
 class Built(NamedTuple):
-    """The folder that everything was built in, and each distribution's files."""
+    """A folder, and the files of each distribution that were built there."""
 
     folder: Path
     sdists: dict[str, Path]
     wheels: dict[str, Path]
 
 
+def run(folder: Path, *command: str | Path) -> str:
+    """Run a command in a folder, with no setting of this process, and return what it prints."""
+    done = subprocess.run(
+        command, cwd=folder, env=clean(folder), capture_output=True, text=True, check=False, timeout=110
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def clean(folder: Path) -> dict[str, str]:
+    """The environment of a user whose home this folder is, without what would lead back to this checkout."""
+    return {name: value for name, value in environment().items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))} | {
+        "HOME": str(folder)
+    }
+
+
+def in_git(place: str) -> list[str]:
+    """The files of the checkout below a place that are in git, or would be with the next `git add`."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", place or "."]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout
+    return sorted(name for name in set(listed.split("\0")) if name and (ROOT / name).is_file())
+
+
 @pytest.fixture(scope="module")
 def built() -> Iterator[Built]:
-    """The distributions, built from a copy of the checkout: each wheel from its sdist, as an index serves both."""
-    folder = new_directory("tickets-packaging-")
-    copy_of_the_repository(folder / "source")
-    built = folder / "dist"
-    builders = [
-        subprocess.Popen(
-            [sys.executable, "-m", "build", "--no-isolation", "--outdir", built, folder / "source" / source],
-            cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for source in SOURCES.values()
-    ]  # fmt: skip
-    for builder in builders:
-        printed, _ = builder.communicate(timeout=90)
-        assert builder.returncode == 0, printed
-    sdists = {name: found for name in PACKAGES for found in built.glob(f"{name}-*.tar.gz")}
-    wheels = {name: found for name in PACKAGES for found in built.glob(f"{name}-*-py3-none-any.whl")}
-    assert sorted(built.iterdir()) == sorted([*sdists.values(), *wheels.values()])
-    yield Built(folder, sdists, wheels)
-    remove_directory(folder)
+    """The distributions, from a copy of the checkout: each wheel from its sdist, as a package index serves both."""
+    folder = Path(tempfile.mkdtemp(prefix="packaging-"))
+    try:
+        for name in (*in_git(PACKAGE), *in_git("client"), "pyproject.toml", "README.md"):
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / "source" / name)
+        made = folder / "made"
+        for source, _ in SOURCES.values():
+            build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", made)
+            run(folder, *build, folder / "source" / source)
+        sdists = {name: found for name in SOURCES for found in made.glob(f"{name}-*.tar.gz")}
+        wheels = {name: found for name in SOURCES for found in made.glob(f"{name}-*-py3-none-any.whl")}
+        assert sorted(made.iterdir()) == sorted([*sdists.values(), *wheels.values()])
+        yield Built(folder, sdists, wheels)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def names_in(wheel: Path) -> set[str]:
+    """The files of a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
 
 
 def metadata_of(wheel: Path) -> Message:
+    """The metadata of a wheel."""
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = [each for each in archive.namelist() if each.endswith(".dist-info/METADATA")]
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         return Parser().parsestr(archive.read(name).decode())
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_a_wheel_holds_the_whole_package_and_nothing_else(built: Built, name: str) -> None:
-    held = names_in(built.wheels[name])
-    metadata = f"{built.wheels[name].name.removesuffix('-py3-none-any.whl')}.dist-info/"
-    source = SOURCES[name]
-    in_git = {each.removeprefix(source) for each in files() if each.startswith(source + PACKAGES[name])}
-    assert {each for each in held if not each.startswith(metadata)} == in_git
-    assert f"{PACKAGES[name]}py.typed" in held
-
-
-def test_templates_and_static_files_are_in_the_server_s_wheel(built: Built) -> None:
-    held = names_in(built.wheels["ticket_server"])
-    assert any("/templates/" in each and each.endswith(".html") for each in held)
-    assert any("/static/" in each and each.endswith(".css") for each in held)
-
-
-def test_no_file_belongs_to_two_distributions(built: Built) -> None:
-    server, client = (names_in(wheel) for wheel in built.wheels.values())
-    assert len(server) > 100
-    assert not server & client
-
-
-@pytest.mark.parametrize("name", PACKAGES)
-def test_an_sdist_holds_what_its_wheel_does(built: Built, name: str) -> None:
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_wheel_holds_the_whole_package_and_nothing_else_and_the_sdist_holds_that_too(built: Built, name: str) -> None:
+    source, package = SOURCES[name]
+    wanted = {each.removeprefix(source) for each in in_git(f"{source}{package}")}
+    held = {each for each in names_in(built.wheels[name]) if ".dist-info/" not in each}
+    assert held == wanted
+    assert f"{package}/py.typed" in held
     with tarfile.open(built.sdists[name]) as archive:
-        held = {each.name.partition("/")[2] for each in archive.getmembers() if each.isfile()}
-    assert {each for each in names_in(built.wheels[name]) if each.startswith(PACKAGES[name])} <= held
-    assert {"PKG-INFO", "README.md", "pyproject.toml"} <= held
+        there = {each.name.partition("/")[2] for each in archive.getmembers() if each.isfile()}
+    assert held | {"PKG-INFO", "README.md", "pyproject.toml"} <= there
 
 
-def test_the_package_index_would_show_their_metadata(built: Built) -> None:
-    packages = [str(each) for each in (*built.sdists.values(), *built.wheels.values())]
-    said = run([sys.executable, "-m", "twine", "check", "--strict", *packages], ENVIRONMENT, built.folder)
+def test_a_package_index_would_show_their_metadata(built: Built) -> None:
+    said = run(
+        built.folder, sys.executable, "-m", "twine", "check", "--strict", *built.sdists.values(), *built.wheels.values()
+    )
     assert said.count("PASSED") == 4
 
 
-def test_the_server_requires_only_packages_that_an_index_has(built: Built) -> None:
+def test_the_server_requires_what_is_locked_and_the_client_nothing(built: Built) -> None:
     required = metadata_of(built.wheels["ticket_server"]).get_all("Requires-Dist") or []
-    names = {each.split(";")[0].split(">")[0].split("=")[0].split("<")[0].split("[")[0].strip() for each in required}
-    locked = (REPOSITORY / "requirements-test.txt").read_text(encoding="utf-8").lower()
-    assert {"fastapi", "aiomysql", "opentelemetry-sdk"} <= names
-    assert [name for name in names if f"\n{name.lower()}==" not in locked] == []
+    assert {"postgresql", "tracing"} <= set(metadata_of(built.wheels["ticket_server"]).get_all("Provides-Extra") or [])
+    in_image = [each for each in required if "extra ==" not in each or "postgresql" in each or "tracing" in each]
+    locked = re.findall(r"^([\w-]+)==", (ROOT / "requirements-image.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    names = {found[0].lower() for found in (re.match(r"[\w-]+", each) for each in in_image) if found}
+    assert len(names) > 10
+    assert names - {*locked} == set()
+    of_client = metadata_of(built.wheels["ticketd_client"]).get_all("Requires-Dist") or []
+    assert [each for each in of_client if "extra ==" not in each] == []
 
 
-def test_the_client_requires_nothing(built: Built) -> None:
-    metadata = metadata_of(built.wheels["ticketd_client"])
-    assert metadata["Requires-Python"] == ">=3.9"
-    assert all("extra ==" in each for each in metadata.get_all("Requires-Dist") or [])
-
-
-def test_the_wheels_install_side_by_side_and_run(built: Built) -> None:
-    """The dependencies are found in the environment of the tests; an editable installation there is not."""
-    new = built.folder / "new"
+def test_the_wheels_install_side_by_side_and_the_server_serves(built: Built) -> None:
+    new, home = built.folder / "new", built.folder / "home"
+    home.mkdir()
     venv.create(new, with_pip=False)
-    python, ticketd = new / "bin/python", new / "bin/ticketd"
     (site,) = new.glob("lib/python*/site-packages")
+    # finds the dependencies there, and no editable installation
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-    environment = clean_environment(built.folder / "home")
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
-    run([*pip, "install", "--quiet", "--no-index", "--no-deps", *built.wheels.values()], environment, built.folder)
-    assert "No broken requirements" in run([*pip, "check"], environment, built.folder)
-    for name in ("server", "client"):
-        (built.folder / name).mkdir()
-    check_server(ticketd, python, VERSION, environment, built.folder / "server")
-    with served(ticketd, environment, built.folder / "client") as url:
-        check_client(python, url, environment, built.folder / "client")
+    pip = (sys.executable, "-m", "pip", "--python", new / "bin/python", "install", "--quiet", "--no-index", "--no-deps")
+    run(home, *pip, *built.wheels.values())
+    version = f"ticketd {metadata_of(built.wheels['ticket_server'])['Version']}\n"
+    assert run(home, new / "bin/ticketd", "--version") == version
+    assert run(home, new / "bin/python", "-m", PACKAGE, "--version") == version
+    where = f"import {PACKAGE}, ticketd_client; print({PACKAGE}.__file__, ticketd_client.__file__)"
+    assert all(each.startswith(str(site)) for each in run(home, new / "bin/python", "-c", where).split())
+    port = free_port()
+    command = (new / "bin/ticketd", "serve", "--port", str(port), "--drain-seconds", "0")
+    with (built.folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=home, env=clean(home), stdout=log, stderr=log)
+    watched = guard(process.pid, home)
+    try:
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE)
 
+        def is_ready() -> bool:
+            assert process.poll() is None, (built.folder / "log").read_text(encoding="utf-8")
+            try:
+                return client.get("/readyz").status_code == 200
+            except httpx.TransportError:
+                return False
 
-def test_every_command_of_the_page_is_a_way_that_is_tried() -> None:
-    page = (REPOSITORY / "docs/install.md").read_text(encoding="utf-8")
-    commands = set(re.findall(r"`((?:pip|pipx|uv tool) install [^`]+)`", page))
-    assert len(commands) > 12
-    assert commands <= {way.command for way in ways()}
+        with client:
+            wait_until(is_ready, DEADLINE, "the installed server to be ready")
+            assert client.get("/ticket/photos").raise_for_status().json()["id"] > 0
+            for page in ("/", "/docs", "/openapi.json"):
+                client.get(page, headers={"accept": "text/html"}).raise_for_status()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE) == os.EX_OK
+    finally:
+        process.kill()
+        process.wait(DEADLINE)
+        end_guard(watched)

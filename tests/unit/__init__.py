@@ -1,1 +1,0 @@
-"""Tests that need no server and run in seconds."""

@@ -1,362 +1,230 @@
-"""The settings: every variable, its file and its flag, what cannot be used, and that no secret is ever shown."""
+"""The settings: where each value comes from, what stops the start, and that no secret is shown."""
 
-import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from app.commands.cli import build_parser
-from app.common.errors import SettingsError
-from app.databases.mysql.line.url import DatabaseURL, SslMode
-from app.settings import Flag, Settings, load
+from app.errors import SettingsError
+from app.setting_names import variable
+from app.settings import SECRETS, Settings, flags, load
 
 SECRET = "s3cret-never-shown"
-URLS = f"mysql://tickets:{SECRET}@db1/tickets, mysql://tickets:{SECRET}@db2:3307/tickets?ssl-mode=required"
+URLS = f"mysql://tickets:{SECRET}@db1/tickets, mysql://tickets:{SECRET}@db2:3307/tickets"
 
-VARIABLES: list[tuple[str, str, Any]] = [
-    ("TICKETS_DATA_DIR", "/srv/tickets", Path("/srv/tickets")),
-    ("TICKETS_INCREMENT", "10", 10),
-    ("TICKETS_HOST", "127.0.0.2", "127.0.0.2"),
-    ("TICKETS_PORT", "8080", 8080),
-    ("TICKETS_REQUEST_TIMEOUT", "3", 3.0),
-    ("TICKETS_DATABASE_TIMEOUT", "0.25", 0.25),
-    ("TICKETS_PROBE_INTERVAL", "2.5", 2.5),
-    ("TICKETS_DRAIN_SECONDS", "0", 0.0),
-    ("TICKETS_RESERVE_SECONDS", "2.5", 2.5),
-    ("TICKETS_UNVERIFIED", "Refuse", "refuse"),
-    ("TICKETS_LOG_LEVEL", "DEBUG", "debug"),
-    ("TICKETS_LOG_FORMAT", "json", "json"),
-    ("TICKETS_ACCESS_LOG", "true", True),
+VALUES: list[tuple[str, str, Any]] = [
+    ("data_dir", "/srv/tickets", Path("/srv/tickets")),
+    ("increment", "10", 10),
+    ("redis_port", "0", 0),
+    ("database_timeout", "0.25", 0.25),
+    ("drain_seconds", "0", 0.0),
+    ("unverified", "Refuse", "refuse"),
+    ("access_log", "true", True),
 ]
 
 
-VARIABLE_NAMES = [
-    *("TICKETS_DATABASES", "TICKETS_DATABASE_PASSWORD", "TICKETS_TOKENS", "TICKETS_ADMIN_TOKENS"),
-    *("TICKETS_REDIS_PORT", "TICKETS_MAX_CONNECTIONS"),
-    *(variable for variable, _, _ in VARIABLES),
-]
-
-
-def secrets_of(settings: Settings, name: str) -> list[str]:
-    return [each.get_secret_value() for each in getattr(settings, name)]
-
-
-def field(variable: str) -> str:
-    return variable.removeprefix("TICKETS_").lower()
-
-
-def urls_of(settings: Settings) -> list[DatabaseURL]:
-    """The databases, which are all of MySQL here."""
-    return [url for url in settings.urls if isinstance(url, DatabaseURL)]
-
-
-def error_of(environment: dict[str, str], flags: dict[str, Flag] | None = None) -> str:
-    """The error's line; it never holds the secret."""
+def error_of(environment: dict[str, str], flags: dict[str, str | None] | None = None) -> str:
+    """Return the line with which these settings stop the start; it never has the secret."""
     with pytest.raises(SettingsError) as caught:
-        load(environment, flags)
+        load(environment, flags or {})
     line = str(caught.value)
     assert "\n" not in line
     assert SECRET not in line
     return line
 
 
-def test_nothing_set_is_the_embedded_pair_with_the_defaults() -> None:
-    settings = load({})
-    assert settings.embedded
-    assert settings.presumed_increment == 2
-    assert (settings.host, settings.port, str(settings.data_dir)) == ("127.0.0.1", 8000, "ticket-data")
-    seconds = (settings.request_timeout, settings.database_timeout, settings.probe_interval, settings.drain_seconds)
-    assert seconds == (2.0, 0.5, 1.0, 5.0)
+def shown(secrets: Any) -> list[str]:
+    return [each.get_secret_value() for each in secrets]
+
+
+def test_nothing_set_is_the_embedded_pair_on_loopback_with_the_defaults_of_the_contract() -> None:
+    settings = load({}, {})
+    assert settings.is_embedded
+    assert settings.is_local
+    assert (settings.host, settings.port, settings.redis_port) == ("127.0.0.1", 8000, None)
+    assert (settings.request_timeout, settings.database_timeout, settings.probe_interval) == (2.0, 0.5, 1.0)
+    assert (settings.drain_seconds, settings.reserve_seconds, settings.max_connections) == (5.0, 0.0, None)
     assert (settings.unverified, settings.tokens, settings.admin_tokens) == ("serve", (), ())
+    assert (settings.data_dir, settings.increment) == (Path("ticket-data"), None)
+    assert (settings.log_level, settings.log_format, settings.access_log) == ("info", "text", False)
 
 
-@pytest.mark.parametrize(("variable", "text", "value"), VARIABLES)
-def test_a_variable_its_file_and_its_flag(variable: str, text: str, value: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("field", "text", "value"), VALUES)
+def test_a_value_comes_from_the_variable_a_file_or_a_flag_which_comes_first(
+    field: str, text: str, value: Any, tmp_path: Path
+) -> None:
     file = tmp_path / "value"
-    file.write_text(f"{text}\n")
-    assert getattr(load({variable: text}), field(variable)) == value
-    assert getattr(load({f"{variable}_FILE": str(file)}), field(variable)) == value
-    flag = Flag(flag="--" + field(variable).replace("_", "-"), value=text)
-    assert getattr(load({variable: "nonsense"}, {field(variable): flag}), field(variable)) == value
+    file.write_text(f" {text}\n")
+    assert getattr(load({variable(field): text}, {}), field) == value
+    assert getattr(load({variable(field) + "_FILE": str(file)}, {}), field) == value
+    assert getattr(load({variable(field): "nonsense"}, {field: text}), field) == value
 
 
-def test_databases_from_the_variable_a_file_and_a_flag(tmp_path: Path) -> None:
-    file = tmp_path / "urls"
-    file.write_text(URLS.replace(", ", "\n") + "\n")
-    flag = {"databases": Flag(flag="--databases-file", value=str(file))}
-    for settings in (load({"TICKETS_DATABASES": URLS}), load({"TICKETS_DATABASES_FILE": str(file)}), load({}, flag)):
-        assert [url.name for url in settings.urls] == ["db1:3306", "db2:3307"]
-        assert [url.password for url in urls_of(settings)] == [SECRET, SECRET]
-        assert [url.ssl_mode for url in urls_of(settings)] == [SslMode.PREFERRED, SslMode.REQUIRED]
-        assert settings.presumed_increment == 2
+def test_databases_and_tokens_come_from_the_variable_or_a_file_that_a_flag_may_name(tmp_path: Path) -> None:
+    urls, tokens = tmp_path / "urls", tmp_path / "tokens"
+    urls.write_text(URLS.replace(", ", "\n") + "\n")
+    tokens.write_text(f"{SECRET}\nother\n")
+    for settings in (
+        load({"TICKETS_DATABASES": URLS, "TICKETS_TOKENS": f"{SECRET}  other"}, {}),
+        load({"TICKETS_DATABASES_FILE": str(urls), "TICKETS_TOKENS_FILE": str(tokens)}, {}),
+        load({}, {"databases": str(urls), "tokens": str(tokens)}),
+    ):
+        assert [address.name for address in settings.databases] == ["db1:3306", "db2:3307"]
+        assert [address.password for address in settings.databases] == [SECRET, SECRET]
+        assert shown(settings.tokens) == [SECRET, "other"]
+        assert SECRET not in repr(settings)
 
 
 def test_the_password_is_for_urls_without_one_and_keeps_its_spaces(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f" {SECRET} \r\n")
-    urls = "mysql://one@db1/tickets mysql://two:own@db2/tickets mysql://three:@db3/tickets"
-    settings = load({"TICKETS_DATABASES": urls, "TICKETS_DATABASE_PASSWORD_FILE": str(file)})
-    assert [url.password for url in urls_of(settings)] == [f" {SECRET} ", "own", ""]
-    settings = load({"TICKETS_DATABASES": urls, "TICKETS_DATABASE_PASSWORD": f" {SECRET}"})
-    assert urls_of(settings)[0].password == f" {SECRET}"
+    urls = {"TICKETS_DATABASES": "mysql://one@db1/tickets mysql://two:own@db2/tickets"}
+    settings = load(urls | {"TICKETS_DATABASE_PASSWORD_FILE": str(file)}, {})
+    assert [address.password for address in settings.databases] == [f" {SECRET} ", "own"]
 
 
-def test_tokens_are_several_for_rotation(tmp_path: Path) -> None:
-    file = tmp_path / "tokens"
-    file.write_text(f"{SECRET}\nother\n")
-    settings = load({"TICKETS_TOKENS_FILE": str(file), "TICKETS_ADMIN_TOKENS": "a  b"})
-    assert secrets_of(settings, "tokens") == [SECRET, "other"]
-    assert secrets_of(settings, "admin_tokens") == ["a", "b"]
+@pytest.mark.parametrize("field", Settings.model_fields)
+def test_what_is_set_and_empty_stops_the_start(field: str, tmp_path: Path) -> None:
+    name, file = variable(field), tmp_path / "empty"
+    file.write_text(" \n")
+    assert error_of({name: ""}).startswith(f"{name} is set and empty; expected ")
+    assert error_of({name: " \t"}).startswith(f"{name} is set and empty; expected ")
+    assert error_of({name + "_FILE": ""}).startswith(f"{name}_FILE is set and empty; expected ")
+    assert "is empty; expected a file with" in error_of({name + "_FILE": str(file)})
+    assert error_of({}, {field: ""}).startswith(f"--{field.replace('_', '-')}")
 
 
-@pytest.mark.parametrize("text", ["", " ", "\t\n"], ids=repr)
-@pytest.mark.parametrize("variable", VARIABLE_NAMES)
-def test_a_variable_that_is_set_and_empty_is_not_taken_for_one_that_is_unset(variable: str, text: str) -> None:
-    line = error_of({variable: text})
-    assert line.startswith(f"{variable}: '' cannot be used; expected ")
-    assert line.endswith("; it is set and empty")
-    line = error_of({f"{variable}_FILE": text})
-    assert line.startswith(f"{variable}_FILE: '' cannot be used; expected the path of a file")
-    secret = field(variable) in {"databases", "database_password", "tokens", "admin_tokens"}
-    flag = "--" + field(variable).replace("_", "-") + ("-file" if secret else "")
-    assert error_of({}, {field(variable): Flag(flag=flag, value=text)}).startswith(f"{flag}: '' cannot be used")
+def test_a_variable_and_its_file_at_once_stop_the_start_though_one_is_empty() -> None:
+    line = "TICKETS_TOKENS and TICKETS_TOKENS_FILE are both set; expected one of them"
+    assert error_of({"TICKETS_TOKENS": SECRET, "TICKETS_TOKENS_FILE": ""}) == line
+    assert error_of({"TICKETS_TOKENS": "", "TICKETS_TOKENS_FILE": "/x"}) == line
 
 
-@pytest.mark.parametrize("path", ["/x", ""])
-@pytest.mark.parametrize("text", [SECRET, ""])
-@pytest.mark.parametrize("variable", ["TICKETS_PORT", "TICKETS_DATABASES", "TICKETS_TOKENS"])
-def test_both_at_once_is_an_error_though_one_is_empty(variable: str, text: str, path: str) -> None:
-    assert error_of({variable: text, f"{variable}_FILE": path}) == (
-        f"{variable} and {variable}_FILE are both set: set one of them"
+def test_a_file_that_cannot_be_read_is_named_unless_a_secret_may_stand_for_its_path(tmp_path: Path) -> None:
+    missing, noise = tmp_path / "missing", tmp_path / "noise"
+    noise.write_bytes(b"\xff\xfe")
+    assert f"{str(missing)!r} cannot be read (No such file or directory)" in error_of(
+        {"TICKETS_PORT_FILE": f"{missing}"}
     )
+    assert "(not text)" in error_of({"TICKETS_PORT_FILE": str(noise)})
+    assert "(No such file or directory)" in error_of({"TICKETS_TOKENS_FILE": SECRET})
 
 
-# --- the embedded pair ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("field", "text", "wanted"),
+    [
+        ("port", "65536", "a port, 0 to 65535"),
+        ("port", "8_000", "a port, 0 to 65535"),
+        ("redis_port", "-1", "a port, 0 to 65535"),
+        ("request_timeout", "0", "seconds, above 0 and at most 3600"),
+        ("request_timeout", "nan", "seconds, above 0"),
+        ("database_timeout", "1e3", "seconds, above 0"),
+        ("probe_interval", "5.1", "seconds, above 0 and at most 5"),
+        ("drain_seconds", "3601", "seconds, 0 to 3600"),
+        ("increment", "1", "a whole number, from the number of databases to 65535"),
+        ("increment", "2.5", "a whole number"),
+        ("max_connections", "0", "a whole number, 1 to 1000000"),
+        ("unverified", "maybe", "serve, or with two databases or more refuse"),
+        ("log_format", "xml", "text or json"),
+        ("access_log", "perhaps", "true or false"),
+    ],
+)
+def test_a_value_that_cannot_be_used_stops_with_its_source_the_value_and_what_is_wanted(
+    field: str, text: str, wanted: str
+) -> None:
+    assert error_of({variable(field): text}).startswith(f"{variable(field)} is {text!r}; expected ")
+    assert wanted in error_of({variable(field): text})
+    assert error_of({}, {field: text}).startswith(f"--{field.replace('_', '-')} is {text!r}; expected ")
 
 
-def test_the_embedded_pair_may_be_named(tmp_path: Path) -> None:
-    file = tmp_path / "databases"
-    file.write_text("embedded\n")
-    named = ({"TICKETS_DATABASES": " embedded "}, {"TICKETS_DATABASES_FILE": str(file)})
-    for settings in map(load, named):
-        assert settings.embedded
-        assert settings.folder == Path.cwd() / "ticket-data"
+def test_settings_that_do_not_go_together_stop_the_start() -> None:
+    one, three = {"TICKETS_DATABASES": URLS.partition(",")[0]}, {"TICKETS_DATABASES": f"{URLS} mysql://u@db3/d"}
+    assert error_of(one | {"TICKETS_UNVERIFIED": "refuse"}).startswith("TICKETS_UNVERIFIED is 'refuse'; expected serve")
+    assert load({"TICKETS_DATABASES": URLS, "TICKETS_UNVERIFIED": "refuse"}, {}).unverified == "refuse"
+    assert error_of(three | {"TICKETS_INCREMENT": "2"}).startswith("TICKETS_INCREMENT is '2'; expected")
+    assert load(one | {"TICKETS_INCREMENT": "1"}, {}).increment == 1
 
 
-@pytest.mark.parametrize("text", ["Embedded", "embedded embedded", f"embedded {URLS}", f"{URLS} embedded", "sqlite"])
-def test_the_embedded_pair_is_named_by_one_word_alone(text: str) -> None:
-    assert "begin with mysql://" in error_of({"TICKETS_DATABASES": text})
+@pytest.mark.parametrize(
+    "urls",
+    [
+        f"oracle://u:{SECRET}@h/d",
+        f"mysql://u:{SECRET}@h1,h2/d",
+        f"mysql://u:{SECRET}#@h/d",
+        f"{URLS} embedded",
+        f"Embedded {SECRET}",
+    ],
+)
+def test_urls_that_cannot_be_used_are_not_repeated(urls: str) -> None:
+    line = error_of({"TICKETS_DATABASES": urls})
+    assert line.startswith("TICKETS_DATABASES: ")
+    assert "; expected URLs of the ticket databases in the order of their offsets" in line
+    assert error_of({"TICKETS_PORT": URLS}).startswith("TICKETS_PORT cannot be used; expected a port")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "tickets.internal"])
 def test_beyond_loopback_the_databases_have_to_be_named(host: str) -> None:
-    line = error_of({"TICKETS_HOST": host, "TICKETS_DATABASES_URL": SECRET})
-    assert line.startswith(
-        f"TICKETS_DATABASES: it is unset, and TICKETS_HOST '{host}' is beyond loopback; expected URLs"
-    )
-    assert line.endswith("or embedded; TICKETS_DATABASES_URL, which is set, is not a setting")
-    assert load({"TICKETS_HOST": host, "TICKETS_DATABASES": "embedded"}).embedded
-    assert not load({"TICKETS_HOST": host, "TICKETS_DATABASES": URLS, "TICKETS_DATABASES_URL": "x"}).embedded
+    line = error_of({"TICKETS_HOST": host})
+    assert line.startswith(f"TICKETS_DATABASES is unset, and TICKETS_HOST is {host!r}, beyond loopback; expected URLs")
+    assert "or embedded" in line
+    assert load({"TICKETS_HOST": host, "TICKETS_DATABASES": "embedded"}, {}).is_embedded
+    assert all(load({"TICKETS_HOST": each}, {}).is_embedded for each in ("127.0.0.1", "127.9.9.9", "::1", "localhost"))
+    assert not load({"TICKETS_HOST": host, "TICKETS_DATABASES": URLS}, {}).is_local
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_on_loopback_they_need_not_be_named(host: str) -> None:
-    assert load({"TICKETS_HOST": host, "TICKETS_DATABASES_URL": "x"}).embedded
+def test_every_setting_has_a_flag_and_that_of_a_secret_takes_a_file() -> None:
+    named = {flag.field: flag.name for flag in flags()}
+    assert set(named) == set(Settings.model_fields)
+    assert {field for field, name in named.items() if name.endswith("-file")} == SECRETS
+    assert named["drain_seconds"] == "--drain-seconds"
 
 
-def test_a_folder_that_cannot_be_one_is_named_with_its_whole_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.chdir(tmp_path)
-    assert error_of({"TICKETS_DATA_DIR": "file/data"}) == (
-        f"TICKETS_DATA_DIR: the folder {tmp_path}/file/data cannot be used ({tmp_path}/file is not a folder); expected "
-        "a folder that this process may write to"
-    )
-    assert load({"TICKETS_DATA_DIR": "file/data", "TICKETS_DATABASES": URLS}).urls
-    assert load({"TICKETS_DATA_DIR": "not/there/yet"}).folder == tmp_path / "not/there/yet"
-    assert not (tmp_path / "not").exists()
-
-
-@pytest.mark.parametrize("refused", ["", "odd.sqlite3", "even.sqlite3-life"])
-def test_a_folder_that_this_user_may_not_write_to_is_refused_with_the_reason(
-    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / refused).touch()
-    ask = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path / refused and ask(path, mode))
-    line = error_of({"TICKETS_DATA_DIR": str(tmp_path)})
-    assert line.startswith(f"TICKETS_DATA_DIR: the folder {tmp_path} cannot be used (")
-    assert f"Permission denied: {tmp_path / refused} belongs to user {os.getuid()}" in line
-
-
-# --- the list of URLs ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("between", [" ", "\n", ",", ", ", " ,", "\t,\r\n", "   "], ids=repr)
-def test_urls_are_separated_by_white_space_or_by_a_comma_before_a_scheme(between: str) -> None:
-    text = f"mysql://u:a,b@db1/d{between}mysql://u@db2/d"
-    urls = urls_of(load({"TICKETS_DATABASES": text}))
-    assert [(url.name, url.password) for url in urls] == [("db1:3306", "a,b"), ("db2:3306", None)]
+# --- names ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("text", "wrong"),
+    ("name", "nearest"),
     [
-        ("mysql://u@n1:3306,n2,n3/d", "several nodes"),
-        ("mysql://u@n1,n2/d mysql://u@m1/d", "several nodes"),
-        ("mysql://u@db1/d,", "comma after its database"),
-        ("mysql://u@db1/d,,mysql://u@db2/d", "comma after its database"),
-        ("mysql://u@db1/d,u@db2/d", "before the @"),
-        (",mysql://u@db1/d", "begin with mysql://"),
+        ("TICKETS_DATABASES_FIEL", "TICKETS_DATABASES_FILE"),
+        ("tickets_tokens", "TICKETS_TOKENS"),
+        ("TICKET_TOKENS", "TICKETS_TOKENS"),
     ],
 )
-def test_any_other_comma_is_no_separator(text: str, wrong: str) -> None:
-    assert wrong in error_of({"TICKETS_DATABASES": text})
+def test_a_misspelt_name_stops_the_start_and_names_the_nearest_setting(name: str, nearest: str) -> None:
+    line = error_of({name: SECRET, "TICKETS_TOKENS": SECRET}, {"tokens": None})
+    assert line.startswith(f"{name}: there is no such setting; the nearest one is {nearest}")
+    assert error_of({name: ""}) == line
 
 
-@pytest.mark.parametrize("raw", ["#", "/", "?", "@/", "/@", "?@", "#@", "@#@", "%#", " ", "[", "]"])
-@pytest.mark.parametrize("around", [("first", "last"), ("", "last"), ("first", ""), ("12", "34"), ("@a", "b@")])
-def test_a_password_that_is_not_percent_encoded_is_explained_and_never_shown(raw: str, around: tuple[str, str]) -> None:
-    password = raw.join(around)
-    line = error_of({"TICKETS_DATABASES": f"mysql://u:{password}@db1/d"})
-    assert "percent-encode" in line
-    assert "TICKETS_DATABASE_PASSWORD" in line
-    assert not any(part in line for part in ("first", "last", "12", "34", "@a", "b@"))
-    encoded = quote(password, safe="")
-    assert urls_of(load({"TICKETS_DATABASES": f"mysql://u:{encoded}@db1/d"}))[0].password == password
-
-
-def test_a_url_that_was_given_for_a_path_is_not_shown() -> None:
-    assert error_of({"TICKETS_DATABASES_FILE": f"mysql://u:{SECRET}@h/d"}).startswith(
-        "TICKETS_DATABASES_FILE: the file cannot be read (No such file or directory)"
-    )
+@given(st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ_", max_size=30))
+def test_no_unknown_name_is_passed_over(rest: str) -> None:
+    known = {variable(field) + ending for field in Settings.model_fields for ending in ("", "_FILE")}
+    for name in {f"TICKETS_{rest}", f"TICKET_{rest}"} - known:
+        if "_SERVICE_" not in f"_{rest}" and not name.startswith("TICKETS_DEPLOY_"):
+            assert error_of({name: "x"}).startswith(f"{name}: there is no such setting")
 
 
 @pytest.mark.parametrize(
-    ("variable", "text", "expected"),
+    ("name", "value"),
     [
-        ("TICKETS_PORT", "http", "a port, 0 to 65535"),
-        ("TICKETS_PORT", "65536", "a port, 0 to 65535"),
-        ("TICKETS_PORT", "8_000", "a port, 0 to 65535"),
-        ("TICKETS_PORT", "0x50", "a port, 0 to 65535"),
-        ("TICKETS_HOST", " ", "an address"),
-        ("TICKETS_REQUEST_TIMEOUT", "0", "seconds, above 0"),
-        ("TICKETS_REQUEST_TIMEOUT", "nan", "seconds, above 0"),
-        ("TICKETS_DATABASE_TIMEOUT", "inf", "seconds, above 0"),
-        ("TICKETS_PROBE_INTERVAL", "soon", "seconds, above 0"),
-        ("TICKETS_DRAIN_SECONDS", "-1", "seconds, 0 to 3600"),
-        ("TICKETS_RESERVE_SECONDS", "-1", "seconds, 0 to 3600"),
-        ("TICKETS_RESERVE_SECONDS", "3601", "seconds, 0 to 3600"),
-        ("TICKETS_RESERVE_SECONDS", "1_0", "seconds, 0 to 3600"),
-        ("TICKETS_RESERVE_SECONDS", "nan", "seconds, 0 to 3600"),
-        ("TICKETS_INCREMENT", "1", "a whole number from the number of databases"),
-        ("TICKETS_INCREMENT", "65536", "to 65535"),
-        ("TICKETS_UNVERIFIED", "maybe", "serve or refuse"),
-        ("TICKETS_LOG_LEVEL", "loud", "debug, info, warning or error"),
-        ("TICKETS_LOG_FORMAT", "xml", "text or json"),
-        ("TICKETS_ACCESS_LOG", "perhaps", "true or false"),
+        ("TICKETS_SERVICE_HOST", "10.0.0.1"),
+        ("TICKETS_SERVICE_PORT_HTTP", "8000"),
+        ("TICKETS_PORT_8000_TCP_ADDR", "10.0.0.1"),
+        ("TICKETS_MYSQL_PORT", "tcp://10.0.0.1:3306"),
+        ("TICKET_PORT", "udp://10.0.0.1:53"),
+        ("TICKETS_DEPLOY_FRONT", ":6380"),
+        ("TICKETD_URL", "x"),
     ],
 )
-def test_a_value_that_cannot_be_used_names_the_variable_the_value_and_what_is_wanted(
-    variable: str, text: str, expected: str, tmp_path: Path
-) -> None:
-    line = error_of({variable: text})
-    assert line.startswith(f"{variable}: {text.strip()!r} cannot be used; expected ")
-    assert expected in line
-    file = tmp_path / "value"
-    file.write_text(f"{text.strip() or 'x' * 70_000}\n")
-    if text.strip():
-        assert error_of({f"{variable}_FILE": str(file)}).startswith(f"{variable}_FILE: {text.strip()!r} cannot")
-    flag = Flag(flag="--flag", value=text)
-    assert error_of({}, {field(variable): flag}).startswith(f"--flag: {text.strip()!r} cannot be used")
+def test_the_names_of_others_are_passed_over(name: str, value: str) -> None:
+    assert load({name: value}, {}).is_embedded
 
 
-def test_kubernetes_own_variable_is_explained() -> None:
-    line = error_of({"TICKETS_PORT": "tcp://10.96.0.1:8000"})
-    assert line.startswith("TICKETS_PORT: 'tcp://10.96.0.1:8000' cannot be used")
-    assert "enableServiceLinks: false" in line
-    assert "enableServiceLinks: false" in error_of({"TICKETS_REDIS_PORT": "udp://10.96.0.1:6379"})
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"oracle://u:{SECRET}@h/d",
-        f"mysql://u:{SECRET}@h:port/d",
-        f"mysql://u:{SECRET}@h",
-        f"mysql://u:{SECRET}@h/d/e",
-        f"mysql://u:{SECRET}@/d",
-        f"mysql://u:{SECRET}@h/d?password={SECRET}",
-        f"mysql://u:{SECRET}@h/d?ssl-mode=SOMETIMES",
-        f"mysql://u:{SECRET}@h/d?ssl-mode=VERIFY_CA&ssl-ca=/nowhere/ca.pem",
-        f"mysql://u:{SECRET}@h/d#x",
-        f"mysql://u:{SECRET}/x@h/d",
-        f"mysql://u:x {SECRET}@h/d",
-        f"u:{SECRET}@h/d",
-        " , ",
-    ],
-)
-def test_urls_that_cannot_be_used_are_not_repeated(url: str) -> None:
-    line = error_of({"TICKETS_DATABASES": url})
-    assert line.startswith("TICKETS_DATABASES: ")
-    assert "expected URLs like mysql://user:password@host:port/database" in line
-
-
-@pytest.mark.parametrize("text", ["", "\n", " \n\n"], ids=repr)
-@pytest.mark.parametrize("variable", VARIABLE_NAMES)
-def test_a_file_with_nothing_in_it_is_an_error(variable: str, text: str, tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.write_text(text)
-    assert error_of({f"{variable}_FILE": str(empty)}).startswith(f"{variable}_FILE: the file {empty} is empty")
-
-
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    missing = tmp_path / "missing"
-    assert error_of({"TICKETS_TOKENS_FILE": str(missing)}).startswith(
-        f"TICKETS_TOKENS_FILE: the file {missing} cannot be read (No such file or directory)"
-    )
-    noise = tmp_path / "noise"
-    noise.write_bytes(b"\xff\xfe\x80")
-    assert "(not text)" in error_of({"TICKETS_PORT_FILE": str(noise)})
-    assert "(Is a directory)" in error_of({}, {"tokens": Flag(flag="--tokens-file", value=str(tmp_path))})
-
-
-def test_refuse_wants_somebody_to_ask() -> None:
-    one = {"TICKETS_DATABASES": "mysql://u@h/d", "TICKETS_UNVERIFIED": "refuse"}
-    assert error_of(one).startswith("TICKETS_UNVERIFIED: 'refuse' needs another database")
-
-
-def test_the_increment_leaves_room_to_grow_and_none_to_shrink() -> None:
-    three = " ".join(f"mysql://u@db{n}/d" for n in (1, 2, 3))
-    assert load({"TICKETS_DATABASES": three}).presumed_increment == 3
-    assert load({"TICKETS_DATABASES": three, "TICKETS_INCREMENT": "8"}).presumed_increment == 8
-    assert error_of({"TICKETS_DATABASES": three, "TICKETS_INCREMENT": "2"}).startswith("TICKETS_INCREMENT: '2'")
-
-
-def test_nothing_shows_a_secret() -> None:
-    settings = load(
-        {
-            "TICKETS_DATABASES": URLS,
-            "TICKETS_DATABASE_PASSWORD": SECRET,
-            "TICKETS_TOKENS": SECRET,
-            "TICKETS_ADMIN_TOKENS": SECRET,
-        }
-    )
-    shown = [repr(settings), str(settings), repr(settings.urls), settings.model_dump_json(exclude={"databases"})]
-    assert not any(SECRET in text for text in shown)
-
-
-@pytest.mark.parametrize("command", ["serve", "doctor"])
-def test_there_is_a_flag_for_each_and_a_file_alone_for_secrets(command: str) -> None:
-    parser = build_parser()
-    for name in Settings.model_fields:
-        secret = name in {"databases", "database_password", "tokens", "admin_tokens"}
-        flag = "--" + name.replace("_", "-") + ("-file" if secret else "")
-        assert vars(parser.parse_args([command, flag, "x"]))[name] == "x"
-
-
-def test_a_url_with_another_password_is_the_same_server() -> None:
-    assert DatabaseURL.parse("mysql://u@h/d", "p").password == "p"
+def test_a_setting_that_kubernetes_has_made_stops_the_start_and_says_how_to_keep_it_away() -> None:
+    for name in ("TICKETS_PORT", "TICKETS_HOST", "TICKETS_REDIS_PORT"):
+        line = error_of({name: "tcp://10.96.0.1:8000"})
+        assert line.startswith(f"{name} is 'tcp://10.96.0.1:8000'; expected ")
+        assert "enableServiceLinks: false" in line
+    assert error_of({"TICKETS_TOKENS": f"tcp://{SECRET}"}).startswith("TICKETS_TOKENS cannot be used; expected ")

@@ -1,164 +1,111 @@
-"""The tables of a MySQL or MariaDB ticket database: list them, read their positions, make and advance them."""
+"""Which tables are sequences, and what is wrong with those that nearly are, from rows of information_schema."""
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from app.common.errors import SequenceMissing
-from app.common.sequences import Width, ceiling_of, folded, is_table_name
-from app.common.slices import sliced
-from app.databases.inspection import Flaw
-from app.databases.mysql import sequence_sql
-from app.databases.mysql.books.rows import largest_id, moment, next_id, table_name
-from app.databases.mysql.line import session_sql
-from app.databases.mysql.line.bounds import MOST_TABLES, listing
-from app.databases.mysql.line.driver import Rows
-from app.databases.mysql.line.pool import MySQLPool
-from app.databases.mysql.table import MySQLTable
-from app.databases.protocol import Position, Table
+from app.databases.mysql.login import Rows
+from app.databases.session import LARGEST_ID
 
-CRASH_SAFE_ENGINES = frozenset({"InnoDB"})
-MAKING = 4.0
-"""A table is made in several synchronised writes: how many times longer than anything else it may take."""
-T = TypeVar("T")
-_WIDTHS = {"int": Width.INT, "bigint": Width.BIGINT}
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+BITS_53 = "53 bits"
+"""The comment of the column `id` of a sequence that ends at 2**53 - 1."""
+COLUMN_ENDS = frozenset({(1 << 31) - 1, (1 << 32) - 1})
+"""The largest ids of the columns INT and INT UNSIGNED. MySQL gives them again and again, without an error, so that no
+server can know whether another one has had the id. On MySQL they are never issued."""
 
 
-class MySQLTables:
-    """The part of a MySQL ticket database that knows tables."""
+class Column(NamedTuple):
+    """A column. kind: its type; full: with what belongs to it. required: whether a row has to give it a value."""
 
-    _pool: MySQLPool
-    _folds_names = False
-    """Whether the server takes names that differ by case alone for one. It may still list them as they were given
-    (`lower_case_table_names=2`): here they are in lower case."""
-
-    def _by_name(self, found: Mapping[str, T]) -> Mapping[str, T]:
-        return {folded(name): value for name, value in found.items()} if self._folds_names else found
-
-    async def names(self) -> dict[str, str]:
-        """See TicketDatabase.names."""
-        async with self._pool.question() as connection:
-            names = await connection.ask(sequence_sql.NAMES, names_of, listing(MOST_TABLES))
-        found: dict[str, str] = {}
-        for part in _parts(names, 200):
-            async with self._pool.question() as connection:
-                found.update(await connection.ask(sequence_sql.moments(part), moments_of, listing(len(part))))
-        return dict(self._by_name(found))
-
-    async def tables(self, names: Iterable[str]) -> dict[str, Table]:
-        """See TicketDatabase.tables."""
-        found: dict[str, Table] = {}
-        for part in _parts(names, 50):
-            async with self._pool.question() as connection:
-                found.update(await connection.ask(sequence_sql.tables(part), tables_of, listing(len(part))))
-        return {name: replace(table, sequence=name) for name, table in self._by_name(found).items()}
-
-    async def positions(self, names: Iterable[str]) -> dict[str, Position]:
-        """See TicketDatabase.positions."""
-        found: dict[str, Position] = {}
-        for part in _parts(names, 50):
-            try:
-                found |= await self._positions(part)
-            except SequenceMissing:  # one of them has been dropped
-                for name in part if len(part) > 1 else ():
-                    with contextlib.suppress(SequenceMissing):
-                        found |= await self._positions([name])
-        return found
-
-    async def _positions(self, names: Sequence[str]) -> dict[str, Position]:
-        largest_first, counters_then = sequence_sql.positions(names)
-        async with self._pool.question(times=MAKING) as connection:
-            largest = await connection.ask(largest_first, largest_of, listing(len(names)))
-            await connection.start(counters_then, listing(len(names)))
-            return connection.understand(lambda rows: positions_of(largest, self._by_name(counters_by_name(rows))))
-
-    async def make(self, sequence: str, width: Width, start: int) -> None:
-        """See TicketDatabase.make."""
-        async with self._pool.question(times=MAKING) as connection:
-            await connection.execute(sequence_sql.make(sequence, width, start))
-
-    async def advance(self, floors: Mapping[str, int]) -> None:
-        """See TicketDatabase.advance. An explicit 0 would draw an id."""
-        for part in _parts((name for name, floor in floors.items() if floor > 0), 50):
-            advances = [sequence_sql.advance(name, floors[name]) for name in part]
-            async with self._pool.question(times=MAKING) as connection:
-                await connection.run(["BEGIN", *advances, "COMMIT"])
+    name: str
+    kind: str
+    full: str
+    extra: str
+    comment: str
+    length: int | None
+    required: int
 
 
-def names_of(rows: Rows) -> list[str]:
-    """The names, from the rows of `sequence_sql.NAMES`; other tables are left out."""
-    return [str(name) for (name,) in rows if is_table_name(str(name))]
+class Table(NamedTuple):
+    """A table. columns: by their names in lower case. keys: whether each is unique, with its columns in lower case."""
+
+    name: str
+    kind: str
+    columns: dict[str, Column]
+    keys: dict[str, tuple[bool, tuple[str, ...]]]
+
+    @property
+    def is_like_one(self) -> bool:
+        """Whether it has the columns of a sequence."""
+        return self.kind != "VIEW" and self.columns.keys() >= {"id", "stub"}
 
 
-def moments_of(rows: Rows) -> dict[str, str]:
-    """When each table was made, from the rows of `sequence_sql.moments`."""
-    return {table_name(name): moment(created) for name, created in rows}
-
-
-def tables_of(rows: Rows) -> dict[str, Table]:
-    """The sequences' tables by name, from the rows of `sequence_sql.tables`."""
-    return {table.sequence: table for row in rows if (table := table_of(row)) is not None}
-
-
-def largest_of(rows: Rows) -> dict[str, Any]:
-    """MAX(id) of each table, from the rows of the first statement of `sequence_sql.positions`."""
-    return {table_name(name): largest for name, largest in rows}
-
-
-def counters_by_name(rows: Rows) -> dict[str, tuple[Any, Any]]:
-    """The counter and the moment of each table, from the rows of the second statement of `sequence_sql.positions`."""
-    return {table_name(name): (following, created) for name, following, created in rows}
-
-
-def positions_of(largest: Mapping[str, Any], counters: Mapping[str, tuple[Any, Any]]) -> dict[str, Position]:
-    """Positions by sequence, from what the two statements of `sequence_sql.positions` give."""
-    return {
-        name: Position(next_id(following), largest_id(largest[name]), moment(created))
-        for name, (following, created) in counters.items()
-    }
-
-
-def not_crash_safe(rows: Rows) -> list[Flaw]:
-    """The faults of the server's own tables, from the rows of `own_sql.ENGINES`."""
+def described(names: str) -> list[str]:
+    """Return the questions for the columns and keys of these tables. names: literals, divided by commas."""
+    where = f"WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({names})"
     return [
-        Flaw(
-            f"{name}: its engine {engine} is not crash-safe: a high-water mark that a crash loses may be a ticket "
-            "issued twice",
-            f"ALTER TABLE {session_sql.quoted(str(name))} ENGINE=InnoDB",
-        )
-        for name, engine in rows
-        if str(engine) not in CRASH_SAFE_ENGINES
+        "SELECT TABLE_NAME, COLUMN_NAME, UPPER(DATA_TYPE), UPPER(COLUMN_TYPE), UPPER(EXTRA), COLUMN_COMMENT, "  # noqa: S608
+        "CHARACTER_MAXIMUM_LENGTH, IS_NULLABLE = 'NO' AND COLUMN_DEFAULT IS NULL AND EXTRA NOT LIKE '% GENERATED%' "
+        f"FROM information_schema.COLUMNS {where}",
+        "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, GROUP_CONCAT(LOWER(COLUMN_NAME) ORDER BY SEQ_IN_INDEX) "  # noqa: S608
+        f"FROM information_schema.STATISTICS {where} GROUP BY TABLE_NAME, INDEX_NAME, NON_UNIQUE",
     ]
 
 
-def table_of(row: tuple[Any, ...]) -> MySQLTable | None:
-    """A `MySQLTable` from a row of `sequence_sql.tables`; None where the table is no sequence's."""
-    name, engine, created, data_type, column_type, stub_length, stub_key, comment = row
-    width = _WIDTHS.get(str(data_type).lower())
-    if width is Width.BIGINT and comment == sequence_sql.JAVASCRIPT_COMMENT:
-        width = Width.JAVASCRIPT
-    if width is None or not is_table_name(str(name)):
-        return None
-    unsigned = "unsigned" in str(column_type).lower()
-    bits = 32 if width is Width.INT else 64
-    warnings = []
-    if str(engine) not in CRASH_SAFE_ENGINES:
-        warnings.append(f"its engine {engine} is not crash-safe: a lost row is a ticket issued twice")
-    if stub_key != "PRI":
-        warnings.append("its keys deadlock under load: stub should be the primary key")
-    return MySQLTable(
-        sequence=str(name),
-        width=width,
-        ceiling=ceiling_of(width, unsigned=unsigned),
-        created=moment(created),
-        warnings=tuple(warnings),
-        column_end=2 ** (bits - (not unsigned)) - 1,
-        rows_per_statement=len(sequence_sql.STUBS) if stub_length else 1,
-        counts_rows=str(engine) != "InnoDB",
+def tables_of(kinds: Mapping[str, str], columns: Rows, keys: Rows) -> list[Table]:
+    """Return the tables, from the answers to `described`. kinds: TABLE_TYPE by name."""
+    tables = {name: Table(name, kind, {}, {}) for name, kind in kinds.items()}
+    for table, name, *rest in columns:
+        tables[table].columns[name.lower()] = Column(name, *rest)
+    for table, key, is_loose, names in keys:
+        tables[table].keys[key] = (not is_loose, tuple((names or "").split(",")))
+    return list(tables.values())
+
+
+def faults(table: Table) -> Iterator[str]:
+    """Return what is wrong with a table that looks like a sequence, or was asked for."""
+    if not table.is_like_one:
+        yield "it is a view" if table.kind == "VIEW" else "its table lacks the column id or stub"
+        return
+    if table.kind != "BASE TABLE":
+        yield f"its table is {table.kind.lower()}, so each ticket would leave a row"
+    number, stub = table.columns["id"], table.columns["stub"]
+    if "AUTO_INCREMENT" not in number.extra:
+        yield "its column id is not AUTO_INCREMENT"
+    if number.kind not in ("INT", "BIGINT"):
+        yield f"its column id is {number.kind}: make it INT UNSIGNED or BIGINT UNSIGNED"
+    if "id" not in {columns[0] for _, columns in table.keys.values()}:
+        yield "its column id leads no key, so each stub has a counter of its own: ADD KEY id (id)"
+    if stub.kind not in ("CHAR", "VARCHAR", "BINARY", "VARBINARY") or not stub.length or " GENERATED" in stub.extra:
+        yield f"its column stub is {stub.full} {stub.extra}".strip() + ": make it CHAR(1) NOT NULL"
+    if (True, ("stub",)) not in table.keys.values():
+        yield "its column stub has no unique key of its own, so each ticket would leave a row: ADD UNIQUE KEY (stub)"
+    for name, column in table.columns.items():
+        if column.required and name not in ("id", "stub"):
+            yield f"its column {column.name} has no default"
+
+
+def width(table: Table) -> tuple[int, int]:
+    """Return the bits and the ceiling of a sequence.
+
+    MySQL gives the largest id of a column again and again. A signed BIGINT ends before that id, and for the others see
+    COLUMN_ENDS.
+    """
+    number = table.columns["id"]
+    is_unsigned = "UNSIGNED" in number.full
+    if number.kind == "INT":
+        return 32, (1 << (32 if is_unsigned else 31)) - 1
+    return (53, (1 << 53) - 1) if number.comment == BITS_53 else (64, LARGEST_ID if is_unsigned else LARGEST_ID - 1)
+
+
+def warnings(table: Table, engine: str) -> tuple[str, ...]:
+    """Return what should be repaired. engine: the table's storage engine."""
+    if engine != "InnoDB":
+        return (f"its table is on {engine}, where a crash loses tickets: ALTER TABLE {table.name} ENGINE=InnoDB",)
+    if table.keys.get("PRIMARY") == (True, ("stub",)):
+        return ()
+    return (
+        "its primary key is not stub, so draws of several servers deadlock, and an open snapshot slows them down: "
+        f"ALTER TABLE {table.name} DROP PRIMARY KEY, ADD PRIMARY KEY (stub), ADD KEY id (id)",
     )
-
-
-def _parts(names: Iterable[str], size: int) -> Iterator[Sequence[str]]:
-    """The names in parts, so that each question is answered in time however many there are."""
-    return sliced(sorted(names), size)

@@ -1,76 +1,83 @@
 """From PostgreSQL's errors to ours. The driver's message stays at `__cause__` and goes nowhere else."""
 
+import ssl
+
 import asyncpg
 
-from app.common.errors import (
-    NoFurtherConnection,
-    SequenceUnavailable,
-    TicketDatabaseBusy,
-    TicketDatabaseError,
-    TicketDatabaseSetWrong,
-    TicketDatabaseUnavailable,
-)
+from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused
 
+NONSENSE = "gave an answer that makes no sense"
 SET_UP = "run deploy/postgresql/01-tickets.sql there, as the tables' owner"
-MISSING_TABLE, LOCKED, NO_FURTHER_CONNECTION = "42P01", "55P03", "53300"
 POOLED = (
-    "is reached through a connection pooler, which may use another session for each transaction",
-    "name the PostgreSQL server's own host and port in TICKETS_DATABASES, not those of pgbouncer",
+    "is reached through a connection pooler, which loses the settings of a session: name the PostgreSQL server's own "
+    "host and port in TICKETS_DATABASES"
 )
-"""What is wrong and how to fix it. Settings of the session and prepared statements would be lost without a word."""
 CLEAR_TEXT = (
-    "asks for the password in clear text, and has not proved who it is",
-    "let its pg_hba.conf ask for scram-sha-256, or use sslmode=verify-full",
+    "asks for the password in clear text, and has not proved its identity: let its pg_hba.conf ask for scram-sha-256, "
+    "or use sslmode=verify-full"
 )
-_MISCONFIGURED = {
+LOCKED, NO_TABLE = "55P03", "42P01"
+UNDONE = ("40001", "40P01")
+"""PostgreSQL undid the whole statement because of another one, so it may be sent again."""
+_LOST = "has lost a table of the ticket server's, or its ring row"
+_REFUSED = {
     "26000": POOLED,
     "42P05": POOLED,
-    "42501": ("does not give this user the privileges that a ticket server needs", SET_UP),
-    "42703": ("has a table of the ticket server's without a column that it needs", SET_UP),
-    "42883": ("lacks a function of PostgreSQL 13", "use PostgreSQL itself, not a product that resembles it"),
+    "42501": f"does not give this user the privileges that a ticket server needs: {SET_UP}",
+    "42703": f"has a table of the ticket server's without a column that it needs: {SET_UP}",
+    "3F000": "has no schema in this user's search path: create one, or set search_path",
+    "42P10": f"has a table of the ticket server's without its primary key: {SET_UP}",
+    "42883": "lacks a function of PostgreSQL 13: use PostgreSQL itself",
 }
-_BUSY = {
-    "40001": "refused the transaction as it ran beside another",
-    "40P01": "deadlocked",
-    LOCKED: "waited too long for a lock",
-    "57014": "had the statement cancelled",
-}
-_DATABASE = {
+_FAILED = {
     "08P01": "does not speak PostgreSQL's protocol",
-    "25006": "is read-only",
+    "25006": "is read-only: name the primary in TICKETS_DATABASES, or see default_transaction_read_only there",
     "28000": "refuses the user, or connections from this host",
     "28P01": "refuses the user or password",
+    "55000": "is a standby, which takes no writes",
     "3D000": "has no such database",
-    MISSING_TABLE: "has lost a table of the ticket server's",
+    **dict.fromkeys(UNDONE, "undid a statement twice because of another one"),
+    NO_TABLE: _LOST,
     "53100": "has a full disk",
     "53200": "is out of memory",
-    "57P01": "is shutting down",
+    "53300": "has too many connections",
+    LOCKED: "waited too long for a lock: look for an open transaction there (pg_stat_activity)",
+    "57014": "ended a statement that took too long",
+    "57P01": "is shutting down, or an operator ended the connection",
     "57P02": "crashed",
     "57P03": "is starting up or shutting down",
-    "57P04": "had its database dropped",
-    "57P05": "closed the idle connection",
-    "58030": "cannot read or write its files",
-    "XX001": "has damaged data",
-    "XX002": "has a damaged index",
 }
+
+
+class Missing(LookupError):
+    """A table of the ticket server's, or its ring row, is not there."""
 
 
 def code_of(error: BaseException | None) -> str:
-    """PostgreSQL's SQLSTATE; empty where the error is none of its errors."""
+    """Return PostgreSQL's SQLSTATE; empty where the error did not come from the server."""
+    if isinstance(error, asyncpg.ConnectionDoesNotExistError):
+        return ""  # the driver raises it and chooses its SQLSTATE
     return str(getattr(error, "sqlstate", None) or "")
 
 
-def translated(error: BaseException) -> TicketDatabaseError:
-    """The error in our words; the database's name is added where it is shown."""
+def translated(error: BaseException) -> DatabaseError:
+    """Return the error in our words. The name of the database is added where the error is shown."""
     code = code_of(error)
-    if code in _BUSY:
-        return TicketDatabaseBusy(_BUSY[code])
-    if code == NO_FURTHER_CONNECTION:
-        return NoFurtherConnection("has too many connections")
-    if code in _MISCONFIGURED:
-        return TicketDatabaseSetWrong(*_MISCONFIGURED[code])
-    if code[:2] in ("22", "23"):
-        return SequenceUnavailable(f"refuses the row (SQLSTATE {code})")
-    if code and not isinstance(error, asyncpg.ConnectionDoesNotExistError):
-        return TicketDatabaseUnavailable(_DATABASE.get(code, f"answered with SQLSTATE {code}"))
-    return TicketDatabaseUnavailable("broke the connection off")
+    if code in _REFUSED or (code == "08P01" and "startup parameter" in str(error)):
+        return DatabaseRefused(_REFUSED.get(code, POOLED))
+    if code:
+        return DatabaseFailed(_FAILED.get(code, f"answered with SQLSTATE {code}"))
+    words = _LOST if isinstance(error, Missing) else NONSENSE
+    if isinstance(error, ssl.SSLCertVerificationError):
+        words = "has a TLS certificate that cannot be verified"
+    elif isinstance(error, ssl.SSLError):
+        words = "cannot agree on TLS"
+    elif isinstance(error, ConnectionRefusedError):
+        words = "refuses connections"
+    elif isinstance(error, ConnectionError) and "SSL" in str(error):
+        words = "does not offer TLS"
+    elif isinstance(error, asyncpg.ConnectionDoesNotExistError | asyncpg.InterfaceError | ConnectionError):
+        words = "broke the connection off"
+    elif isinstance(error, OSError):
+        words = "cannot be reached"
+    return DatabaseFailed(words)

@@ -1,255 +1,213 @@
-"""Every statement that the ticket server sends to PostgreSQL while it serves, and the tables that it makes.
+"""Every statement that a session sends to PostgreSQL, and the tables that it makes.
 
-Each draw and each write of marks takes two locks: `GATE`, an advisory lock in shared mode, and the one row of `_ring`
-in shared mode. A change of the ring record takes the gate alone. PostgreSQL queues for an advisory lock in order, so a
-change does not starve behind a stream of draws. The lock on the row makes the statement read the newest ring number,
-even where it has waited.
+A statement about several rows first locks these rows in the order of their names, so that two sessions never wait for
+each other. A statement that waited for a row goes on with the newest version of the row (READ COMMITTED).
 """
 
-# ruff: noqa: S608 - it is put together from constants of this file alone
+# ruff: noqa: S608 - the statements are put together from constants of this file alone
 
-import json
-from typing import Any
+from app.databases.session import LARGEST_ID
 
-GATE = "1953067883, 1"
-"""`tick` in ASCII, and which lock of the ticket server's it is: ring changes alone, everything else side by side."""
-KINDS_GATE = "1953067883, 2"
-"""One server at a time changes how sequences were made, or makes the tables."""
-
-SEQUENCES = "ticket_sequences"
-COLUMNS = {
-    SEQUENCES: {"sequence": "text", "id": "bigint", "bits": "smallint", "born": "uuid"},
-    "_ring": {"one": "smallint", "number": "bigint", "record": "text"},
-    "_high_water": {
-        "sequence": "text",
-        "offset_of": "integer",
-        "increment_of": "integer",
-        "mark": "bigint",
-        "issued": "bigint",
-        "token": "text",
-        "changed": "bigint",
-    },
-    "_kinds": {
-        "folded": "text",
-        "sequence": "text",
-        "kind": "text",
-        "parameters": "text",
-        "decided": "boolean",
-        "claimed_by": "text",
-    },
-    "_servers": {"instance": "text", "entry": "text", "seen": "double precision"},
-    "_probe": {"one": "smallint", "seen": "double precision"},
-}
-"""The columns that the server needs of each table, and their types. There may be others."""
-
-TABLES = f"""
-CREATE TABLE IF NOT EXISTS {SEQUENCES} (sequence text PRIMARY KEY, id bigint NOT NULL DEFAULT 0,
-    bits smallint NOT NULL DEFAULT 64, born uuid NOT NULL DEFAULT gen_random_uuid()) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS _ring (one smallint PRIMARY KEY CHECK (one = 1), number bigint, record text);
-CREATE TABLE IF NOT EXISTS _high_water (sequence text NOT NULL, offset_of integer NOT NULL,
-    increment_of integer NOT NULL, mark bigint NOT NULL, issued bigint NOT NULL, token text NOT NULL,
-    changed bigint NOT NULL, PRIMARY KEY (sequence, offset_of, increment_of)) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS _kinds (folded text PRIMARY KEY, sequence text NOT NULL, kind text NOT NULL,
-    parameters text NOT NULL, decided boolean NOT NULL, claimed_by text NOT NULL);
-CREATE TABLE IF NOT EXISTS _servers (instance text PRIMARY KEY, entry text NOT NULL,
-    seen double precision NOT NULL) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS _probe (one smallint PRIMARY KEY CHECK (one = 1), seen double precision NOT NULL);
+SEQUENCES, RING, NOTES = "ticket_sequences", "_ticket_ring", "_ticket_notes"
+COLUMNS = {"sequence text", "id bigint", "bits smallint"}
+"""What a table of sequences needs. It may have other columns."""
+ENDS = {32: (1 << 32) - 1, 53: (1 << 53) - 1, 64: LARGEST_ID}
+"""The largest id of a sequence, by its `bits`."""
+LAYOUT = "ticketd layout 1"
+"""The comment of the server's own tables."""
+_LOCK = "SELECT pg_advisory_xact_lock(1953067883, 3);"
+"""`tick` in ASCII, and a number. One session at a time makes tables or a sequence."""
+MAKE_TABLES = f"""{_LOCK}
+DO $$ BEGIN
+IF to_regclass('{SEQUENCES}') IS NULL THEN
+    CREATE TABLE {SEQUENCES} (sequence text PRIMARY KEY, id bigint NOT NULL DEFAULT 0,
+        bits smallint NOT NULL DEFAULT 64, birth text NOT NULL DEFAULT gen_random_uuid()::text) WITH (fillfactor = 50);
+    CREATE INDEX ON {SEQUENCES} (lower(sequence COLLATE "C"));
+END IF;
+IF to_regclass('{RING}') IS NULL THEN
+    CREATE TABLE {RING} (one smallint PRIMARY KEY CHECK (one = 1), body text NOT NULL, ring_offset integer NOT NULL,
+        stamp text NOT NULL, text text NOT NULL) WITH (fillfactor = 50);
+    COMMENT ON TABLE {RING} IS '{LAYOUT}';
+END IF;
+IF to_regclass('{NOTES}') IS NULL THEN
+    CREATE TABLE {NOTES} (book text COLLATE "C", name text COLLATE "C", high bigint NOT NULL, issued bigint NOT NULL,
+        tenure text, sure boolean NOT NULL, text text NOT NULL, PRIMARY KEY (book, name)) WITH (fillfactor = 50);
+    COMMENT ON TABLE {NOTES} IS '{LAYOUT}';
+END IF;
+END $$;
+INSERT INTO {RING} VALUES (1, '{{word}}', 0, '', '') ON CONFLICT (one) DO NOTHING
 """
-"""deploy/postgresql/01-tickets.sql has the same for an account that may not create tables."""
-MAKE_FENCE = "INSERT INTO _ring (one) VALUES (1) ON CONFLICT DO NOTHING"
-"""There is always a row that a draw can lock, whether a ring is recorded or not."""
+"""The fill factors leave room on each page for the new versions of its rows."""
 
-# --- a new connection ------------------------------------------------------------------------------------------------
+# --- a new session ---------------------------------------------------------------------------------------------------
 
 
-def prepare(milliseconds: int) -> str:
-    """The settings of a new session. `milliseconds`: the longest that one of its statements may take.
+def settings(seconds: float) -> dict[str, str]:
+    """Return the settings that a session logs in with. They hold against those of the user and of the database.
 
-    The planner has to use indexes: without statistics of a table it may read the whole table. With these settings it
-    overrates the cost of a statement that has no index to use, and would spend longer on compiling it than on running
-    it; hence `jit = off`.
+    The planner has to use indexes: without statistics of a table it may read the whole table. The keepalives end a
+    session whose network was cut in the middle of a statement, so that it holds no lock for long.
     """
-    return f"""
-SET default_transaction_isolation = 'read committed';
-SET client_min_messages = error;
-SET statement_timeout = {milliseconds};
-SET idle_in_transaction_session_timeout = {10 * milliseconds};
-SET lock_timeout = {max(1, milliseconds // 3)};
-SET jit = off;
-SET enable_seqscan = off;
-SET enable_hashjoin = off;
-SET enable_mergejoin = off;
-SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
-SELECT set_config('search_path', quote_ident(current_schema()), false) WHERE current_schema() IS NOT NULL;
-"""
+    milliseconds = max(3, int(seconds * 1000))
+    return {
+        "default_transaction_isolation": "read committed",
+        "statement_timeout": f"{milliseconds}",
+        "lock_timeout": f"{milliseconds // 3}",
+        "idle_in_transaction_session_timeout": f"{2 * milliseconds}",
+        **{"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "3", "tcp_keepalives_count": "3"},
+        **{"client_min_messages": "error", "plan_cache_mode": "force_generic_plan", "jit": "off"},
+        **dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off"),
+    }
 
 
-FACTS = """
-SELECT (SELECT system_identifier FROM pg_control_system()) AS system,
-    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS started,
-    CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END AS timeline,
-    pg_is_in_recovery() AS standby,
-    (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database,
-    current_schema()::text AS schema,
-    pg_backend_pid() AS process,
-    current_setting('server_version_num')::integer AS version,
-    current_setting('synchronous_commit') AS synchronous
+BEGIN = """
+SELECT set_config('search_path', coalesce(quote_ident(current_schema()), ''), false),
+    set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false)
 """
+"""Fix the schema, and have commits wait for the disk unless they do so already."""
 
-FOUND_TABLES = """
-SELECT c.relname::text AS name, c.relkind::text AS kind, c.relpersistence::text AS persistence,
-    array(SELECT a.attname || ' ' || format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
-        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns
-FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relname = ANY($1::text[])
-"""
+# --- looks -----------------------------------------------------------------------------------------------------------
 
-# --- a probe ---------------------------------------------------------------------------------------------------------
-
-SETTINGS = """
-SELECT current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
-    current_setting('synchronous_commit') AS synchronous, pg_is_in_recovery() AS standby,
-    (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS default_synchronous,
-    pg_has_role('pg_read_all_stats', 'USAGE') AS sees_others,
-    (SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = to_regclass('ticket_sequences')) AS dead,
-    (SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::double precision FROM pg_stat_activity
-        WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
-        AND xact_start < clock_timestamp() - make_interval(secs => $1)) AS long
-"""
-MAY_CREATE = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
-
-NOW = "extract(epoch FROM clock_timestamp())::double precision"
-_LOOK = f"""
-SELECT {NOW} AS clock,
-    pg_is_in_recovery() AS standby,
-    pg_relation_filenode('{SEQUENCES}')::bigint AS node,
-    current_setting('fsync') AS fsync,
-    current_setting('full_page_writes') AS full_page_writes,
-    current_setting('synchronous_commit') AS synchronous,
-    (SELECT record FROM _ring WHERE one = 1) AS record,
-    (SELECT coalesce(json_agg(json_build_array(entry, seen)), '[]') FROM (SELECT * FROM _servers LIMIT $1) few)::text
-    AS servers
-"""
-_SAY = f"""
-INSERT INTO _servers (instance, entry, seen) VALUES (%s, %s, {NOW})
-ON CONFLICT (instance) DO UPDATE SET entry = excluded.entry, seen = excluded.seen
-"""
-SAY = _SAY % ("$1", "$2")
-LOOK_AND_ANNOUNCE = f"""
-WITH stale AS (DELETE FROM _servers WHERE seen < {NOW} - $4::double precision AND instance <> $2),
-said AS ({_SAY % ("$2", "$3")})
-{_LOOK}
+_FIELDS = {"high": "bigint", "issued": "bigint", "tenure": "text", "sure": "boolean", "text": "text"}
+_NOTE, _ROW = ", ".join(_FIELDS), ", ".join(["name", *_FIELDS])
+BEAT = f"""
+INSERT INTO {NOTES} (book, {_ROW}) VALUES ('heartbeats', $1, $2, $3, $4, $5, $6) ON CONFLICT (book, name)
+DO UPDATE SET ({_NOTE}) = row({", ".join(f"excluded.{each}" for each in _FIELDS)})
 """
 LOOK = f"""
-WITH said AS (INSERT INTO _probe (one, seen) VALUES (1, {NOW})
-    ON CONFLICT (one) DO UPDATE SET seen = excluded.seen)
-{_LOOK}
-"""
-
-
-def parsed(text: str) -> list[Any]:
-    """The rows that a statement gives as one value."""
-    return list(json.loads(text))
-
-
-FORGET_SERVER = "DELETE FROM _servers WHERE instance = $1"
-CLOCK = f"SELECT {NOW}"
-OTHERS = """
-SELECT DISTINCT application_name FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user
-AND backend_type = 'client backend' AND pid <> ALL($1::integer[]) LIMIT 20
-"""
-
-# --- draws -----------------------------------------------------------------------------------------------------------
-
-_FENCED = f"""
-gate AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({GATE}) IS NOT NULL AS passed),
-fence AS MATERIALIZED (SELECT r.number FROM gate, _ring r WHERE gate.passed AND r.one = 1 FOR SHARE OF r)
-"""
-
-
-def draw(*, skip_locked: bool = False) -> str:
-    """Draw for several sequences, each named once: all of each or nothing. `skip_locked`: pass over the sequences whose
-    row another session has locked.
-
-    `origin` and `step` are offset and increment. `least`: no ticket is below it. `more`: how far the last of these
-    tickets is above the first one.
-    """
-    return f"""
-WITH wanted AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
-    AS w(sequence, origin, step, ring, least, more, ceiling)
-), {_FENCED}, held AS MATERIALIZED (
-    SELECT w.*, s.id, greatest(s.id, w.least - 1, 0) AS above FROM wanted w JOIN {SEQUENCES} s USING (sequence)
-    ORDER BY w.sequence FOR UPDATE OF s {"SKIP LOCKED" if skip_locked else ""}
-), stepped AS (
-    SELECT *, 1 + ((origin - above - 1) % step + step) % step AS rise FROM held
-), drawn AS (
-    UPDATE {SEQUENCES} s SET id = t.above + t.rise + t.more FROM stepped t, fence f
-    WHERE s.sequence = t.sequence AND coalesce(f.number, t.ring) = t.ring AND t.above <= t.ceiling - t.more - t.rise
-    RETURNING s.sequence, s.id
+WITH server AS MATERIALIZED (
+    SELECT concat_ws('-', system_identifier::text, left(pg_walfile_name(pg_current_wal_lsn()), 8),
+        current_setting('port')) AS machine
+    FROM pg_control_system()
+), tables AS MATERIALIZED (
+    SELECT oid, relname::text AS name, relpersistence, pg_relation_filenode(oid) AS file,
+        obj_description(oid, 'pg_class') AS comment
+    FROM pg_class WHERE oid IN (to_regclass('{SEQUENCES}'), to_regclass('{RING}'), to_regclass('{NOTES}'))
 )
-SELECT w.sequence, f.number, pg_relation_filenode('{SEQUENCES}')::bigint AS node, d.id AS last, h.id AS position,
-    EXISTS (SELECT FROM {SEQUENCES} s WHERE s.sequence = w.sequence) AS there, h.sequence IS NOT NULL AS held
-FROM fence f CROSS JOIN wanted w LEFT JOIN held h USING (sequence) LEFT JOIN drawn d USING (sequence)
+SELECT pg_backend_pid() = $2 AS direct, machine, current_setting('server_version') AS version,
+    (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint AS started,
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
+    concat_ws('.', (SELECT oid FROM pg_database WHERE datname = current_database()), (SELECT string_agg(
+        concat_ws('.', oid, file), '.' ORDER BY name) FROM tables WHERE name <> '{SEQUENCES}'), body) AS births,
+    current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
+    current_setting('synchronous_commit') AS synchronous_commit,
+    array(SELECT name FROM tables WHERE relpersistence <> 'p') AS unlogged,
+    array(SELECT name FROM tables WHERE name <> '{SEQUENCES}' AND comment <> '{LAYOUT}') AS foreign,
+    array(SELECT attname || ' ' || format_type(atttypid, atttypmod) FROM pg_attribute
+        WHERE attrelid = to_regclass('{SEQUENCES}') AND attnum > 0 AND NOT attisdropped) AS columns,
+    body, ring_offset, stamp, r.text,
+    (SELECT json_agg(json_build_array({_ROW})) FROM {NOTES} WHERE book = 'heartbeats' AND $1)::text AS heartbeats,
+    (SELECT json_agg(json_build_array({_ROW})) FROM {NOTES} WHERE book = 'lives' AND name = machine)::text AS lives,
+    (SELECT high FROM {NOTES} WHERE book = 'counts' AND name = 'floors') AS floors
+FROM server LEFT JOIN {RING} r ON r.one = 1
+"""
+"""$1: whether the heartbeats are wanted. $2: the process that the server named at the login. The timeline in `machine`
+is another one after a promotion."""
+
+# --- counters --------------------------------------------------------------------------------------------------------
+
+_END = f"CASE s.bits {' '.join(f'WHEN {bits} THEN {end}' for bits, end in ENDS.items())} END"
+_SERVED = f"s.id >= 0 AND s.bits IN ({', '.join(map(str, ENDS))})"
+_RESULTS = f"""
+SELECT sequence, last, 'done' AS result, NULL::bigint AS id, NULL::smallint AS bits FROM done UNION ALL
+SELECT w.sequence, NULL, CASE WHEN s.sequence IS NULL THEN 'missing' WHEN ({_SERVED}) IS NOT TRUE THEN 'unusable'
+    WHEN w.sequence IN (SELECT sequence FROM held WHERE emptied) THEN 'emptied'
+    WHEN w.sequence IN (SELECT sequence FROM held) THEN 'exhausted' ELSE 'busy' END, s.id, s.bits
+FROM wanted w LEFT JOIN {SEQUENCES} s USING (sequence) WHERE w.sequence NOT IN (SELECT sequence FROM done)
 """
 
 
-# --- sequences -------------------------------------------------------------------------------------------------------
+def _given(first: int, *kinds: str) -> str:
+    """Return the rows of a statement, given as columns from parameter `first` on. They are arrays of text, because the
+    driver would ask the server on each connection what an array of numbers is."""
+    return f"unnest({', '.join(f'${number}::text[]::{kind}[]' for number, kind in enumerate(kinds, first))})"
 
-LIST = f"SELECT sequence, id, bits, born::text AS born FROM {SEQUENCES} LIMIT $1"
-LIST_NAMED = f"SELECT sequence, id, bits, born::text AS born FROM {SEQUENCES} WHERE sequence = ANY($2::text[]) LIMIT $1"
-MAKE = f"INSERT INTO {SEQUENCES} (sequence, id, bits) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
-ADVANCE = f"""
-WITH given AS (SELECT * FROM unnest($1::text[], $2::bigint[]) AS g(sequence, floor)), held AS MATERIALIZED (
-    SELECT s.sequence, g.floor, s.id FROM given g JOIN {SEQUENCES} s USING (sequence) ORDER BY sequence FOR UPDATE OF s
+
+def _locking(statement: str) -> tuple[str, str]:
+    """Return the statement that waits for locked rows, and the same statement passing them over."""
+    return statement.format(locked=""), statement.format(locked="SKIP LOCKED")
+
+
+DRAW = _locking(f"""
+WITH wanted AS (
+    SELECT * FROM {_given(1, *["text", *["bigint"] * 4])} AS w(sequence, span, above, ceiling, drawn)
+), held AS MATERIALIZED (
+    SELECT s.sequence, span, greatest(s.id, above) AS base, least(ceiling, {_END}) AS ceiling, s.id < drawn AS emptied
+    FROM wanted JOIN {SEQUENCES} s USING (sequence) WHERE {_SERVED}
+    ORDER BY s.sequence FOR NO KEY UPDATE OF s {{locked}}
+), ahead AS (
+    SELECT sequence, base, ceiling, 1 + mod(mod($6 - 1 - base, $7::bigint) + $7, $7) + span AS step
+    FROM held WHERE NOT emptied
+), done AS (
+    UPDATE {SEQUENCES} s SET id = base + step FROM ahead a WHERE s.sequence = a.sequence AND step <= ceiling - base
+    RETURNING s.sequence, s.id AS last
+){_RESULTS}""")
+"""`span`: by how much the last id is above the first one. `drawn`: an id that the caller has drawn, or 0. $6, $7:
+offset and increment. Nothing here can overflow."""
+RAISE = _locking(f"""
+WITH wanted AS (SELECT * FROM {_given(1, "text", "bigint")} AS w(sequence, floor)), held AS MATERIALIZED (
+    SELECT s.sequence, least(floor, {_END}) AS last, false AS emptied
+    FROM wanted JOIN {SEQUENCES} s USING (sequence) WHERE {_SERVED}
+    ORDER BY s.sequence FOR NO KEY UPDATE OF s {{locked}}
 ), raised AS (
-    UPDATE {SEQUENCES} s SET id = h.floor FROM held h WHERE s.sequence = h.sequence AND h.id < h.floor
-)
-SELECT count(*) FROM held
+    UPDATE {SEQUENCES} s SET id = h.last FROM held h WHERE s.sequence = h.sequence AND s.id < h.last
+), done AS (SELECT sequence, last FROM held){_RESULTS}""")
+LIST = f"""
+SELECT s.sequence, s.id, s.bits, to_jsonb(s) ->> 'birth' AS birth, s.tableoid::text AS table,
+    pg_relation_filenode(s.tableoid)::text AS file
+FROM {SEQUENCES} s
 """
+LIST_NAMED = LIST + """WHERE lower(s.sequence COLLATE "C") = ANY($1::text[])"""
+MAKE = f"""{_LOCK}
+INSERT INTO {SEQUENCES} (sequence, id, bits) SELECT '{{name}}', {{last}}, {{bits}} WHERE NOT EXISTS
+    (SELECT FROM {SEQUENCES} WHERE lower(sequence COLLATE "C") = lower('{{name}}' COLLATE "C")) ON CONFLICT DO NOTHING
+"""
+"""Two statements in one transaction. The second one sees what the session that had the lock before has made."""
 
-# --- notes -----------------------------------------------------------------------------------------------------------
+# --- the notebook ----------------------------------------------------------------------------------------------------
 
-_CHANGE = "pg_current_xact_id()::text::bigint"
-"""A transaction's number dates a change: every transaction below the oldest that still runs is seen by a reader."""
-_MARK = "sequence, offset_of, increment_of, mark, issued, token"
-MARKS = f"""
-SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS change, {_MARK}
-FROM (SELECT 1) AS one LEFT JOIN _high_water ON changed >= $2 LIMIT $1
+READ = f"SELECT {_ROW} FROM {NOTES} WHERE book = $1 AND name = ANY($2::text[])"
+PAGE = f"SELECT {_ROW} FROM {NOTES} WHERE book = $1 AND name > $2 ORDER BY name LIMIT $3"
+HAS_OLD_KINDS = "SELECT to_regclass('_kinds') IS NOT NULL"
+OLD_KINDS = "SELECT 1 FROM _kinds WHERE decided AND kind <> 'ticket' LIMIT 1"
+"""What finds a kind of sequence in the table where releases before 1.0 kept them."""
+READ_RING = f"SELECT body, ring_offset, stamp, text FROM {RING} WHERE one = 1"
+WRITE_RING = f"""
+UPDATE {RING} SET ring_offset = $1, stamp = $2, text = $3
+WHERE one = 1 AND body = $4 AND ring_offset = $5 AND stamp = $6 AND text = $7 RETURNING one
 """
-_GIVEN = """
-SELECT * FROM unnest($1::text[], $2::integer[], $3::integer[], $4::bigint[], $5::bigint[], $6::text[])
-AS g(sequence, offset_of, increment_of, mark, issued, token)
-"""
-KEEP_MARKS = f"""
-WITH {_FENCED}, written AS (
-    INSERT INTO _high_water AS k ({_MARK}, changed)
-    SELECT g.*, {_CHANGE} FROM ({_GIVEN}) g, fence f WHERE f.number = $7 ORDER BY 1, 2, 3
-    ON CONFLICT (sequence, offset_of, increment_of) DO UPDATE SET
-        mark = CASE WHEN k.token = excluded.token THEN greatest(k.mark, excluded.mark) ELSE k.mark END,
-        issued = CASE WHEN k.token = excluded.token THEN greatest(k.issued, excluded.issued) ELSE k.issued END,
-        changed = excluded.changed
-    RETURNING {_MARK}
+_LOCKED_RING = f"ring AS MATERIALIZED (SELECT stamp FROM {RING} WHERE one = 1 FOR SHARE)"
+"""A change of the ring row waits for this lock, and this lock for a change; after that it reads the newest stamp."""
+MARK = f"""
+WITH {_LOCKED_RING}, held AS MATERIALIZED (
+    SELECT g.* FROM ring, {_given(1, "text", "text", "bigint", "bigint", "boolean")}
+        AS g(name, tenure, high, issued, sure) JOIN {NOTES} n ON n.book = 'marks' AND n.name = g.name
+    WHERE ring.stamp = $6 AND n.tenure = g.tenure ORDER BY n.name FOR NO KEY UPDATE OF n
+), raised AS (
+    UPDATE {NOTES} n SET high = greatest(n.high, h.high), issued = greatest(n.issued, h.issued), sure = n.sure OR h.sure
+    FROM held h WHERE n.book = 'marks' AND n.name = h.name RETURNING n.name
 )
-SELECT w.* FROM fence f LEFT JOIN written w ON true WHERE f.number = $7
+SELECT (SELECT stamp FROM ring) AS stamp, array(SELECT name FROM raised) AS done
 """
-HELD_MARKS = f"""
-SELECT {_MARK} FROM _high_water JOIN unnest($1::text[], $2::integer[], $3::integer[])
-AS g(sequence, offset_of, increment_of) USING (sequence, offset_of, increment_of)
-ORDER BY 1, 2, 3 FOR UPDATE OF _high_water
+_OLD = ", ".join(f"old_{each}" for each in _FIELDS)
+WRITE = f"""
+WITH {_LOCKED_RING}, given AS MATERIALIZED (
+    SELECT g.* FROM ring, {_given(2, "text", "text", "boolean", *_FIELDS.values(), "boolean", *_FIELDS.values())}
+        AS g(book, name, was, {_OLD}, stays, {_NOTE}) WHERE $1::text IS NULL OR ring.stamp = $1
+), held AS MATERIALIZED (
+    SELECT g.* FROM given g JOIN {NOTES} n USING (book, name)
+    WHERE g.was AND {" AND ".join(f"n.{each} IS NOT DISTINCT FROM g.old_{each}" for each in _FIELDS)}
+    ORDER BY n.book, n.name FOR UPDATE OF n
+), inserted AS (
+    INSERT INTO {NOTES} (book, {_ROW}) SELECT book, {_ROW} FROM given WHERE stays AND NOT was
+    ORDER BY book COLLATE "C", name COLLATE "C" ON CONFLICT (book, name) DO NOTHING RETURNING book, name
+), replaced AS (
+    UPDATE {NOTES} n SET ({_NOTE}) = row({", ".join(f"h.{each}" for each in _FIELDS)})
+    FROM held h WHERE h.stays AND n.book = h.book AND n.name = h.name RETURNING n.book, n.name
+), removed AS (
+    DELETE FROM {NOTES} n USING held h
+    WHERE NOT h.stays AND n.book = h.book AND n.name = h.name RETURNING n.book, n.name
+)
+SELECT (SELECT stamp FROM ring) AS stamp, array(SELECT book || ' ' || name FROM (TABLE inserted UNION ALL
+    TABLE replaced UNION ALL TABLE removed) AS done) AS done
 """
-REPLACE_MARKS = f"""
-UPDATE _high_water k SET mark = g.mark, issued = g.issued, token = g.token, changed = {_CHANGE} FROM ({_GIVEN}) g
-WHERE (k.sequence, k.offset_of, k.increment_of) = (g.sequence, g.offset_of, g.increment_of)
-"""
-FENCE = f"WITH {_FENCED} SELECT number FROM fence"
-CLOSE_GATE = f"SELECT pg_advisory_xact_lock({GATE})"
-CLOSE_KINDS_GATE = f"SELECT pg_advisory_xact_lock({KINDS_GATE})"
-RECORD = "SELECT record FROM _ring WHERE one = 1 AND record IS NOT NULL LIMIT $1"
-WRITE_RECORD = "UPDATE _ring SET number = $1, record = $2 WHERE one = 1"
-KINDS = "SELECT sequence, kind, parameters, decided, claimed_by FROM _kinds LIMIT $1"
-WRITE_KIND = """
-INSERT INTO _kinds VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (folded) DO UPDATE SET sequence = excluded.sequence,
-    kind = excluded.kind, parameters = excluded.parameters, decided = excluded.decided, claimed_by = excluded.claimed_by
-"""
-FORGET_KIND = "DELETE FROM _kinds WHERE folded = $1"
-SERVERS = "SELECT entry, seen FROM _servers LIMIT $1"

@@ -1,44 +1,96 @@
-"""Whether this process can keep the embedded pair in a folder."""
+"""The folder of the embedded pair: two SQLite files, which one process uses.
 
+Nobody watches the files while no process has them open, so a file may have gone back meanwhile. Each locking of the
+folder therefore has a random word, and under another word each file is in another life. A server that ends cleanly
+lowers the limits in both files to the positions first, so that the next life skips no id.
+"""
+
+import fcntl
 import os
-from collections.abc import Iterable
+import threading
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.databases.address import Address
+from app.databases.record import new_word
+from app.errors import DatabaseRefused
+
 FILES = ("odd.sqlite3", "even.sqlite3")
-"""The embedded pair, in offset order."""
+"""The embedded pair, in the order of the offsets."""
 
 
-def why_unusable(files: Iterable[Path]) -> str | None:
-    """Why this process cannot use these files of one folder, or cannot make them; None where it can.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SQLiteAddress(Address):
+    """One file of a locked folder.
 
-    Changes nothing: a folder that is missing is judged by the nearest one above it that exists.
+    path: of the file. opening: the random word of the locking. opened: when the folder was locked, in seconds since
+    1970. inode: the device of the file and its number there. writing: held by the session that writes to the file.
     """
-    files = list(files)
-    folder = files[0].parent
-    while not _exists(folder) and folder != folder.parent:
-        folder = folder.parent
-    if not folder.is_dir():
-        return f"{folder} is not a folder"
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return _refusal(folder)
-    for file in files:
-        beside = sorted(folder.glob(f"{file.name}*")) if folder == file.parent else []
-        for each in beside:
-            if not os.access(each, os.R_OK | os.W_OK):
-                return f"{each.name}: {_refusal(each)}"
-    return None
+
+    path: Path
+    opening: str
+    opened: float
+    inode: tuple[int, int]
+    writing: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.path.name
+
+    def check(self) -> None:
+        """Raise DatabaseRefused where the path leads to another file than when the folder was locked, or to none."""
+        try:
+            found = _inode(self.path)
+        except OSError:
+            found = None
+        if found != self.inode:
+            raise DatabaseRefused(f"{self.path} was replaced or removed during use: restart the ticket server")
 
 
-def _exists(path: Path) -> bool:
+class Folder:
+    """A folder that this process has locked. `addresses`: of the two files, in the order of the offsets."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self._lock = lock
+        word, now = new_word(), time.time()
+        self.addresses = tuple(
+            SQLiteAddress("", 0, "", name, path=path / name, opening=word, opened=now, inode=_inode(path / name))
+            for name in FILES
+        )
+
+    def close(self) -> None:
+        """Unlock the folder. Close every session first."""
+        os.close(self._lock)
+
+
+def lock_folder(path: Path) -> Folder:
+    """Lock the folder for this process; make the folder and empty files where they are missing. It waits for the disk.
+
+    Raises DatabaseRefused where another process has locked the folder, or where this process may not write to it.
+    """
+    path, lock = path.absolute(), -1
     try:
-        return path.exists() or path.is_symlink()
-    except OSError:  # a folder above it cannot be searched, and is judged next
-        return False
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for name in FILES:
+            os.close(os.open(path / name, os.O_RDWR | os.O_CREAT, 0o600))
+        for each in (path, path.parent):  # so that a power cut spares the entries of what is new
+            directory = os.open(each, os.O_RDONLY | os.O_DIRECTORY)
+            os.fsync(directory)
+            os.close(directory)
+        return Folder(path, lock)
+    except OSError as error:
+        if lock >= 0:
+            os.close(lock)
+        if isinstance(error, BlockingIOError):
+            raise DatabaseRefused(f"another process uses {path}: stop it, or set another TICKETS_DATA_DIR") from error
+        where = error.filename or path
+        raise DatabaseRefused(f"user {os.geteuid()} cannot write to {where}: {error.strerror}") from error
 
 
-def _refusal(path: Path) -> str:
-    if os.statvfs(path).f_flag & os.ST_RDONLY:
-        return "Read-only file system"
-    return (
-        f"Permission denied: {path} belongs to user {path.stat().st_uid}, and this process runs as user {os.geteuid()}"
-    )
+def _inode(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino

@@ -1,1 +1,0 @@
-"""What becomes of the figures of a benchmark."""

@@ -1,0 +1,103 @@
+"""How many clients may be connected, whatever protocol they speak."""
+
+import contextlib
+import logging
+import resource
+import time
+from enum import Enum
+from typing import Protocol
+
+from app.errors import TicketError
+
+log = logging.getLogger(__name__)
+
+DEFAULT_MOST = 10_000
+"""Client connections, where TICKETS_MAX_CONNECTIONS does not say."""
+KEPT = 192
+"""Open files that are not for `SERVED` connections: for the ticket databases, for `ONE_ANSWER`, and for the process."""
+FOR_ONE_ANSWER = 32
+"""Connections beyond the limit that get one answer each."""
+QUIET = 60.0
+"""Seconds between two lines in the log about connections beyond the limit."""
+
+
+class Admission(Enum):
+    """What a new connection gets: it is served, or it gets one answer and is closed, or it is closed at once."""
+
+    SERVED = "served"
+    ONE_ANSWER = "one answer"
+    REFUSED = "refused"
+
+
+class Counts(Protocol):
+    """What is counted of connections."""
+
+    client_connections: int
+    connections_refused: int
+
+
+class Connections:
+    """Counts the client connections of all ports.
+
+    most: how many are served. tally: learns how many there are, and how many came beyond the limit.
+    """
+
+    def __init__(self, most: int, tally: Counts) -> None:
+        self.most = most
+        self._tally = tally
+        self._served = self._beyond = 0
+        self._silent_until = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many client connections are open."""
+        return self._served + self._beyond
+
+    def admit(self) -> Admission:
+        """Decide on a new connection. When it has ended, the caller passes the decision to `leave`."""
+        if self._served < self.most:
+            self._served += 1
+            admission = Admission.SERVED
+        else:
+            self._has_refused()
+            if self._beyond >= FOR_ONE_ANSWER:
+                return Admission.REFUSED
+            self._beyond += 1
+            admission = Admission.ONE_ANSWER
+        self._tally.client_connections = self.count
+        return admission
+
+    def leave(self, admission: Admission) -> None:
+        """A connection has ended. admission: what `admit` decided on it."""
+        if admission is Admission.SERVED:
+            self._served -= 1
+        elif admission is Admission.ONE_ANSWER:
+            self._beyond -= 1
+        self._tally.client_connections = self.count
+
+    def _has_refused(self) -> None:
+        self._tally.connections_refused += 1
+        now = time.monotonic()
+        if now >= self._silent_until:
+            self._silent_until = now + QUIET
+            log.warning("all %d client connections are taken, further ones are not served", self.most)
+
+
+def most_connections(wanted: int | None) -> int:
+    """Raise the limit on open files as far as the system allows, and return how many client connections are served.
+
+    wanted: what TICKETS_MAX_CONNECTIONS says, None where it is unset. Raises TicketError where the limit leaves none.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):  # a system may have a hard limit that it does not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most, allowed = wanted or DEFAULT_MOST, files - KEPT
+    if allowed < 1:
+        how = "ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile= of Docker"
+        raise TicketError(
+            f"the limit on open files is {files}, and the server needs more than {KEPT}; raise it ({how})"
+        )
+    if allowed < most:
+        log.warning("the limit on open files, %d, allows %d client connections and not %d", files, allowed, most)
+    return min(most, allowed)

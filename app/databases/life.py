@@ -1,0 +1,57 @@
+"""The life of a ticket database: a word that changes whenever its data may have gone back unseen.
+
+The database keeps the word of its present life in a row of LIVES for each machine that runs it: `high` is the second in
+which the machine started, `text` the births of the server's own tables with the number under which the body was taken
+in, `tenure` the word. Where the start or the text differ from what a server finds, the server writes a new word. All
+servers read the same row, so they name the same life by the same word.
+"""
+
+from app.databases.record import Record, new_word
+from app.databases.session import Book, Facts, Note, RingRow, Session, Write
+from app.errors import DatabaseFailed, DatabaseRefused
+
+TOLERANCE = 2
+"""Seconds by which two readings of one start may differ: some engines compute it, from a clock in whole seconds."""
+ATTEMPTS = 5
+"""How often a server tries to write the row while other servers change it."""
+
+
+async def find_life(session: Session) -> str:
+    """Return the word of the life that a new connection found.
+
+    Raises what `Session` raises, and DatabaseRefused where the ring record is damaged.
+    """
+    row = await _row(session, session.facts)
+    return await settle_life(session, session.facts, await session.read_ring(), row)
+
+
+async def settle_life(session: Session, facts: Facts, ring: RingRow, row: Note | None) -> str:
+    """Return the word of the present life, and write it first where it is a new one.
+
+    facts, ring and row: as the session has just read them, the row of LIVES no later than the ring row. Raises what
+    `Session` raises, and DatabaseRefused where the ring record is damaged.
+    """
+    for _ in range(ATTEMPTS):
+        present = Note(high=int(facts.started), tenure=new_word(), text=f"{facts.births}|{_taken_in(ring)}")
+        if row is not None and row.text == present.text and abs(row.high - present.high) <= TOLERANCE and row.tenure:
+            return row.tenure
+        if (await session.write([Write(Book.LIVES, facts.machine, row, present)], None))[0]:
+            return str(present.tenure)
+        row = await _row(session, facts)
+        ring = await session.read_ring()
+    raise DatabaseFailed(f"the row of its life was changed by other servers {ATTEMPTS} times while it was written")
+
+
+async def _row(session: Session, facts: Facts) -> Note | None:
+    return (await session.read(Book.LIVES, [facts.machine])).get(facts.machine)
+
+
+def _taken_in(ring: RingRow) -> int:
+    """Return the number under which the ring took this body in, 0 where no ring has."""
+    if not ring.text:
+        return 0
+    try:
+        record = Record.load(ring.text)
+    except ValueError as error:
+        raise DatabaseRefused("its ring record is damaged: restore it from another database, or replace it") from error
+    return next((body.since for body in record.bodies if body.word == ring.body), 0)

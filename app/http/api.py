@@ -1,0 +1,332 @@
+"""The HTTP API as a FastAPI application: everything but the requests for tickets that `fast` answers by itself."""
+
+import asyncio
+import logging
+from typing import Annotated, Any
+
+from fastapi import Body, Depends, FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.routing import Match
+
+from app.access import Access
+from app.errors import Draining, InvalidRequest, NoTicketDatabase, TicketError
+from app.http import decoding, models, problems, query
+from app.http.access import LARGEST_BODY, Gate, endpoint_of
+from app.http.description import complete_document, errors
+from app.http.pages import add_pages
+from app.kinds.table import KINDS
+from app.operations.report import Report
+from app.operations.tally import Tally
+from app.operations.watch import Watch
+from app.service import Service
+from app.tickets.request import Block, Call, Shape
+from app.version import VERSION
+
+log = logging.getLogger(__name__)
+
+EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+READY = """\
+# HELP tickets_ready 1 while this server can issue tickets and is not draining.
+# TYPE tickets_ready gauge
+tickets_ready 1.0
+"""
+"""The answer of /readyz to Prometheus, which scrapes it without a token."""
+
+Name = Annotated[
+    str,
+    Path(
+        description="the sequence's name, in any case",
+        examples=["photos"],
+        json_schema_extra={"pattern": models.NAME_PATTERN},
+    ),
+]
+NoQuery = Annotated[query.NoQuery, Query()]
+Responses = dict[int | str, dict[str, Any]]
+
+
+def make_api(
+    service: Service, report: Report, access: Access, tally: Tally, watch: Watch | None, *, is_local: bool
+) -> FastAPI:
+    """Return the application. is_local: whether the server listens on a loopback address only."""
+    api = FastAPIOffline(
+        title="Ticket server",
+        version=VERSION,
+        description="Hands out ids that never come twice.",
+        docs_url=None,
+        redoc_url=None,
+        servers=[{"url": "."}],  # a proxy may serve this below a prefix
+        redirect_slashes=False,
+        dependencies=[Depends(query.each_once)],
+    )
+    _add_tickets(api, service)
+    _add_blocks(api, service)
+    _add_reading(api, service, report)
+    _add_changes(api, service, report)
+    _add_probes(api, report)
+    add_pages(api, service, report)
+    _add_docs(api)
+    _add_error_handlers(api)
+    complete_document(api, access)
+    api.add_middleware(Gate, access=access, tally=tally, watch=watch, is_local=is_local)
+    return api
+
+
+def _add_docs(api: FastAPI) -> None:
+    """Add /docs, which is readable without the internet and below any prefix: its links are relative."""
+    page = get_swagger_ui_html(
+        title=api.title,
+        openapi_url="openapi.json",
+        swagger_js_url="static-offline-docs/swagger-ui-bundle.js",
+        swagger_css_url="static-offline-docs/swagger-ui.css",
+        swagger_favicon_url="static-offline-docs/favicon.png",
+        swagger_ui_parameters={"validatorUrl": None},  # otherwise the page may ask a validator on the internet
+    )
+
+    @api.get("/docs", include_in_schema=False)
+    async def show_docs() -> Response:
+        return page
+
+
+# --- tickets and blocks ----------------------------------------------------------------------------------------------
+
+
+def _add_tickets(api: FastAPI, service: Service) -> None:
+    text = {"text/plain": {"schema": {"type": "string", "pattern": "^([0-9A-Za-z-]+\n)+$"}, "example": "7\n"}}
+    about: dict[str, Any] = {
+        "tags": ["tickets"],
+        "response_model": models.Ticket | models.Tickets,
+        "responses": {200: {"content": text}, **errors(404, 410, 413, 422, 503)},
+    }
+
+    @api.get("/ticket/{sequence}", **about)
+    @api.post("/ticket/{sequence}", **about)
+    async def take_a_ticket(request: Request, sequence: Name, asked: Annotated[query.TicketQuery, Query()]) -> Response:
+        """Return a ticket, or a list of `count` tickets; as text, one id a line.
+
+        No ticket is ever handed out twice; there may be gaps. A body other than `{}` is refused.
+        """
+        await _refuse_body(request, query.TicketQuery)
+        if asked.key is not None or asked.shard is not None:
+            definition = (await service.catalog.find(sequence)).definition
+            KINDS[definition.kind].shard_of(definition.parameters, asked.key, asked.shard)
+        count, shape = (1, Shape.SINGLE) if asked.count is None else (asked.count, Shape.LIST)
+        drawn = await _drawn(service, sequence, count=count, shape=shape, key=asked.key, shard=asked.shard)
+        ids = [drawn] if asked.count is None else drawn
+        if query.prefers_text(request.headers.get("accept", "")):
+            return Response("".join([f"{each}\n" for each in ids]), media_type="text/plain")
+        name = _name_of(service, sequence)
+        if asked.count is None:
+            return JSONResponse({"sequence": name, "id": drawn, "id_str": str(drawn)})
+        texts = [str(each) for each in ids]
+        return JSONResponse({"sequence": name, "count": count, "ids": ids, "ids_str": texts})
+
+
+def _add_blocks(api: FastAPI, service: Service) -> None:
+    responses = errors(404, 409, 410, 413, 422, 503)
+    about: dict[str, Any] = {"tags": ["tickets"], "response_model": models.Block, "responses": responses}
+
+    @api.get("/block/{sequence}", **about)
+    @api.post("/block/{sequence}", **about)
+    async def take_a_block(request: Request, sequence: Name, asked: Annotated[query.BlockQuery, Query()]) -> Response:
+        """Return a block of tickets, whole or not at all. Only sequences of kind `ticket` have blocks.
+
+        No ticket is ever handed out twice; there may be gaps. A body other than `{}` is refused.
+        """
+        await _refuse_body(request, query.BlockQuery)
+        record = service.sight.record
+        largest = query.largest_block(1 if record is None else record.increment)
+        if asked.size > largest:
+            raise InvalidRequest(f"size is at most {largest}, because of the ring's increment")
+        block: Block = await _drawn(service, sequence, count=asked.size, shape=Shape.BLOCK)
+        first = {"sequence": _name_of(service, sequence), "first": block.first, "first_str": str(block.first)}
+        return JSONResponse({**first, "step": block.step, "size": block.size})
+
+
+async def _drawn(service: Service, sequence: str, **wanted: Any) -> Any:
+    """Return the answer of the desk. wanted: see `Call`. Raises TicketError."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def done(value: Any) -> None:
+        if not answer.done():
+            answer.set_result(value)
+
+    def failed(error: TicketError) -> None:
+        if not answer.done():
+            answer.set_exception(error)
+
+    call = Call(sequence, done, failed, **wanted)
+    service.desk.take(call)
+    try:
+        return await answer
+    finally:
+        call.abandon()
+
+
+def _name_of(service: Service, sequence: str) -> str:
+    """Return the name as it was made."""
+    entry = service.catalog.known(sequence.lower())
+    return sequence if entry is None else entry.name
+
+
+async def _refuse_body(request: Request, known: type[query.NoQuery]) -> None:
+    """Raise InvalidRequest where the body asks for anything."""
+    body = await request.body()
+    if body and b"".join(body.split()) not in (b"", b"{}"):
+        raise InvalidRequest(f"the body has to be empty or {{}}, for parameters stand in the query: {known.listed()}")
+
+
+# --- sequences -------------------------------------------------------------------------------------------------------
+
+
+def _add_reading(api: FastAPI, service: Service, report: Report) -> None:
+    tags: Any = {"tags": ["sequences"]}
+
+    @api.get("/sequence", response_model=models.Sequences, responses=errors(422, 503), **tags)
+    async def list_the_sequences(asked: Annotated[query.ListQuery, Query()]) -> Response:
+        """Return the sequences by name. If more follow, `next` is the value of `after` for the next page."""
+        page, total = await report.page(asked.search, asked.after or "", asked.limit)
+        following = page[-1]["sequence"] if len(page) == asked.limit else None
+        return JSONResponse({"sequences": page, "next": following, "total": total})
+
+    @api.get("/sequence/{sequence}", response_model=models.Sequence, responses=errors(404, 422, 503), **tags)
+    async def show_a_sequence(sequence: Name, _: NoQuery) -> Response:
+        """Return what a sequence is, and its position on each ticket database."""
+        return JSONResponse(await report.sequence(sequence))
+
+    @api.get("/decode/{sequence}/{id}", response_model=models.Decoded, responses=errors(404, 422, 503), **tags)
+    async def read_an_id(sequence: Name, id: Annotated[str, Path(examples=["7"])], _: NoQuery) -> Response:
+        """Return what an id of this sequence says. An id from more than 60 s in the future is refused."""
+        return JSONResponse(await decoding.of_sequence(service, sequence, id))
+
+    @api.get("/decode", response_model=models.Decoded, responses=errors(422), **tags)
+    async def read_an_id_of_elsewhere(asked: Annotated[query.DecodeQuery, Query()]) -> Response:
+        """Return what an id says that was made elsewhere, in a kind that is known here."""
+        return JSONResponse(decoding.of_elsewhere(asked.kind, asked.parameters, asked.id))
+
+
+def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
+    @api.put(
+        "/sequence/{sequence}",
+        tags=["sequences"],
+        response_model=models.Sequence,
+        response_description="The sequence is there already.",
+        responses={
+            201: {"model": models.Sequence, "description": "The sequence was made."},
+            **errors(409, 413, 422, 503),
+        },
+    )
+    async def make_a_sequence(
+        request: Request, sequence: Name, _: NoQuery, wanted: Annotated[models.NewSequence | None, Body()] = None
+    ) -> Response:
+        """Make a sequence on the ticket databases that are up, and on the others when they come.
+
+        What is left out is not compared with a sequence that is there, nor is `start`. Kind and parameters never
+        change.
+        """
+        wanted = wanted or models.NewSequence()
+        entry, made = await service.maker.create(sequence, wanted.kind, wanted.parameters)
+        if made:
+            log.info("%s made the sequence %s: %s", _client(request), entry.name, entry.definition)
+        return JSONResponse(await report.sequence(entry.name), 201 if made else 200)
+
+    responses = errors(404, 409, 413, 422, 503)
+
+    @api.post("/sequence/{sequence}/bump", tags=["sequences"], response_model=models.Bumped, responses=responses)
+    async def bump_a_sequence(request: Request, sequence: Name, _: NoQuery, wanted: models.Bump) -> Response:
+        """Let every ticket after the answer be larger than `above`, whichever server or database gives it.
+
+        A number below the present position changes nothing. Only sequences of kind `ticket` can be advanced.
+        """
+        above, deadline = wanted.above, service.sight.clock() + service.options.request_timeout
+        entry = await service.bumps.bump(sequence, above, force=wanted.force, deadline=deadline)
+        log.info("%s advanced the sequence %s above %d", _client(request), entry.name, above)
+        databases = (await report.sequence(entry.name))["databases"]
+        return JSONResponse({"sequence": entry.name, "above": above, "above_str": str(above), "databases": databases})
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else "a client"
+
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+
+def _add_probes(api: FastAPI, report: Report) -> None:
+    tags: Any = {"tags": ["operation"]}
+
+    @api.get("/livez", response_model=dict[str, str], **tags)
+    async def ask_whether_the_process_runs() -> Response:
+        return JSONResponse({"status": "alive"})
+
+    exposition: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}, "example": READY}}}}
+
+    @api.get("/readyz", response_model=dict[str, str], responses={**exposition, **errors(503)}, **tags)
+    async def ask_whether_tickets_can_be_had(request: Request) -> Response:
+        """Whether this server can hand out tickets; as text, one metric for a scrape without a token."""
+        if not report.is_ready():
+            raise Draining if report.is_draining else NoTicketDatabase
+        if query.prefers_text(request.headers.get("accept", "")):
+            return Response(READY, headers={"content-type": EXPOSITION})
+        return JSONResponse({"status": "ready"})
+
+    exposed: Responses = {200: {"content": {EXPOSITION.partition(";")[0]: {"schema": {"type": "string"}}}}}
+
+    @api.get("/metrics", response_class=Response, responses=exposed, **tags)
+    async def show_the_metrics() -> Response:
+        """Return the metrics in Prometheus' text format."""
+        return Response(await report.metrics(), headers={"content-type": EXPOSITION})
+
+    failing: Responses = {503: {"model": models.Health, "description": "This server cannot hand out tickets."}}
+
+    @api.get("/healthz", response_model=models.Health, responses=failing, **tags)
+    async def show_the_health() -> Response:
+        """Return what this server knows of its ticket databases, and its warnings."""
+        if report.is_ready():
+            return JSONResponse(report.health())
+        return JSONResponse(report.health(), 503, {"retry-after": str(problems.RETRY_AFTER)})
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def _add_error_handlers(api: FastAPI) -> None:
+    async def answer(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            return problems.respond(request.scope, _http_problem(api, request, error.status_code))
+        if isinstance(error, RequestValidationError):
+            error = InvalidRequest(_what_is_wanted(error))
+        return problems.respond(request.scope, problems.problem_of(error))
+
+    for kind in (TicketError, RequestValidationError, HTTPException, Exception):
+        api.add_exception_handler(kind, answer)
+
+
+def _what_is_wanted(error: RequestValidationError) -> str:
+    first = error.errors()[0]
+    if len(first["loc"]) == 1 or first["type"] == "json_invalid":
+        return "the body has to be a JSON object, with Content-Type: application/json"
+    return f"{first['loc'][1]}: {first['msg']}"
+
+
+def _http_problem(api: FastAPI, request: Request, status: int) -> problems.Problem:
+    """Return the problem for an error that FastAPI found by itself."""
+    if status == 404:
+        return problems.problem(404, problems.NOT_FOUND, "there is no such page")
+    if status == 405:
+        return problems.method_not_allowed(*_methods(api, request))
+    if status == 413:
+        return problems.problem(413, problems.BAD_REQUEST, f"the body is larger than {LARGEST_BODY:,} bytes")
+    return problems.problem_of(InvalidRequest("the body cannot be read: JSON is wanted"))
+
+
+def _methods(api: FastAPI, request: Request) -> list[str]:
+    """Return the methods of all routes of this path."""
+    matching = [route for route in api.routes if route.matches(request.scope)[0] is not Match.NONE]
+    methods = {method for route in matching for method in getattr(route, "methods", None) or ()}
+    if "GET" in methods and endpoint_of(request.url.path) is None:
+        methods.add("HEAD")
+    return sorted(methods)

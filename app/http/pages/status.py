@@ -1,0 +1,127 @@
+"""The status page: health, warnings, servers, databases, sequences, and what an id says.
+
+The server renders all of it, so it reads without JavaScript; a small script renews its parts. Links are relative to the
+page, which may stand behind a proxy under any path.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import FastAPI, Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+from starlette.staticfiles import StaticFiles
+
+from app.errors import TicketError
+from app.http import decoding
+from app.http.pages.runbooks import runbook_of
+from app.http.problems import problem_of
+from app.operations.report import Report
+from app.service import Service
+from app.tickets.definitions import TICKET
+
+SHOWN = 50
+"""How many sequences the page shows at once."""
+LONGEST_NAME = 64
+"""Characters of `search` and `after` that count."""
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+_HERE = Path(__file__).parent
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+
+
+def add_pages(api: FastAPI, service: Service, report: Report) -> None:
+    """Add `GET /` and its style sheet and script to the application.
+
+    The page needs the right to read, which the application checks. `search` and `after` choose the sequences;
+    `decode_sequence` and `decode_id` ask what an id says; any other parameter is ignored.
+    """
+    template = _TEMPLATES.get_template("status.html")
+    api.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
+
+    @api.get("/", include_in_schema=False)
+    async def show_the_status(request: Request) -> HTMLResponse:
+        query = request.query_params
+        search, after = (query.get(key, "")[:LONGEST_NAME] for key in ("search", "after"))
+        name, id_text = query.get("decode_sequence", "").strip(), query.get("decode_id", "").strip()
+        sequences, decoded = await asyncio.gather(_sequences(report, search, after), _decoded(service, name, id_text))
+        html = template.render(
+            **_state(service, report),
+            **sequences,
+            search=search,
+            after=after,
+            decode_sequence=name,
+            decode_id=id_text,
+            decoded=decoded,
+            runbook_of=runbook_of,
+        )
+        return HTMLResponse(html, headers=HEADERS)
+
+
+def _state(service: Service, report: Report) -> dict[str, Any]:
+    """Return what /healthz says, and the ticket servers, this one first."""
+    health = report.health()
+    reached = [each["name"] for each in health["databases"] if each["status"] == "up"]
+    this = {"name": service.options.name, "databases": reached}
+    away = len(health["databases"]) - len(reached)
+    headlines = {
+        "pass": "All well",
+        "warn": f"{away} of {len(health['databases'])} databases not up" if away else "Warnings",
+        "fail": "Draining" if report.is_draining else "Not serving",
+    }
+    return {
+        "health": health,
+        "headline": headlines[health["status"]],
+        "servers": [this, *(each for each in report.servers() if each["name"] != this["name"])],
+        "clock": datetime.now(UTC).strftime("%H:%M:%S"),
+    }
+
+
+async def _sequences(report: Report, search: str, after: str) -> dict[str, Any]:
+    """Return the sequences of this page, and the address of the next page, relative to this one."""
+    try:
+        found, total = await report.page(search, after, SHOWN + 1)
+    except TicketError as error:
+        return {"rows": [], "total": 0, "next_page": None, "trouble": problem_of(error).detail}
+    shown = found[:SHOWN]
+    parameters = {"search": search, "after": shown[-1]["sequence"]} if len(found) > SHOWN else {}
+    next_page = f"./?{urlencode({key: value for key, value in parameters.items() if value})}" if parameters else None
+    return {"rows": [_row(each) for each in shown], "total": total, "next_page": next_page, "trouble": ""}
+
+
+def _row(sequence: dict[str, Any]) -> dict[str, Any]:
+    """Return what the table shows of a sequence. left: how many ids all databases have; None where that is not known.
+
+    The ids of other kinds than `ticket` are used up by time.
+    """
+    known = [each["headroom"] for each in sequence["databases"] if each["headroom"] is not None]
+    return {**sequence, "left": sum(known) if known and sequence["kind"] == TICKET else None}
+
+
+async def _decoded(service: Service, name: str, id_text: str) -> dict[str, Any]:
+    """Return what an id says, or what is wrong with it as `error`; nothing where neither is given."""
+    if not name and not id_text:
+        return {}
+    if not name or not id_text:
+        return {"error": "Give both the sequence and the id."}
+    try:
+        return await decoding.of_sequence(service, name, id_text)
+    except TicketError as error:
+        return {"error": problem_of(error).detail}

@@ -1,0 +1,117 @@
+"""Who watches single requests: the access log, and traces with OpenTelemetry, a span for each request."""
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from app.errors import SettingsError
+from app.version import VERSION
+
+log = logging.getLogger("app.access")
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_NANOSECONDS = 1_000_000_000
+
+
+class Seen(NamedTuple):
+    """A request that has been answered.
+
+    protocol: `http` or `redis`. what: method and path with the query, or the command; never a token. sequence: if it is
+    about one. client: the client's address. status: the HTTP status, `ok`, or an error's word. began: in seconds since
+    1970. seconds: how long it took. traceparent: what the client named as the span that it belongs to.
+    """
+
+    protocol: str
+    what: str
+    sequence: str | None
+    client: str
+    status: str
+    began: float
+    seconds: float
+    traceparent: str | None = None
+
+
+def wants_traces(environment: Mapping[str, str]) -> bool:
+    """Whether the environment asks for traces: a collector is named, and nothing is disabled."""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "")
+    return exporter == "otlp" or (exporter == "" and any(environment.get(name) for name in _ENDPOINTS))
+
+
+class Traces:
+    """Sends spans to the collector that the OTEL_* variables name. Raises SettingsError where no package can."""
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry import trace
+            from opentelemetry.context import Context
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, OTELResourceDetector, Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+            from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+        except ImportError as error:
+            raise SettingsError("OTEL_* asks for traces; expected the extra: ticket-server[tracing]") from error
+        named = Resource({SERVICE_NAME: "ticket-server", SERVICE_VERSION: VERSION})
+        self._provider = TracerProvider(resource=named.merge(OTELResourceDetector().detect()))
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._tracer = self._provider.get_tracer("ticket-server", VERSION)
+        self._context_of = TraceContextTextMapPropagator().extract
+        self._no_parent = Context()
+        self._server, self._failed = trace.SpanKind.SERVER, trace.StatusCode.ERROR
+
+    def span(self, seen: Seen) -> None:
+        """Make the span of a request that has been answered."""
+        method, _, path = seen.what.partition(" ")
+        route = f"/{path.split('/', 2)[1].partition('?')[0]}" if path.startswith("/") else ""
+        attributes: dict[str, str | int] = {"network.protocol.name": seen.protocol, "tickets.status": seen.status}
+        if seen.protocol == "http":
+            attributes |= {"http.request.method": method, "url.path": path.partition("?")[0]}
+            attributes |= {"http.response.status_code": int(seen.status)}
+        if seen.sequence is not None:
+            attributes["tickets.sequence"] = seen.sequence
+        span = self._tracer.start_span(
+            f"{method} {route}".rstrip(),
+            context=self._context_of({"traceparent": seen.traceparent}) if seen.traceparent else self._no_parent,
+            kind=self._server,
+            attributes=attributes,
+            start_time=int(seen.began * _NANOSECONDS),
+        )
+        if seen.status.startswith("5"):
+            span.set_status(self._failed)
+        span.end(int((seen.began + seen.seconds) * _NANOSECONDS))
+
+    def close(self) -> None:
+        """Send the spans that are left. Waits for the collector."""
+        self._provider.shutdown()
+
+
+class Watch:
+    """Writes the access log, if that is wanted, and makes spans, if there are traces."""
+
+    def __init__(self, logs: bool, traces: Traces | None) -> None:
+        self._logs, self._traces = logs, traces
+
+    def saw(self, seen: Seen) -> None:
+        """Take note of a request. It never waits."""
+        if self._logs:
+            fields = {"client": seen.client, "status": seen.status, "ms": round(seen.seconds * 1000, 3)}
+            log.info("%s", seen.what, extra={"fields": fields})
+        if self._traces is not None:
+            self._traces.span(seen)
+
+    def close(self) -> None:
+        """Send the spans that are left. Waits for the collector."""
+        if self._traces is not None:
+            self._traces.close()
+
+
+def make_watch(logs: bool, environment: Mapping[str, str]) -> Watch | None:
+    """Return who watches requests; None where nobody does.
+
+    logs: whether an access log is wanted. environment: its OTEL_* variables say whether traces are. Raises
+    SettingsError where they are, and the packages for them are not installed.
+    """
+    traces = Traces() if wants_traces(environment) else None
+    return Watch(logs, traces) if logs or traces is not None else None

@@ -1,0 +1,68 @@
+"""Ask all databases in sight at the same time, and lose sight of those that fail."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from app.databases.session import Book, Note, Write
+from app.errors import DatabaseError
+from app.tickets.sight import Member, Sight
+
+T = TypeVar("T")
+
+ROUNDS = 10
+"""How often a server reads a row and tries to raise it, while others change it at the same moment."""
+PAGE = 1_000
+"""How many rows of a book a server reads at a time."""
+
+
+def lives_in_sight(sight: Sight) -> dict[Member, str]:
+    """Return the members in sight with their lives, in the order of their offsets."""
+    return {member: life for member in sight.members if (life := member.life) is not None}
+
+
+async def everywhere(
+    sight: Sight, lives: Mapping[Member, str], call: Callable[[Member, str], Awaitable[T]]
+) -> dict[Member, T]:
+    """Await this call for each member in its life, all at the same time, and return the results by member.
+
+    A member whose call raises a DatabaseError is left out. It goes out of sight, unless it is in another life by then.
+    """
+    results = await asyncio.gather(*(call(member, life) for member, life in lives.items()), return_exceptions=True)
+    found: dict[Member, T] = {}
+    for member, result in zip(lives, results, strict=True):
+        if isinstance(result, DatabaseError):
+            if member.life == lives[member]:
+                sight.failed(member, result)
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            found[member] = result
+    return found
+
+
+async def raise_row(member: Member, life: str, book: Book, name: str, high: int, *, stamp: str) -> bool:
+    """Raise `high` of one row of a book to this number, at least; make the row if there is none.
+
+    stamp: the ring number under which the database takes the write. Returns False where the database has another ring
+    number, or where others changed the row in each of several tries. Raises DatabaseError.
+    """
+    for _ in range(ROUNDS):
+        row = (await member.database.read(book, [name], life)).get(name)
+        if row is not None and row.high >= high:
+            return True
+        raised = Note(high) if row is None else row._replace(high=high)
+        if (await member.database.write([Write(book, name, row, raised)], stamp, life))[0]:
+            return True
+    return False
+
+
+async def all_rows(member: Member, life: str, book: Book) -> dict[str, Note]:
+    """Return all rows of a book of one database, by name. Raises DatabaseError."""
+    found: dict[str, Note] = {}
+    last: str | None = ""
+    while last is not None:
+        page = await member.database.page(book, last, PAGE, life)
+        found.update(page)
+        last = page[-1][0] if len(page) == PAGE else None
+    return found

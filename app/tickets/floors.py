@@ -1,0 +1,93 @@
+"""Floors: at or below the floor of a sequence no offset gives an id any more.
+
+Every ticket database keeps all floors, and a number that rises behind each floor that was written. A server that sees
+a larger number reads all floors, and then says in its heartbeat which number it has read. The writer of a floor writes
+the number last, one above every number that it has seen. So a server that names that number, or a larger one, has read
+the floor.
+"""
+
+from collections.abc import Callable, Mapping
+
+from app.databases.session import Book
+from app.tickets.everywhere import all_rows, everywhere, lives_in_sight, raise_row
+from app.tickets.sight import Member, Sight
+
+NUMBER = "floors"
+"""The row of COUNTS that holds the number of the floors."""
+
+
+class Floors:
+    """The floors that this server knows.
+
+    Attributes:
+        known: the largest floor that was read or kept, by the sequence's name in lower case. Floors only rise.
+        number: every floor up to this number was read. The heartbeat says it.
+    """
+
+    def __init__(self, sight: Sight, heard: Callable[[], int] = lambda: 0) -> None:
+        """heard: returns the largest number that any heartbeat names, so that a new number is above it."""
+        self.known: dict[str, int] = {}
+        self.number = 0
+        self._sight = sight
+        self.heard = heard
+
+    def remember(self, sequence: str, value: int) -> None:
+        """Issue nothing at or below this value any more, on this server."""
+        key = sequence.lower()
+        if value > self.known.get(key, 0):
+            self.known[key] = value
+
+    async def keep(self, sequence: str, value: int) -> dict[Member, str]:
+        """Write a floor on every database in sight, and raise their number of the floors.
+
+        Returns the databases that have taken the floor, with the life in which each took it. A database that failed is
+        out of sight.
+        """
+        lives = await self.write(sequence, value)
+        await self.raise_number(lives)
+        return lives
+
+    async def write(self, sequence: str, value: int) -> dict[Member, str]:
+        """Write a floor on every database in sight; return the databases that have it, each with its life."""
+        self.remember(sequence, value)
+        return await self._raise(lives_in_sight(self._sight), Book.FLOORS, sequence.lower(), value)
+
+    async def raise_number(self, lives: Mapping[Member, str]) -> int | None:
+        """Raise the number of the floors on these databases to one above the largest that was seen, and return it.
+
+        The caller has written its floors on all of them before. Returns None where a database did not take the number.
+        """
+        numbers = await everywhere(self._sight, lives, _read_number)
+        number = 1 + max([*numbers.values(), self.number, self.heard()])
+        raised = await self._raise({member: lives[member] for member in numbers}, Book.COUNTS, NUMBER, number)
+        return number if len(raised) == len(lives) else None
+
+    async def read(self, member: Member, life: str, number: int) -> None:
+        """Read all floors of one database, if its number of the floors is larger than that of the floors known here.
+
+        number: what the database had before this call. Every floor that it stands for was written before it, so a
+        database that is read to the end is enough. Raises DatabaseError.
+        """
+        if number > self.number:
+            for name, row in (await all_rows(member, life, Book.FLOORS)).items():
+                self.remember(name, row.high)
+            self.number = max(self.number, number)
+
+    async def _raise(self, lives: Mapping[Member, str], book: Book, name: str, high: int) -> dict[Member, str]:
+        """Raise one row on these databases; return those that have it."""
+        stamp = self._sight.stamp
+        if stamp is None:
+            return {}
+        raised = await everywhere(
+            self._sight, lives, lambda member, life: raise_row(member, life, book, name, high, stamp=stamp)
+        )
+        for member, done in raised.items():
+            if not done:
+                self._sight.look_at(member)
+        return {member: lives[member] for member, done in raised.items() if done}
+
+
+async def _read_number(member: Member, life: str) -> int:
+    """Return the number of the floors that this database has; 0 where none was written yet."""
+    row = (await member.database.read(Book.COUNTS, [NUMBER], life)).get(NUMBER)
+    return row.high if row is not None else 0

@@ -1,0 +1,350 @@
+"""A lane: one sequence on one database, as this server draws and issues it (rules 1 to 4).
+
+A lane is a list of requests and a task that serves them. The task opens the lane, draws with one statement for all that
+wait, and issues what was drawn in the order of the requests. Ids drawn ahead are the lane's stock, filled by the same
+statement; a request takes from the stock first.
+
+A lane is open while the life of its database and the era of the sight are those that it was opened under. The lane
+compares them itself, before each step and after each wait, so nobody has to close it.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from app.databases.session import Mark, Residue, Want, most_ids
+from app.errors import (
+    DatabaseError,
+    DatabaseFailed,
+    Defect,
+    InvalidRequest,
+    NoAnswer,
+    SequenceError,
+    SequenceExhausted,
+    SequenceMissing,
+    TicketError,
+    Unavailable,
+    Unverified,
+)
+from app.tickets.floors import Floors
+from app.tickets.marks import Outcome, mark_everywhere
+from app.tickets.opening import LaneSpec, Opened, Opener
+from app.tickets.request import Request
+from app.tickets.sight import Sight
+from app.tickets.step import Rate, Reserve
+from app.tickets.stock import Stock
+from app.tickets.tasks import Tasks
+
+log = logging.getLogger(__name__)
+Again = Callable[["Lane", Sequence[Request], TicketError], None]
+
+NO_ROOM = 0.001
+"""Seconds to wait where the kind's clock has no room for the ids that are wanted."""
+
+
+class Lane:
+    """One sequence on one database.
+
+    name: which lane. sight, floors, opener: of this server. reserve: how many ids are drawn ahead. again: called with
+    the requests that this lane could not serve, and why. refuses: whether an unprotected lane issues nothing.
+    given: how many ids were issued since the start. highest: the largest id that was drawn, 0 while the lane is closed.
+    """
+
+    def __init__(
+        self,
+        name: LaneSpec,
+        sight: Sight,
+        floors: Floors,
+        opener: Opener,
+        again: Again,
+        *,
+        reserve: Reserve,
+        refuses: bool,
+    ) -> None:
+        self.name, self.member = name, name.member
+        self._sight, self._floors, self._opener, self._again = sight, floors, opener, again
+        self._reserve, self._refuses = reserve, refuses
+        self._key = name.sequence.lower()
+        self.has_reserve = reserve.seconds > 0
+        self.waiting: deque[Request] = deque()
+        self.task: asyncio.Task[None] | None = None
+        self._rate = Rate()
+        self._remembered = self._low = self.given = 0
+        self._wants_refill = self._near_end = False
+        self._marking: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
+        self._opened: Opened | None = None
+        self.stock = Stock(1)
+        self.highest = self._issued = self._limit = self._generation = 0
+
+    def __repr__(self) -> str:
+        state = "closed" if self._opened is None else f"highest {self.highest} limit {self._limit_now}"
+        return f"<lane {self.name.row} {state} stock {self.stock.size} waiting {len(self.waiting)}>"
+
+    @property
+    def is_unprotected(self) -> bool:
+        """Whether a database that comes back older could repeat what this lane issues now (rule 3)."""
+        sight, opened = self._sight, self._opened
+        return sight.alone(self.member) or (opened is not None and not opened.sure and not sight.whole)
+
+    # --- what the issuer calls ---------------------------------------------------------------------------------------
+
+    def ask(self, requests: Iterable[Request], *, first: bool = False) -> None:
+        """Let these requests wait for ids. first: before those that wait already, in the same order."""
+        if first:
+            self.waiting.extendleft(reversed(list(requests)))
+        else:
+            self.waiting.extend(requests)
+        self._start()
+
+    def give(self, request: Request) -> bool:
+        """Serve a request from the stock at once; False where the request has to wait."""
+        if self.waiting or not self.stock or not self._is_open() or not self._may_issue():
+            return False
+        last = self.stock.serve(request, self._limit_now)
+        if last is None:
+            return False
+        self._note(last, request.count)
+        if not self._wants_refill and self.stock.size < self._low:
+            self._wants_refill = True
+            self._start()
+        return True
+
+    def expire(self, now: float, error: Callable[[], TicketError]) -> None:
+        """Fail requests whose deadline has passed, and drop ids that are too old. now: by the event loop's clock."""
+        for request in self.waiting:
+            if request.deadline <= now:
+                request.fail(error())
+        self.member.counts.gaps["too old"] += self.stock.drop_older(self._sight.clock() - self._reserve.longest_age)
+
+    def close(self) -> None:
+        """Close the lane and drop its stock. The next request opens it again."""
+        self._opened, self._marking, self._near_end = None, None, False
+        self._remembered = max(self._remembered, self.highest)
+        self.member.counts.gaps["closed"] += self.stock.size
+        self.stock.clear()
+        self.highest = self._issued = self._limit = 0
+
+    async def end(self) -> None:
+        """End the lane's tasks and close it."""
+        await self._tasks.end()
+        self.close()
+
+    # --- serving -----------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self.task is None and (self.waiting or self._wants_refill):
+            self.task = self._tasks.start(self._work())
+
+    async def _work(self) -> None:
+        try:
+            while self.waiting or self._wants_refill:
+                try:
+                    await self._serve()
+                except SequenceExhausted as error:
+                    self._come_to_the_end(error)
+                except (DatabaseError, Unavailable) as error:
+                    self._fail(error)
+                except Exception:
+                    log.exception("%r has met an error that it does not know", self)
+                    self.close()
+                    self._fail(Defect())
+        finally:
+            self.task = None
+
+    async def _serve(self) -> None:
+        """Make one step towards serving the first request that waits, or towards a full reserve."""
+        while self.waiting and self.waiting[0].is_over:
+            self.waiting.popleft()
+        if not self.waiting and not self._wants_refill:
+            return
+        if not self._is_open():
+            self.close()
+            self._take_up(await self._opener.open(self.name, self._remembered))
+        elif self._wants_refill or not self.stock.has(self.waiting[0]):
+            if await self._draw():
+                self._issue()
+        elif not self._sight.is_fresh():
+            await self._sight.moved()
+        elif self._refuses and self.is_unprotected:
+            raise Unverified
+        elif not self._issue():
+            await asyncio.shield(self._mark())
+
+    def _is_open(self) -> bool:
+        """Whether the lane may go on as it was opened. A lane that is not sure closes once it can become so."""
+        opened, sight, life = self._opened, self._sight, self.member.life
+        return (
+            opened is not None
+            and opened.era == sight.era
+            and (life is None or life == opened.life)
+            and (opened.sure or not sight.whole)
+            and self._floors.known.get(self._key, 0) < (self.stock.first or self.highest + 1)
+        )
+
+    def _is_of_now(self) -> bool:
+        """Whether a failure says something of the database as it is now, not in an earlier life or ring."""
+        opened = self._opened
+        return opened is None or (opened.era == self._sight.era and opened.life == self.member.life)
+
+    def _may_issue(self) -> bool:
+        return self._sight.is_fresh() and not (self._refuses and self.is_unprotected)
+
+    def _take_up(self, opened: Opened) -> None:
+        """Go on with what the opener found."""
+        record = self._sight.record
+        if record is None or opened.era != self._sight.era:
+            return
+        self._opened, self.stock = opened, Stock(record.increment)
+        self.highest = self._issued = opened.highest
+        self._limit, self._generation = opened.limit, opened.generation
+        if opened.limit and opened.sure:
+            self._mark()  # the first mark says that the lane is sure
+
+    def _issue(self) -> bool:
+        """Give the ids at or below the limit to the requests that wait; False where none was served.
+
+        Once half of the limit is used up, the next mark is sent while ids are still issued. The lane is open.
+        """
+        if not self._may_issue():
+            return False
+        limit, waiting, stock, served, last = self._limit_now, self.waiting, self.stock, 0, 0
+        clock, until = self._sight.clock, self._sight.fresh_until
+        while waiting and clock() <= until:  # the process may stand still between any two requests
+            if not (request := waiting[0]).is_over:
+                given = stock.serve(request, limit)
+                if given is None:
+                    break
+                last, served = given, served + request.count
+            waiting.popleft()
+        self._note(last, served)
+        if limit and self.highest + self._step_ahead() // 2 > limit:
+            self._mark()
+        return served > 0
+
+    def _note(self, last: int, count: int) -> None:
+        """Note that so many ids were issued, and the last of them."""
+        self._issued = max(self._issued, last)
+        self._rate.count += count
+        self.given += count
+
+    def _fail(self, error: TicketError) -> None:
+        """Hand the requests on, after the lane's database or its table has failed them."""
+        self._wants_refill = False
+        if isinstance(error, SequenceError):
+            if isinstance(error, SequenceMissing) and self._opened is not None:
+                self.close()  # the next step opens it again, or finds that there is no table
+                return
+        elif isinstance(error, NoAnswer):
+            self._sight.look_at(self.member)  # a locked table answers as little as a database that hangs
+        elif isinstance(error, DatabaseError) and self.member.life is not None and self._is_of_now():
+            self._sight.failed(self.member, error)
+        self._hand_back(list(self.waiting), error)
+
+    def _come_to_the_end(self, error: SequenceExhausted) -> None:
+        """A draw did not fit: from now on each request is drawn for by itself, and fails if it does not fit either."""
+        self._wants_refill = False
+        if self._opened is not None and not self._near_end:
+            self._near_end = True
+        elif self.waiting and self.waiting[0].count > 1:
+            self._hand_back([self.waiting[0]], error)
+        else:
+            self._hand_back(list(self.waiting), error)
+
+    def _hand_back(self, requests: Sequence[Request], error: TicketError) -> None:
+        for _ in requests:
+            self.waiting.popleft()
+        self._again(self, requests, error)
+
+    # --- drawing -----------------------------------------------------------------------------------------------------
+
+    async def _draw(self) -> bool:
+        """Draw for all that wait, and for the reserve, with one statement; False where nothing came of it."""
+        opened, increment, clock = self._opened, self.stock.step, self._sight.clock
+        assert opened is not None
+        began = clock()
+        self._rate.measure(began)
+        self._low, self._wants_refill = 0, False
+        if self.member.life is None:
+            raise DatabaseFailed(f"{self.member.name} is not in sight")
+        if self.waiting and self.waiting[0].is_block and self.waiting[0].count > most_ids(increment):
+            self.waiting.popleft().fail(InvalidRequest(f"a block has {most_ids(increment)} ids at most here"))
+            return False
+        above = max(opened.floor, self.name.pace.above())
+        room = self.name.pace.room(max(self.highest, above), increment)
+        if self.waiting and room < self.waiting[0].count:
+            await asyncio.sleep(NO_ROOM)
+            return False
+        count = min(self._how_many(), room)
+        has_drawn = self.highest > opened.highest
+        want = Want(opened.counter.name, count, above, self.highest, opened.counter.ceiling, has_drawn)
+        drawn = await self.member.database.draw(want, Residue(self.member.offset, increment), opened.life)
+        counts, now = self.member.counts, clock()
+        counts.statement_seconds.add(now - began)
+        counts.statement_tickets.add(drawn.count)
+        last = drawn.first + increment * (drawn.count - 1)
+        if self._opened is not opened or not self._is_open():
+            counts.gaps["closed"] += drawn.count
+            return False
+        if drawn.first <= self.highest or last > opened.counter.ceiling:
+            counts.violations["order" if drawn.first <= self.highest else "ceiling"] += 1
+            self.close()  # the counter is not where it was
+            return False
+        self.highest = last
+        self.stock.add(drawn.first, drawn.count, now)
+        return True
+
+    def _how_many(self) -> int:
+        """How many ids to draw: for a block all of them anew, since they have to follow each other."""
+        first = self.waiting[0].count if self.waiting else 1
+        if self._near_end:
+            return first
+        reserve = self._reserve.size(self._rate.per_second, self._left())
+        self._low = reserve // 2  # the reserve is filled again below that
+        wanted = sum([request.count for request in self.waiting]) + reserve - self.stock.size
+        return min(max(wanted, first), most_ids(self.stock.step))
+
+    def _left(self) -> int:
+        """How many ids the lane can still draw."""
+        assert self._opened is not None
+        return (self._opened.counter.ceiling - self.highest) // self.stock.step
+
+    # --- limits ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _limit_now(self) -> int:
+        """The largest id that may be issued; 0 once a database has come into sight since the limit was set."""
+        return self._limit if self._generation == self._sight.generation else 0
+
+    def _step_ahead(self) -> int:
+        """How far ahead of the highest id drawn the limit is set, in numbers."""
+        return self.name.pace.step(self._rate.per_second, self._left(), self.stock.step)
+
+    def _mark(self) -> asyncio.Task[None]:
+        """Raise the limit, unless that is under way already; return the task that does it."""
+        if self._marking is None or self._marking.done():
+            self._marking = self._tasks.start(self._raise_limit())
+        return self._marking
+
+    async def _raise_limit(self) -> None:
+        """Send one mark, once no database is in doubt, and take up what became of it."""
+        sight, opened = self._sight, self._opened
+        while sight.doubtful or not sight.is_fresh():
+            await sight.moved()
+        if opened is None or self._opened is not opened or not self._is_open():
+            return
+        limit = min(self.highest + self._step_ahead(), opened.counter.ceiling)
+        generation, mark = sight.generation, Mark(self.name.row, opened.tenure, limit, self._issued, opened.sure)
+        try:
+            outcome = await mark_everywhere(sight, self.member, mark, opened.era)
+        except DatabaseFailed:
+            outcome = Outcome.LOST
+        if self._opened is not opened:
+            return
+        if outcome is Outcome.STANDS:
+            self._limit, self._generation = limit, generation
+        elif outcome is Outcome.LOST:
+            self.member.counts.gaps["no mark"] += self.stock.drop_above(self._limit_now)
+        elif outcome is Outcome.REFUSED:
+            self.close()

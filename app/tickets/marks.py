@@ -1,0 +1,81 @@
+"""The rows about a lane: what every database of the ring knows of it, the lane's own included.
+
+A row says up to which id the lane may issue (the limit) and under which tenure. Because a limit is on every database in
+sight before an id up to it is issued, the server that draws from that counter next, on whatever is left of the data,
+can begin above it. A mark raises the rows of one tenure, on all databases at the same time (rule 2). An opening
+replaces the rows one by one, the lane's own first (rule 4): from then on marks of the tenure before are refused.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from app.databases.session import Book, Mark, Marked, Note, Write
+from app.errors import DatabaseError, DatabaseFailed
+from app.tickets.everywhere import everywhere, lives_in_sight
+from app.tickets.sight import Member, Sight
+
+LONGEST_MARK = 2.0
+"""Seconds that a mark may take: a level three seconds after a life was found comes after every mark of before."""
+
+
+class Outcome(Enum):
+    """What became of a mark."""
+
+    STANDS = "stands"
+    """Every database in sight has committed it in time."""
+    LOST = "lost"
+    """A database failed, or the answer came late: what waits above the limit is dropped."""
+    VOID = "void"
+    """Another database came into sight meanwhile, which the mark did not reach: the limit stays as it was."""
+    REFUSED = "refused"
+    """A database has another tenure, or another ring number: the lane closes."""
+
+
+async def mark_everywhere(sight: Sight, own: Member, mark: Mark, era: int) -> Outcome:
+    """Send this mark to every database in sight, the lane's own included, and return what became of it.
+
+    Tells the sight about each database that failed or refused. era: the one in which the lane was opened. Raises
+    DatabaseFailed where the lane's own database is not in sight.
+    """
+    stamp, generation, began = sight.stamp, sight.generation, sight.clock()
+    if sight.era != era or stamp is None:
+        return Outcome.REFUSED
+    if own.life is None:
+        raise DatabaseFailed(f"{own.name} is not in sight")
+    lives = lives_in_sight(sight)
+    results = await everywhere(sight, lives, lambda member, life: member.database.mark(mark, stamp, life))
+    for member, result in results.items():
+        if result is Marked.RING:
+            sight.refuse(member)
+    if sight.era != era or any(result is not Marked.DONE for result in results.values()):
+        return Outcome.REFUSED
+    if len(results) < len(lives) or sight.clock() - began > min(sight.timeout, LONGEST_MARK):
+        return Outcome.LOST
+    return Outcome.STANDS if sight.generation == generation else Outcome.VOID
+
+
+async def replace_rows(
+    sight: Sight,
+    own: Member,
+    name: str,
+    found: Mapping[Member, Note | None],
+    row: Note,
+    *,
+    lives: Mapping[Member, str],
+    stamp: str,
+) -> bool:
+    """Put this row in place of the rows that were found, on the lane's own database first.
+
+    Each database replaces its row only if that still is what was found there. Returns False where a row differed, or
+    where a database failed; the failed database goes out of sight.
+    """
+    for member in [own, *(each for each in found if each is not own)]:
+        try:
+            done = await member.database.write([Write(Book.MARKS, name, found[member], row)], stamp, lives[member])
+        except DatabaseError as error:
+            if member.life == lives[member]:
+                sight.failed(member, error)
+            return False
+        if not done[0]:
+            return False
+    return True

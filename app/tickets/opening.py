@@ -1,0 +1,231 @@
+"""Open a lane (rule 4): adopt it as the marks say it was left, or advance it above everything that is known of it.
+
+A tenure is written as the life of the database, the birth of the counter and a random word, with a space between them.
+Two servers that adopt a lane share its tenure and draw from it side by side. A server that advances it gives it another
+tenure, and every mark under the one before is refused from then on.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+
+from app.databases.record import new_word
+from app.databases.session import Book, Counter, Note
+from app.errors import DatabaseFailed, SequenceExhausted
+from app.tickets.everywhere import everywhere, lives_in_sight
+from app.tickets.floors import Floors
+from app.tickets.marks import replace_rows
+from app.tickets.sight import Member, Sight
+from app.tickets.step import Pace
+
+OPENING_UNDER_WAY = 0.2
+"""Seconds for which a server waits for another one that seems to be opening the same lane."""
+SETTLING = 1.0
+"""Seconds for which an opening waits at most while this server makes databases level, or changes the ring."""
+FIRST_WAIT, LONGEST_WAIT = 0.01, 1.0
+"""Bounds of the random wait before another try, in seconds; it doubles."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSpec:
+    """Which lane is to be opened.
+
+    sequence: as it was made. member: the database that it is drawn from. start: the first id that the sequence's
+    definition allows. pace: of the sequence's kind. read_counter: reads the sequence's counter on that database.
+    """
+
+    sequence: str
+    member: Member
+    start: int
+    pace: Pace
+    read_counter: Callable[[], Awaitable[Counter]]
+
+    @property
+    def row(self) -> str:
+        """The name of the lane's row of MARKS."""
+        return f"{self.sequence.lower()}/{self.member.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A lane that may be drawn from.
+
+    life, tenure, era: what it was opened under. generation: the sight's when the opening began; the limit counts only
+    while that is the present one. highest: every id drawn is larger. limit: the largest id that may be issued, 0 for an
+    adopted lane. counter: as it was read. floor: the largest floor that was known. sure: whether every database of the
+    ring was in sight.
+    """
+
+    life: str
+    tenure: str
+    era: int
+    generation: int
+    highest: int
+    limit: int
+    counter: Counter
+    floor: int
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the databases in sight know of a lane.
+
+    lives, rows: by member. floor: the largest floor read or remembered; no id at or below it is given. counter: of the
+    lane's own database, read after the rows. whole: whether all databases of the ring were in sight.
+    """
+
+    own: Member
+    lives: dict[Member, str]
+    rows: dict[Member, Note | None]
+    floor: int
+    counter: Counter
+    whole: bool
+    era: int
+    generation: int
+    stamp: str
+
+    @property
+    def sure(self) -> bool:
+        """Whether a row says that the lane is sure. One is enough."""
+        return any(row is not None and row.sure for row in self.rows.values())
+
+    @property
+    def is_of_this_life(self) -> bool:
+        """Whether the lane's own row is of the present life and birth."""
+        row = self.rows[self.own]
+        return row is not None and (row.tenure or "").startswith(f"{self.lives[self.own]} {self.counter.birth} ")
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all rows have one tenure, of this life and birth, and the lane is sure if it can be."""
+        tenures = {row.tenure if row is not None else None for row in self.rows.values()}
+        return self.is_of_this_life and len(tenures) == 1 and (self.sure or not self.whole)
+
+    @property
+    def largest_issued(self) -> int:
+        """The largest id that is known to have been given."""
+        return max((row.issued for row in self.rows.values() if row is not None), default=0)
+
+    @property
+    def known(self) -> int:
+        """The largest limit or floor: an advance goes above it."""
+        return max([self.floor, *(row.high for row in self.rows.values() if row is not None)])
+
+
+class Opener:
+    """Opens the lanes of one server.
+
+    sight, floors: of this server. chance: decides the random waits.
+    """
+
+    def __init__(self, sight: Sight, floors: Floors, chance: Random) -> None:
+        self._sight, self._floors, self._chance = sight, floors, chance
+
+    async def open(self, lane: LaneSpec, remembered: int) -> Opened:
+        """Open this lane; try again and again until that succeeds.
+
+        remembered: the highest id that this server has drawn there before. Raises DatabaseError where the lane's own
+        database, or its counter, cannot be used now.
+        """
+        began = self._sight.clock()
+        wait, patience = FIRST_WAIT, began + OPENING_UNDER_WAY
+        while True:
+            await self._may_draw(lane.member, began + SETTLING)
+            found = await self._find(lane, remembered)
+            if found is not None and found.agrees and found.counter.position >= max(found.largest_issued, found.floor):
+                tenure = found.rows[found.own].tenure  # type: ignore[union-attr]
+                return _opened(found, str(tenure), found.counter.position, 0)
+            if found is not None and found.is_of_this_life and not found.agrees and self._sight.clock() < patience:
+                await asyncio.sleep(self._chance.uniform(FIRST_WAIT, 3 * FIRST_WAIT))
+                continue
+            opened = await self._advance(lane, found) if found is not None else None
+            if opened is not None:
+                return opened
+            await asyncio.sleep(self._chance.uniform(0, wait))
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    async def _may_draw(self, own: Member, patience: float) -> None:
+        """Wait until this server may draw, and no database is in doubt: an opening sets a limit, as a mark does.
+
+        Raises DatabaseFailed where the lane's own database is not in sight.
+        patience: until when the opening waits for a level or a change of the ring that is under way, by the sight's
+        clock. Such a thing ends within milliseconds, and either would undo the other meanwhile.
+        """
+        sight = self._sight
+        while True:
+            if own.life is None:
+                raise DatabaseFailed(f"{own.name} is not in sight")
+            if sight.stamp is None or sight.doubtful or not sight.is_fresh():
+                await sight.moved()
+            elif (sight.is_levelling or sight.is_settling) and (left := patience - sight.clock()) > 0:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await sight.moved()
+            else:
+                return
+
+    async def _find(self, lane: LaneSpec, remembered: int) -> _Found | None:
+        """Read the rows and the floors on every database in sight, and then the position; None where a read failed."""
+        sight, own, name = self._sight, lane.member, lane.sequence.lower()
+        lives = lives_in_sight(sight)
+        era, generation, stamp, whole = sight.era, sight.generation, sight.stamp, sight.whole
+        if own not in lives or stamp is None:
+            return None
+        reads = await everywhere(sight, lives, lambda member, life: _read(member, lane.row, name, life))
+        if len(reads) < len(lives):
+            return None
+        rows = {member: row for member, (row, _) in reads.items()}
+        floors = [floor for _, floor in reads.values()]
+        floor = max(self._floors.known.get(name, 0), lane.start - 1, remembered, *floors)
+        counter = await lane.read_counter()
+        if rows[own] is None and counter.position > floor:
+            # other programs drew from this counter, perhaps at other offsets too
+            taken = await self._floors.keep(lane.sequence, counter.position)
+            if any(taken.get(member) != life for member, life in lives.items()):
+                return None
+            floor = counter.position
+        return _Found(own, lives, rows, floor, counter, whole, era, generation, stamp)
+
+    async def _advance(self, lane: LaneSpec, found: _Found) -> Opened | None:
+        """Raise the counter above all that is known, then replace the rows, the own one first.
+
+        None where something differed or failed, so that the server has to begin again. Raises SequenceExhausted where
+        nothing is left above what is known.
+        """
+        own, counter = found.own, found.counter
+        base = max(found.known, counter.position)
+        record = self._sight.record
+        if base >= counter.ceiling:
+            raise SequenceExhausted(f"{lane.sequence} has no ids left above {base}")
+        if record is None:
+            return None
+        if found.known > counter.position:
+            raised = await own.database.raise_above({counter.name: found.known}, found.lives[own])
+            if (error := raised.get(counter.name)) is not None:
+                raise error
+        ahead = lane.pace.step(0, (counter.ceiling - base) // record.increment, record.increment)
+        limit = min(base + ahead, counter.ceiling)
+        tenure = f"{found.lives[own]} {counter.birth} {new_word()}"
+        row = Note(high=limit, issued=base, tenure=tenure)
+        lives, stamp = found.lives, found.stamp
+        if not await replace_rows(self._sight, own, lane.row, found.rows, row, lives=lives, stamp=stamp):
+            return None
+        return _opened(found, tenure, base, limit)
+
+
+async def _read(member: Member, row: str, name: str, life: str) -> tuple[Note | None, int]:
+    """One database's row about the lane, and its floor for the sequence."""
+    rows = await member.database.read(Book.MARKS, [row], life)
+    floors = await member.database.read(Book.FLOORS, [name], life)
+    return rows.get(row), floors[name].high if name in floors else 0
+
+
+def _opened(found: _Found, tenure: str, highest: int, limit: int) -> Opened:
+    """The lane as it stands now. An advance with all databases of the ring in sight is sure; so is an adopted lane
+    whose rows say so."""
+    sure = found.whole if limit else found.sure
+    life = found.lives[found.own]
+    return Opened(life, tenure, found.era, found.generation, highest, limit, found.counter, found.floor, sure)

@@ -1,0 +1,63 @@
+"""How lanes work whose numbers are ticks: the pace of `instagram` and `instagram32`.
+
+A tick is the time since the epoch with some lower bits that count. Before a draw the database raises the counter to the
+present tick, so one draw stamps and counts. No tick comes twice, so no pair of a time and a count does, however many
+servers, databases and clocks there are.
+"""
+
+from app.databases.session import Counter, most_ids
+from app.errors import SequenceError
+from app.kinds.kind import Parameters
+from app.kinds.timed import TimedKind
+from app.tickets.server_clock import ServerClock
+
+STEP_MS, SMALLEST_MS = 2_000, 1_000
+"""How far ahead of the highest tick a limit is set: while a lane is used, and after an advance."""
+AHEAD_MS = 500
+"""How far ahead of the clocks a tick may be drawn; one unit of the kind's time, if that is longer."""
+WORTH_WAITING_MS = 1_000
+"""A request waits in the lane for a counter that is so far ahead, or less. Otherwise another database is asked."""
+
+
+class Stamps:
+    """The pace of one sequence, see `step.Pace`."""
+
+    def __init__(self, kind: TimedKind, parameters: Parameters, clock: ServerClock) -> None:
+        self.kind, self.parameters, self.clock = kind, parameters, clock
+
+    def step(self, rate: float, left: int, increment: int) -> int:
+        """See Pace.step. The time that is left does not matter, because the lane stops at the last tick."""
+        return self._ticks(STEP_MS if rate else SMALLEST_MS)
+
+    def above(self) -> int:
+        """See Pace.above. Raises ClockAhead."""
+        return max(self.kind.tick_at(self.parameters, self.clock.now_ms()) - 1, 0)
+
+    def room(self, highest: int, increment: int) -> int:
+        """See Pace.room. Raises SequenceError if the counter is so far ahead that waiting for it takes too long.
+
+        If this server's clock is behind, other servers have drawn later ticks. So the latest clock decides.
+        """
+        now = self.clock.latest_ms()
+        last = self.kind.tick_at(self.parameters, now) + self._most_ahead(increment)
+        ahead = self.kind.time_of(self.parameters, highest) - now
+        if ahead > max(AHEAD_MS, self.kind.unit_ms) + WORTH_WAITING_MS:
+            raise SequenceError(
+                f"its counter is {ahead / 1000:,.1f} s ahead of the clocks, and is drawn from after that"
+            )
+        return max(0, last - highest) // increment
+
+    def most_at_once(self, increment: int) -> int:
+        """Return how many ids a database can give together in a moment for which nothing was drawn there."""
+        return min(self._most_ahead(increment) // increment, most_ids(increment))
+
+    def capped(self, counter: Counter) -> Counter:
+        """Return the counter with the last tick of the kind as its end."""
+        return counter._replace(ceiling=min(counter.ceiling, self.kind.last_tick))
+
+    def _ticks(self, ms: int) -> int:
+        return max(ms // self.kind.unit_ms, 1) << self.kind.counter_bits
+
+    def _most_ahead(self, increment: int) -> int:
+        """How many ticks may be drawn ahead of the first tick of this moment. One id at least has room."""
+        return max(self._ticks(AHEAD_MS), increment)

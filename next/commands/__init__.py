@@ -1,1 +1,0 @@
-"""The command line `ticketd`: `remote` asks a running server, `local` needs none."""

@@ -1,5 +1,0 @@
-"""The status page, which an operator reads in a browser."""
-
-from next.http.pages.status import add_pages
-
-__all__ = ["add_pages"]

@@ -1,1 +1,0 @@
-"""The tests of `next/`: all of them run in `.ci/run`, on every real database server that it finds."""

@@ -1,1 +1,0 @@
-"""That what README.md and docs/ say is true."""

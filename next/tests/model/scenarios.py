@@ -1,6 +1,0 @@
-"""The scripts: for each protection, short faults that lead to a duplicate without it, and to none with it."""
-
-from next.tests.model import scenarios_lanes, scenarios_ring
-from next.tests.model.stage import SCRIPTS
-
-__all__ = ["SCRIPTS", "scenarios_lanes", "scenarios_ring"]

@@ -1,1 +1,0 @@
-"""Tests of the distributions that are built from this checkout."""

@@ -1,1 +1,0 @@
-"""What `TicketDatabase` promises, asked of every storage engine alike."""

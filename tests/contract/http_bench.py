@@ -1,0 +1,127 @@
+"""The HTTP application on a pair of fake ticket databases, in one process and on virtual time."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import httpx
+import jsonschema_rs
+
+from app.access import Access
+from app.databases.address import Address
+from app.databases.database import Database
+from app.http.api import make_api
+from app.operations.report import Report
+from app.operations.tally import Tally
+from app.operations.watch import Seen
+from app.service import Options, Service
+from app.version import VERSION
+from tests.fakes.server import FakeServer
+from tests.fakes.session import fake_connect
+
+NOW = 1_780_000_000.0
+"""When each test begins, in seconds since 1970."""
+USER, ADMIN = "user-token-of-tests", "admin-token-of-tests"
+
+
+class Watching:
+    """Keeps what an access log would say."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+
+    def saw(self, seen: Seen) -> None:
+        self.seen.append(seen)
+
+
+class Bench:
+    """A server's application, and what stands behind it.
+
+    Every answer is held against the OpenAPI document. ahead: seconds by which this server's clock is wrong.
+    """
+
+    def __init__(self, servers: list[FakeServer], access: Access, **options: Any) -> None:
+        clock = asyncio.get_running_loop().time
+        self.servers, self.ahead = servers, 0.0
+        addresses = [Address(server.name, 3306, "u", "d") for server in servers]
+        databases = [Database(a, fake_connect(s), 0.5) for a, s in zip(addresses, servers, strict=True)]
+        self.service = Service(
+            databases, Options("test:1", **options), clock=clock, wall=lambda: NOW + clock() + self.ahead
+        )
+        self.tally, self.watching = Tally(), Watching()
+        self.report = Report(self.service, tally=self.tally, version=VERSION)
+        self.api = make_api(self.service, self.report, access, self.tally, self.watching, is_local=True)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(self.api, raise_app_exceptions=False)
+        self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000")
+        self.get, self.post = partial(self.call, "GET"), partial(self.call, "POST")
+
+    async def call(self, method: str, path: str, *, token: str | None = None, **more: Any) -> httpx.Response:
+        """Send a request, with the token as the bearer token, and return the answer."""
+        if token is not None:
+            more["headers"] = {**more.get("headers", {}), "authorization": f"Bearer {token}"}
+        async with asyncio.timeout(60):
+            answer = await self.client.request(method, path, **more)
+        self._hold_against_document(answer)
+        return answer
+
+    async def make(self, name: str, **wanted: Any) -> httpx.Response:
+        """Make a sequence over HTTP."""
+        return await self.call("PUT", f"/sequence/{name}", json=wanted, token=ADMIN)
+
+    async def settle(self, up: int) -> None:
+        """Wait until exactly this many databases are in sight."""
+        async with asyncio.timeout(600):
+            while len(self.service.sight.in_sight) != up:
+                await self.service.sight.moved()
+
+    def _hold_against_document(self, answer: httpx.Response) -> None:
+        """Fail where an answer is not what the OpenAPI document says."""
+        document, path, status = self.api.openapi(), answer.request.url.path, str(answer.status_code)
+        for template, operations in document["paths"].items():
+            operation = operations.get(answer.request.method.lower())
+            if operation is None or not re.fullmatch(re.sub("{[a-z]+}", "[^/]+", template), path) or status == "500":
+                continue
+            assert status in operation["responses"], f"{template} is not said to answer {status}"
+            said = operation["responses"][status]
+            if "$ref" in said:
+                said = document["components"]["responses"][status]
+            media = answer.headers["content-type"].partition(";")[0]
+            schema = {**said["content"][media].get("schema", {}), "components": document["components"]}
+            value = answer.json() if "json" in media else answer.text
+            jsonschema_rs.validate(schema, value)
+
+
+@asynccontextmanager
+async def running(
+    *, tokens: Iterable[str] = (), admins: Iterable[str] = (), count: int = 2, **options: Any
+) -> AsyncIterator[Bench]:
+    """Run a server on new databases that have the sequence `photos`. Needs virtual time."""
+    clock = asyncio.get_running_loop().time
+    servers = [FakeServer(f"db{offset}", clock=lambda: NOW + clock()) for offset in range(1, count + 1)]
+    for server in servers:
+        server.add("photos")
+    bench = Bench(servers, Access(tokens, admins), **options)
+    bench.service.start()
+    await bench.settle(count)
+    try:
+        async with bench.client:
+            yield bench
+    finally:
+        await bench.service.stop()
+
+
+def problem(answer: httpx.Response, status: int, code: str) -> str:
+    """Return the detail of a problem, after checking its form."""
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), answer.text
+    told = answer.json()
+    assert told.keys() == {"type", "title", "status", "detail", "code"}
+    assert (told["type"], told["status"], told["code"]) == ("about:blank", status, code), told
+    assert (status == 503) == ("retry-after" in answer.headers)
+    assert (status == 401) == ("www-authenticate" in answer.headers)
+    assert (status == 405) == ("allow" in answer.headers)
+    assert answer.headers["cache-control"] == "no-store"
+    detail: str = told["detail"]
+    return detail

@@ -1,0 +1,120 @@
+"""The door of the Redis protocol on a real port, over a service on fake ticket databases."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from app.access import Access
+from app.connections import Connections
+from app.databases.address import Address
+from app.databases.database import Database
+from app.operations.tally import Tally
+from app.operations.watch import Seen
+from app.redis.door import RedisDoor
+from app.service import Options, Service
+from tests.fakes.server import FakeServer
+from tests.fakes.session import fake_connect
+
+DEADLINE = 60.0
+"""Seconds that a test waits for an answer. On a busy machine it may take some."""
+TOKEN = "user-token-of-tests"
+
+
+class Watching:
+    """Keeps what an access log would say."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+
+    def saw(self, seen: Seen) -> None:
+        self.seen.append(seen)
+
+
+class Raw:
+    """A client that sends bytes and reads bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, data: bytes | str) -> None:
+        """Send bytes, or words as an array."""
+        if isinstance(data, str):
+            words = data.split()
+            data = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w.encode()) for w in words)
+        self.writer.write(data)
+
+    async def line(self) -> bytes:
+        """Return the next line, without its end; nothing where the server has closed the connection."""
+        async with asyncio.timeout(DEADLINE):
+            return (await self.reader.readline()).rstrip(b"\r\n")
+
+    async def lines(self, count: int) -> list[bytes]:
+        """Return the next lines."""
+        return [await self.line() for _ in range(count)]
+
+    async def ask(self, data: bytes | str) -> bytes:
+        """Send a command and return the first line of its reply."""
+        self.send(data)
+        return await self.line()
+
+    async def end(self) -> bytes:
+        """Return all that comes before the server closes the connection."""
+        async with asyncio.timeout(DEADLINE):
+            return await self.reader.read()
+
+
+class Bench:
+    """A door, and what stands behind it."""
+
+    def __init__(self, servers: list[FakeServer], access: Access, most: int, **options: Any) -> None:
+        clock = asyncio.get_running_loop().time
+        self.servers, self.access = servers, access
+        addresses = [Address(server.name, 3306, "u", "d") for server in servers]
+        databases = [Database(a, fake_connect(s), 20.0) for a, s in zip(addresses, servers, strict=True)]
+        waits = {"request_timeout": 40.0, "database_timeout": 20.0} | options
+        self.service = Service(databases, Options("test:1", **waits), clock=clock)
+        self.tally, self.watching = Tally(), Watching()
+        self.connections = Connections(most, self.tally)
+        self.door = RedisDoor(self.service, access, self.tally, self.connections, self.watching, timeout=40.0)  # type: ignore[arg-type]
+        self.port = 0
+        self._raws: list[Raw] = []
+
+    async def start(self) -> None:
+        """Listen, and wait until the databases are in sight."""
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.port = listening.getsockname()[1]
+        self.service.start()
+        await self.door.accept_on([listening])
+        async with asyncio.timeout(DEADLINE):
+            while len(self.service.sight.in_sight) != len(self.servers):
+                await self.service.sight.moved()
+
+    async def raw(self) -> Raw:
+        """Connect."""
+        raw = Raw(*await asyncio.open_connection("127.0.0.1", self.port))
+        self._raws.append(raw)
+        return raw
+
+    async def close(self) -> None:
+        """End everything."""
+        for raw in self._raws:
+            raw.writer.close()
+        await self.door.stop()
+        await self.service.stop()
+
+
+@asynccontextmanager
+async def running(*, tokens: Iterable[str] = (), most: int = 100, **options: Any) -> AsyncIterator[Bench]:
+    """Run a door over two new databases that have the sequence `photos`."""
+    servers = [FakeServer(f"db{offset}", clock=time.time) for offset in (1, 2)]
+    for server in servers:
+        server.add("photos")
+    bench = Bench(servers, Access(tokens), most, **options)
+    await bench.start()
+    try:
+        yield bench
+    finally:
+        await bench.close()

@@ -1,0 +1,197 @@
+"""The contract's table of errors, row by row, and who may ask for what."""
+
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from app.databases.record import State
+from tests.contract.http_bench import ADMIN, USER, Bench, problem, running
+
+pytestmark = pytest.mark.looptime
+
+Row = Callable[[Bench], Awaitable[httpx.Response]]
+
+
+async def all_down(http: Bench) -> httpx.Response:
+    for server in http.servers:
+        server.down = True
+    await http.settle(0)
+    return await http.get("/ticket/photos")
+
+
+async def frozen(http: Bench) -> httpx.Response:
+    for server in http.servers:
+        server.freeze()
+    return await http.get("/ticket/photos")
+
+
+async def used_up(http: Bench) -> httpx.Response:
+    await http.make("last", bits=32)
+    for server in http.servers:
+        server.set_last("last", 2**32 - 1)
+    return await http.get("/ticket/last")
+
+
+async def nearly_used_up(http: Bench) -> httpx.Response:
+    await http.make("last", bits=32)
+    for server in http.servers:
+        server.set_last("last", 2**32 - 21)
+    return await http.get("/ticket/last?count=1000")
+
+
+async def ended(http: Bench) -> httpx.Response:
+    await http.service.desk.end()
+    return await http.get("/ticket/photos")
+
+
+async def clock_ahead(http: Bench) -> httpx.Response:
+    await http.make("likes", kind="instagram")
+    http.ahead = 5.0
+    return await http.get("/ticket/likes")
+
+
+async def growing(http: Bench) -> httpx.Response:
+    sight = http.service.sight
+    assert sight.record is not None
+    record = sight.record.next(sight.record.number + 1, state=State.CHANGING)
+    for server in http.servers:
+        server.data.ring = server.data.ring._replace(stamp=record.stamp, text=record.dump())
+    while sight.record != record:
+        await sight.moved()
+    return await http.get("/ticket/photos")
+
+
+async def one_down(http: Bench) -> httpx.Response:
+    http.servers[1].down = True
+    await http.settle(1)
+    return await http.get("/ticket/photos")
+
+
+async def bump_with_one_down(http: Bench) -> httpx.Response:
+    http.servers[1].down = True
+    await http.settle(1)
+    return await http.post("/sequence/photos/bump", json={"above": 100})
+
+
+async def defect(http: Bench) -> httpx.Response:
+    async def fails(_name: str) -> None:
+        raise RuntimeError("a secret")
+
+    http.report.sequence = fails  # type: ignore[assignment]
+    return await http.get("/sequence/photos")
+
+
+ROWS: dict[str, tuple[int, str, str, Row]] = {
+    "unknown sequence": (404, "no-such-sequence", "PUT /sequence/photo makes", lambda http: http.get("/ticket/photo")),
+    "unknown page": (404, "not-found", "no such page", lambda http: http.get("/tickets/photos")),
+    "a slash more": (404, "not-found", "no such page", lambda http: http.get("/ticket/photos/")),
+    "method": (405, "method-not-allowed", "GET, HEAD, PUT", lambda http: http.call("DELETE", "/sequence/photos")),
+    "start at the end": (409, "above-ceiling", "4294967295", lambda http: http.make("a", bits=32, start=2**32)),
+    "bump to the end": (
+        409, "above-ceiling", str(2**63 - 1), lambda http: http.post("/sequence/photos/bump", json={"above": 2**63})
+    ),
+    "exhausted": (410, "exhausted", "last", used_up),
+    "fewer left": (410, "exhausted", "last", nearly_used_up),
+    "large body": (413, "bad-request", "65,536", lambda http: http.post("/ticket/photos", content=b" " * 65_537)),
+    "defect": (500, "internal", "log", defect),
+    "no database": (503, "no-database", "photos", all_down),
+    "out of time": (503, "out-of-time", "0.2 s", frozen),
+    "draining": (503, "draining", "shutting down", ended),
+    "clock": (503, "clock-ahead", "5.0 s ahead", clock_ahead),
+    "unverified": (503, "unverified", "refuse", one_down),
+    "not confirmed": (503, "not-confirmed", "db2", bump_with_one_down),
+    "growing": (503, "growing", "grow", growing),
+}  # fmt: skip
+OPTIONS: dict[str, dict[str, Any]] = {"out of time": {"request_timeout": 0.2}, "unverified": {"refuses": True}}
+
+
+@pytest.mark.parametrize("row", ROWS)
+async def test_row(row: str) -> None:
+    status, code, says, ask = ROWS[row]
+    async with running(**OPTIONS.get(row, {})) as http:
+        detail = problem(await ask(http), status, code)
+        assert says in detail
+        assert "secret" not in detail
+
+
+async def test_a_large_body_is_refused_also_where_its_length_is_not_said() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(70):
+            yield b" " * 1000
+
+    async with running() as http:
+        as_json = {"content-type": "application/json"}
+        problem(await http.call("PUT", "/sequence/a", content=pieces(), headers=as_json), 413, "bad-request")
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+READING = "/sequence", "/sequence/photos", "/decode/photos/1", "/metrics", "/docs", "/openapi.json"
+CHANGES: list[tuple[str, str, dict[str, int]]] = [
+    ("PUT", "/sequence/photos", {}),
+    ("POST", "/sequence/photos/bump", {"above": 1}),
+]
+
+
+async def test_where_tokens_are_set_each_request_needs_one() -> None:
+    async with running(tokens=[USER], admins=[ADMIN]) as http:
+        for path in ("/livez", "/readyz", "/healthz"):
+            assert (await http.get(path)).status_code == 200
+        for path in (*READING, "/ticket/photos", "/block/photos?size=2", "/no-such-page"):
+            for token in (None, "wrong-token-of-tests", ""):
+                answer = await http.get(path, token=token)
+                problem(answer, 401, "unauthenticated")
+                assert answer.headers["www-authenticate"].startswith('Bearer realm="tickets"')
+            for token in (USER, ADMIN):
+                assert (await http.get(path, token=token)).status_code == (404 if path == "/no-such-page" else 200)
+
+
+async def test_changes_need_the_token_of_an_administrator() -> None:
+    async with running(tokens=[USER], admins=[ADMIN]) as http:
+        for method, path, body in CHANGES:
+            problem(await http.call(method, path, content=b"{"), 401, "unauthenticated")
+            problem(await http.call(method, path, json=body, token=USER), 403, "forbidden")
+            assert (await http.call(method, path, json=body, token=ADMIN)).status_code == 200
+
+
+async def test_with_tokens_of_administrators_only_drawing_needs_none() -> None:
+    async with running(admins=[ADMIN]) as http:
+        assert (await http.get("/ticket/photos")).status_code == (await http.get("/sequence")).status_code == 200
+        problem(await http.call("PUT", "/sequence/a"), 401, "unauthenticated")
+        assert (await http.make("a")).status_code == 201
+
+
+async def test_a_browser_logs_in_for_reading_only() -> None:
+    async with running(tokens=[USER]) as http:
+        basic = {"authorization": "Basic " + b64encode(f"me:{USER}".encode()).decode()}
+        asked = (await http.get("/docs")).headers["www-authenticate"]
+        assert asked == 'Bearer realm="tickets", Basic realm="tickets", charset="UTF-8"'
+        assert (await http.get("/docs", headers=basic)).status_code == 200
+        for method, path in (("GET", "/ticket/photos"), ("PUT", "/sequence/a")):
+            problem(await http.call(method, path, headers=basic), 401, "unauthenticated")
+
+
+# --- browsers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("headers", [{"sec-fetch-site": "cross-site"}, {"origin": "https://elsewhere.example"}])
+async def test_a_browser_may_neither_draw_nor_change_for_another_site(headers: dict[str, str]) -> None:
+    async with running() as http:
+        drawing = [("GET", "/ticket/photos"), ("POST", "/ticket/photos"), ("GET", "/block/photos?size=2")]
+        for method, path in (*drawing, *[each[:2] for each in CHANGES]):
+            problem(await http.call(method, path, headers=headers), 403, "cross-site")
+        assert [server.data.counters["photos"].last for server in http.servers] == [0, 0]
+        assert (await http.get("/sequence", headers=headers)).status_code == 200
+        assert (await http.post("/ticket/photos", headers={"origin": "http://127.0.0.1:8000"})).status_code == 200
+
+
+async def test_without_tokens_a_change_is_asked_for_by_address() -> None:
+    """The page of a site on the internet may have its name lead to this machine (DNS rebinding)."""
+    async with running() as http:
+        for host, status in (("elsewhere.example:8000", 403), ("localhost:8000", 201), ("127.0.0.1", 200)):
+            assert (await http.call("PUT", "/sequence/a", headers={"host": host})).status_code == status
+    async with running(tokens=[USER]) as http:
+        assert (await http.call("PUT", "/sequence/a", headers={"host": "tickets"}, token=USER)).status_code == 201

@@ -1,0 +1,195 @@
+"""The contract's table of the Redis protocol, byte by byte."""
+
+import asyncio
+
+import pytest
+import redis.asyncio
+import redis.exceptions
+
+from app.errors import Draining, OutOfTime, TicketError, Unverified
+from app.redis import replies
+from tests.contract.redis_bench import DEADLINE, TOKEN, running
+
+
+async def test_a_ticket_by_incr_and_by_incrby_1() -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        ids = [await raw.ask(text) for text in ("INCR photos", "incr PHOTOS", "INCRBY photos 1", b"INCR photos\r\n")]
+        assert len(set(ids)) == 4
+        assert all(line.startswith(b":") and int(line[1:]) > 0 for line in ids)
+
+
+async def test_replies_come_in_the_order_of_the_commands() -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        raw.send("INCR photos")
+        raw.send("PING one")
+        raw.send("INCR nothing")
+        raw.send("PING")
+        first, *rest = await raw.lines(5)
+        assert first.startswith(b":")
+        assert rest[:2] == [b"$3", b"one"]
+        assert rest[2].startswith(b"-ERR no such sequence nothing")
+        assert rest[3] == b"+PONG"
+
+
+async def test_a_pipeline_of_single_tickets_has_each_its_own() -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        for _ in range(2):  # more than one row of 128 in each read
+            raw.send(b"*2\r\n$4\r\nINCR\r\n$6\r\nphotos\r\n" * 500)
+        ids = [int(line[1:]) for line in await raw.lines(1000)]
+        assert len(set(ids)) == 1000
+        assert len(bench.watching.seen) == 1000
+        assert bench.tally.in_flight == 0
+
+
+async def test_take_gives_bulk_strings_that_rise() -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        assert await raw.ask("TICKET.TAKE photos COUNT 3") == b"*3"
+        lines = await raw.lines(6)
+        ids = [int(line) for line in lines[1::2]]
+        assert lines[::2] == [b"$%d" % len(line) for line in lines[1::2]]
+        assert ids == sorted(set(ids))
+        assert await raw.ask("TICKET.TAKE photos") == b"*1"
+
+
+async def test_a_block_has_first_step_and_size() -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        assert await raw.ask("TICKET.BLOCK photos 500") == b"*3"
+        assert (await raw.lines(3))[1:] == [b":2", b":500"]
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("INCR", b"-ERR wrong number of arguments for 'incr'"),
+        ("INCR 1photos", b"-ERR "),
+        ("INCRBY photos 5", b"-ERR TICKET.BLOCK photos 5"),
+        ("INCRBY photos 0", b"-ERR a sequence only goes up"),
+        ("INCRBY photos x", b"-ERR value is not an integer"),
+        ("INCRBY photos 99999999999999999999", b"-ERR value is not an integer"),
+        ("TICKET.TAKE photos COUNT 0", b"-ERR COUNT is a whole number from 1 to 1000"),
+        ("TICKET.TAKE photos COUNT 1001", b"-ERR COUNT"),
+        ("TICKET.TAKE photos COUNT", b"-ERR syntax error"),
+        ("TICKET.TAKE photos COUNT 2 COUNT 2", b"-ERR syntax error"),
+        ("TICKET.TAKE photos KEY 7", b"-ERR a sequence of kind ticket has no shards"),
+        ("TICKET.BLOCK photos 10001", b"-ERR a block's size"),
+        ("SELECT 1", b"-ERR DB index is out of range"),
+        ("SET photos 1", b"-ERR unknown command"),
+        ("CLIENT MAINT_NOTIFICATIONS ON", b"-ERR unknown subcommand"),
+        ("HELLO 4", b"-NOPROTO"),
+        ("EXEC", b"-ERR EXEC without MULTI"),
+        ("EXISTS " + "photos " * 250, b"-ERR EXISTS takes at most"),
+    ],
+)
+async def test_an_error_leaves_the_connection_usable(command: str, says: bytes) -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        assert (await raw.ask(command)).startswith(says)
+        assert await raw.ask("PING") == b"+PONG"
+        assert [server.data.counters["photos"].last for server in bench.servers] == [0, 0]
+
+
+async def test_a_kind_with_shards_takes_a_key() -> None:
+    async with running() as bench:
+        await bench.service.maker.create("likes", "instagram", {})
+        raw = await bench.raw()
+        for option in ("KEY 31341", "SHARD 5"):
+            assert await raw.ask(f"TICKET.TAKE likes {option}") == b"*1"
+            ticket = int((await raw.lines(2))[1])
+            assert ticket >> 10 & 8191 == (31341 % 8192 if "KEY" in option else 5)
+        assert (await raw.ask("TICKET.TAKE likes KEY 1 SHARD 1")).startswith(b"-ERR a request names its shard by key")
+        assert (await raw.ask("TICKET.TAKE likes SHARD 8192")).startswith(b"-ERR shard is a whole number")
+
+
+async def test_exists_counts_and_draws_nothing() -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        raw.send("EXISTS photos nothing PHOTOS 1bad")
+        assert await raw.ask("PING") == b":2"
+        assert await raw.line() == b"+PONG"
+        assert [server.data.counters["photos"].last for server in bench.servers] == [0, 0]
+
+
+async def test_a_transaction_draws_in_exec_only() -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        for text in ("MULTI", "INCR photos", "INCR photos", "PING", "EXEC"):
+            raw.send(text)
+        head, replies_ = (await raw.lines(5))[:4], await raw.lines(3)
+        assert head == [b"+OK", *[b"+QUEUED"] * 3]
+        assert replies_[0].startswith(b":")
+        assert replies_[2] == b"+PONG"
+        assert await raw.ask("MULTI") == b"+OK"
+        assert (await raw.ask("NONSENSE")).startswith(b"-ERR unknown command")
+        assert (await raw.ask("EXEC")).startswith(b"-EXECABORT")
+        assert [await raw.ask(text) for text in ("MULTI", "DISCARD")] == [b"+OK", b"+OK"]
+
+
+async def test_tokens() -> None:
+    async with running(tokens=[TOKEN]) as bench:
+        raw = await bench.raw()
+        closed = "INCR photos", "INCRBY photos 1", "EXISTS photos", "INFO", "NONSENSE", "ECHO a"
+        assert {await raw.ask(text) for text in closed} == {b"-NOAUTH Authentication required."}
+        assert await raw.ask("PING") == b"+PONG"
+        assert (await raw.ask("AUTH wrong")).startswith(b"-WRONGPASS")
+        assert await raw.ask(f"AUTH anybody {TOKEN}") == b"+OK"
+        assert (await raw.ask("INCR photos")).startswith(b":")
+        assert await raw.ask("RESET") == b"+RESET"
+        assert (await raw.ask("INCR photos")).startswith(b"-NOAUTH")
+        assert await raw.ask(f"AUTH {TOKEN}") == b"+OK"
+        bench.access.replace(["another"], [])
+        assert (await raw.ask("INCR photos")).startswith(b"-NOAUTH")
+        assert all(TOKEN not in each.what for each in bench.watching.seen)
+
+
+async def test_quit_and_what_a_web_page_sends() -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        raw.send("QUIT")
+        raw.send("INCR photos")
+        assert await raw.end() == b"+OK\r\n"
+        for text in (b"POST / HTTP/1.1\r\nINCR photos\r\n", b"Host: 127.0.0.1\r\nINCR photos\r\n"):
+            raw = await bench.raw()
+            raw.send(text)
+            assert await raw.end() == b""
+        assert [server.data.counters["photos"].last for server in bench.servers] == [0, 0]
+
+
+@pytest.mark.parametrize("error", [OutOfTime(), Draining(), Unverified()])
+async def test_what_http_answers_with_503_is_tryagain(error: TicketError) -> None:
+    assert replies.refusal("photos", error).startswith(b"-TRYAGAIN ")
+
+
+async def test_an_exhausted_sequence_gives_its_last_tickets_one_by_one() -> None:
+    async with running() as bench:
+        for offset, server in enumerate(bench.servers, 1):
+            server.add("brief", bits=32)
+            server.data.counters["brief"].last = 2**32 - 1 - 8 + offset
+        raw = await bench.raw()
+        raw.send(b"INCR brief\r\n" * 40)
+        lines = await raw.lines(40)
+        tickets = [line for line in lines if line.startswith(b":")]
+        assert 0 < len(tickets) == len(set(tickets)) < 40
+        assert all(line.startswith(b"-EXHAUSTED") for line in lines if line not in tickets)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+async def test_redis_py_connects_and_draws(protocol: int) -> None:
+    async with running(tokens=[TOKEN]) as bench, asyncio.timeout(DEADLINE):
+        client = redis.asyncio.Redis(port=bench.port, password=TOKEN, protocol=protocol, client_name="test")
+        async with client:
+            first = await client.incr("photos")
+            async with client.pipeline() as pipe:
+                pipe.incr("photos")
+                pipe.incr("photos")
+                both = await pipe.execute()
+            assert len({first, *both}) == 3
+            assert await client.exists("photos") == 1
+            assert (await client.config_get("save"))["save"] == ""
+            assert (await client.info())["redis_version"]
+            with pytest.raises(redis.exceptions.ResponseError, match="no such sequence photo"):
+                await client.incr("photo")

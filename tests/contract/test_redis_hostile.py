@@ -1,0 +1,147 @@
+"""What clients of the Redis protocol do wrong, or do on purpose: nobody else waits, and the process does not grow."""
+
+import asyncio
+import socket
+import struct
+import time
+
+import pytest
+
+from app.redis import connection as module
+from app.redis import door as door_module
+from tests.contract.redis_bench import DEADLINE, running
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"*1000000000\r\n",
+        b"*2\r\n$4\r\nINCR\r\n$1000000000\r\n",
+        b"*1\r\n" * 100_000,
+        b"*1\r\n*1\r\n*1\r\n$4\r\nPING\r\n",
+        b"*-1x\r\n",
+        b"*1\r\n$-5\r\n",
+        b"x" * 100_000,
+        b'INCR "photos\r\n',
+        b"*1\r\n$4\r\nPINGxx",
+    ],
+)
+async def test_what_cannot_be_understood_gets_an_error_and_the_end(data: bytes) -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        raw.send(data)
+        assert (await raw.end()).startswith(b"-ERR Protocol error: ")
+
+
+async def test_megabytes_of_empty_lines_let_others_through() -> None:
+    async with running() as bench:
+        noisy, other = await bench.raw(), await bench.raw()
+        noisy.send(b"\r\n" * 1_000_000)
+        noisy.send("PING")
+        assert await other.ask("PING") == b"+PONG"
+        assert noisy.reader._buffer == b""  # type: ignore[attr-defined]
+        assert await noisy.line() == b"+PONG"
+
+
+async def test_a_client_that_does_not_read_is_not_read() -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        echo = b"*2\r\n$4\r\nECHO\r\n$1000\r\n" + b"x" * 1000 + b"\r\n"
+        for _ in range(64):
+            raw.send(echo * 256)
+            await asyncio.sleep(0)
+        (connection,) = bench.door._open
+        await until(lambda: connection._is_paused and connection._is_full)
+        for _ in range(1_000):  # it executes nothing, however often the event loop turns
+            await asyncio.sleep(0)
+        assert connection.transport.get_write_buffer_size() < 1_000_000
+        assert len(connection._incoming) < 1_000_000
+        assert await (await bench.raw()).ask("PING") == b"+PONG"
+
+
+async def test_a_client_that_goes_abandons_its_requests() -> None:
+    async with running() as bench:
+        raw = await bench.raw()
+        assert (await raw.ask("INCR photos")).startswith(b":")
+        for server in bench.servers:
+            server.freeze()
+        raw.send("INCR photos")
+        (connection,) = bench.door._open
+        await until(lambda: len(connection._waiting) == 1)
+        request = connection._waiting[0]
+        assert bench.tally.in_flight == 1
+        raw.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw.writer.transport.abort()
+        await until(lambda: not bench.door._open)
+        for server in bench.servers:
+            server.thaw()
+        assert request.is_over  # type: ignore[union-attr]
+        assert bench.door.owed == bench.tally.in_flight == 0
+        assert bench.connections.count == 0
+
+
+async def test_beyond_the_limit_a_client_gets_one_answer() -> None:
+    async with running(most=1) as bench:
+        first = await bench.raw()
+        assert await first.ask("PING") == b"+PONG"
+        assert await (await bench.raw()).end() == b"-ERR max number of clients reached\r\n"
+        assert await first.ask("PING") == b"+PONG"
+
+
+@pytest.mark.parametrize(("sent", "limit"), [(b"*2\r\n$4\r\nINCR", "PARTIAL_SECONDS"), (b"", "IDLE_SECONDS")])
+async def test_what_does_not_come_to_its_end_is_cut(sent: bytes, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "SWEEP", 0.05)
+    monkeypatch.setattr(module, limit, 0.2)
+    async with running() as bench:
+        raw = await bench.raw()
+        if sent:
+            raw.send(sent)
+        assert await raw.end() == b""
+
+
+async def test_a_thousand_busy_commands_take_turns() -> None:
+    """Whoever waits for the event loop waits for a bounded number of commands, however many came."""
+    async with running() as bench:
+        raws = [await bench.raw() for _ in range(20)]
+        for raw in raws:
+            raw.send(b"PING\r\n" * 2_000)
+        most = 0
+        worked = module.Connection.work
+
+        def counting(self: module.Connection) -> int:
+            nonlocal most
+            cost = worked(self)
+            most = max(most, cost)
+            return cost
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module.Connection, "work", counting)
+            for raw in raws:
+                assert set(await raw.lines(2_000)) == {b"+PONG"}
+        assert 0 < most <= 160  # 128 commands, and what their bytes count for
+
+
+async def test_a_part_of_a_command_counts_as_work() -> None:
+    """Else a thousand clients that each send one would be served in one turn of the event loop."""
+    async with running() as bench:
+        raw = await bench.raw()
+        costs = []
+        worked = module.Connection.work
+
+        def counting(self: module.Connection) -> int:
+            costs.append(worked(self))
+            return costs[-1]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module.Connection, "work", counting)
+            raw.send(b"*512\r\n" + b"$1\r\nx\r\n" * 500)
+            await until(lambda: sum(costs) >= 500 * 7 // 64)
+
+
+async def until(is_so) -> None:  # type: ignore[no-untyped-def]
+    """Wait until something is so."""
+    end = time.monotonic() + DEADLINE
+    while not is_so():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)

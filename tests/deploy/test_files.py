@@ -1,0 +1,77 @@
+"""Each other file of the deployments, held against the tool that reads it and against the files beside it."""
+
+import re
+import sys
+from pathlib import Path
+
+from tests.deploy.files import DEPLOY, KUBERNETES, ROOT, compose, documents, resources, run
+
+SERVERS = ["tickets-1", "tickets-2", "tickets-3"]
+
+
+def test_systemd_knows_every_line_of_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
+    unit = tmp_path / "ticketd@.service"
+    text = (DEPLOY / "systemd/ticketd@.service").read_text(encoding="utf-8")
+    unit.write_text(text.replace("/opt/ticketd/bin/ticketd", sys.executable), encoding="utf-8")
+    said = run("systemd-analyze", "verify", unit, package="systemd")
+    assert [line for line in said.splitlines() if "ticketd" in line] == []  # about an unknown line it only warns
+    run("systemd-analyze", "security", "--offline=yes", "--threshold=20", "--no-pager", unit, package="systemd")
+
+
+def test_kubernetes_accepts_every_resource() -> None:
+    (base,) = documents(KUBERNETES / "kustomization.yaml")
+    run("kubernetes-validate", "--strict", *(KUBERNETES / name for name in base["resources"]))
+    for kustomization in KUBERNETES.rglob("kustomization.yaml"):
+        there = {path.name for path in kustomization.parent.glob("*.yaml")} - {kustomization.name}
+        assert set(documents(kustomization)[0]["resources"]) == there
+
+
+def test_the_resources_select_the_pods_and_agree_on_ports() -> None:
+    found = resources()
+    template = found["Deployment"]["spec"]["template"]
+    for kind, each in found.items():
+        selector = each["spec"].get("selector") or each["spec"].get("podSelector")
+        assert selector.get("matchLabels", selector).items() <= template["metadata"]["labels"].items(), kind
+    (container,) = template["spec"]["containers"]
+    names = {each["name"] for each in container["ports"]}
+    assert {each["targetPort"] for each in found["Service"]["spec"]["ports"]} == names
+    assert {port["port"] for rule in found["NetworkPolicy"]["spec"]["ingress"] for port in rule["ports"]} == names
+    (redis,) = (each["value"] for each in container["env"] if each["name"] == "TICKETS_REDIS_PORT")
+    assert {"name": "redis", "containerPort": int(redis)} in container["ports"]
+    assert template["spec"]["enableServiceLinks"] is False
+
+
+def test_haproxy_accepts_its_configuration_and_finds_the_servers_of_compose() -> None:
+    local = {f"TICKETS_DEPLOY_{number}{kind}": f"127.0.0.1:{number}" for number in (1, 2, 3) for kind in ("", "_REDIS")}
+    said = run("haproxy", "-c", "-f", "haproxy/haproxy.cfg", TICKETS_DEPLOY_FRONT_REDIS="127.0.0.1:4", **local)
+    assert "WARNING" not in said
+    text = (DEPLOY / "haproxy/haproxy.cfg").read_text(encoding="utf-8")
+    services = compose()["services"]
+    redis = services["tickets-1"]["environment"]["TICKETS_REDIS_PORT"]
+    for number, name in enumerate(SERVERS, 1):
+        assert f'server {name} "${{TICKETS_DEPLOY_{number}-{name}:8000}}"\n' in text
+        assert f'server {name} "${{TICKETS_DEPLOY_{number}_REDIS-{name}:{redis}}}"\n' in text
+        assert f"return status 200 if {{ path /{name} }} {{ srv_is_up(ticket-servers/{name}) }}" in text
+    listened = {services["haproxy"]["environment"]["TICKETS_DEPLOY_FRONT_REDIS"].strip(":")}
+    listened |= set(re.findall(r"\$\{TICKETS_DEPLOY_\w+-:(\d+)\}", text))
+    assert {port.rpartition(":")[2] for port in services["haproxy"]["ports"]} == listened
+
+
+def test_compose_mounts_what_is_there_and_publishes_to_this_machine_alone() -> None:
+    files = [each["file"] for each in compose()["secrets"].values()]
+    assert all((ROOT / each).read_text(encoding="utf-8").startswith("development-only-") for each in files)
+    for name, service in compose()["services"].items():
+        files += [volume.split(":")[0] for volume in service.get("volumes", []) if volume.startswith("./")]
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+        assert service["cap_drop"] == ["ALL"]
+    assert [each for each in files if not (ROOT / each).exists()] == []
+
+
+def test_the_two_databases_differ_by_their_offset_alone() -> None:
+    odd, even = (
+        [line for line in (DEPLOY / f"mysql/{name}.cnf").read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+        for name in ("odd", "even")
+    )
+    different = [pair for pair in zip(odd, even, strict=True) if pair[0] != pair[1]]
+    assert different == [("auto_increment_offset    = 1", "auto_increment_offset    = 2")]
+    assert {"auto_increment_increment = 2", "innodb_flush_log_at_trx_commit = 1", "sync_binlog = 1"} <= set(odd)

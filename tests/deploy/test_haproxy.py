@@ -1,0 +1,122 @@
+"""Ticket servers behind a real HAProxy with our configuration: its clients notice nothing of what happens to one."""
+
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import httpx
+import pytest
+import redis
+
+from tests.deploy.files import DEPLOY
+from tests.deploy.haproxy import DOWN, UP, HAProxy
+from tests.load import Load
+from tests.servers_processes import free_port, send, wait_until
+from tests.servers_shared import SharedServers
+from tests.ticketd import DEADLINE, TicketServer
+
+DRAIN = 10
+"""Seconds for which a server goes on serving after SIGTERM: a busy HAProxy takes some to notice."""
+
+
+@pytest.fixture(scope="module")
+def servers(shared_servers: SharedServers) -> Iterator[list[TicketServer]]:
+    """Three servers on an odd and an even ticket database."""
+    databases = [
+        shared_servers.server("mariadb", offset=offset, increment=2).create_database(shared_servers.new_name())
+        for offset in (1, 2)
+    ]
+    started = [TicketServer(databases, speaks_redis=True, drain_seconds=DRAIN) for _ in range(3)]
+    try:
+        for server in started:
+            server.start()
+        started[0].request("PUT", "/sequence/photos").raise_for_status()
+        for server in started:
+            server.take("photos")  # the first ticket of a server takes longer than others
+        yield started
+    finally:
+        for server in started:
+            server.close()
+
+
+@pytest.fixture(scope="module")
+def front(servers: list[TicketServer]) -> Iterator[HAProxy]:
+    """HAProxy in front of them."""
+    addresses = [f"127.0.0.1:{server.port}" for server in servers]
+    with HAProxy(addresses, redis=[f"127.0.0.1:{server.redis_port}" for server in servers]) as haproxy:
+        yield haproxy
+
+
+@pytest.fixture
+def haproxy(servers: list[TicketServer], front: HAProxy) -> HAProxy:
+    """HAProxy with all three servers up, whatever a test before has done to them."""
+    for server in servers:
+        if not server.running:
+            server.start()
+    for backend in ("ticket-servers", "redis-servers"):
+        front.wait_for(UP, UP, UP, backend=backend)
+    return front
+
+
+def through(haproxy: HAProxy) -> Load:
+    """Clients of HAProxy."""
+    return Load([cast(TicketServer, haproxy)], callers=6)  # only its URL is used
+
+
+def test_a_server_that_drains_is_out_before_it_ends_and_no_request_is_lost(
+    servers: list[TicketServer], haproxy: HAProxy
+) -> None:
+    with through(haproxy) as load:
+        send(servers[0].pid, signal.SIGTERM)
+        haproxy.wait_for(DOWN, UP, UP)
+        haproxy.wait_for(DOWN, UP, UP, backend="redis-servers")
+        assert servers[0].running
+        wait_until(lambda: not servers[0].running, DEADLINE, "the server to end")
+        load.wait(50)
+    assert (load.errors, load.repeated) == ([], [])
+
+
+def test_a_server_that_is_killed_loses_no_request(servers: list[TicketServer], haproxy: HAProxy) -> None:
+    with through(haproxy) as load:
+        servers[1].kill()
+        load.wait(50)
+        haproxy.wait_for(UP, DOWN, UP)
+        servers[1].start()
+        haproxy.wait_for(UP, UP, UP)
+        load.wait(50)
+    assert (load.errors, load.repeated) == ([], [])
+
+
+def test_redis_clients_draw_through_it(haproxy: HAProxy) -> None:
+    with redis.Redis(port=haproxy.redis_port, socket_timeout=DEADLINE) as client:
+        assert client.ping()
+        assert client.incr("photos") != client.incr("photos")
+
+
+def test_tls_is_verified_and_port_80_leads_there(servers: list[TicketServer], tmp_path: Path) -> None:
+    make = [sys.executable, str(DEPLOY / "tls/make_certificates.py"), str(tmp_path), "front,localhost,127.0.0.1"]
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    trusted = ssl.create_default_context(cafile=str(tmp_path / "ca/ca.pem"))
+    trusted.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 does by default
+    addresses = [f"127.0.0.1:{server.port}" for server in servers]
+    with HAProxy(addresses, certificate=tmp_path / "front/bundle.pem", plain="redirect") as haproxy:
+        haproxy.wait_for(UP, UP, UP)
+        url = f"https://127.0.0.1:{haproxy.tls_port}/ticket/photos"
+        assert httpx.get(url, verify=trusted, timeout=DEADLINE).raise_for_status().json()["id"] > 0
+        answer = httpx.get(f"{haproxy.url}/ticket/photos", timeout=DEADLINE)
+        assert (answer.status_code, answer.headers["location"]) == (308, url)
+        assert httpx.get(f"{haproxy.url}/readyz", timeout=DEADLINE).status_code == 200
+
+
+def test_without_a_server_it_says_to_come_again() -> None:
+    with HAProxy([f"127.0.0.1:{free_port()}" for _ in range(3)]) as haproxy:
+        haproxy.wait_for(DOWN, DOWN, DOWN)
+        answer = httpx.get(f"{haproxy.url}/ticket/photos", timeout=DEADLINE)
+    assert (answer.status_code, answer.json()["code"]) == (503, "no-database")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["cache-control"] == "no-store"
+    assert int(answer.headers["retry-after"]) >= 1

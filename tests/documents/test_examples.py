@@ -1,0 +1,64 @@
+"""The examples of the pages, typed into a shell beside a real server that has its embedded pair."""
+
+import re
+import subprocess
+
+import pytest
+from redis import Redis
+
+from tests.documents.pages import commands, read
+from tests.ticketd import PROGRAM, TicketServer, environment
+
+_SHELL = f"""set -euo pipefail
+curl() {{ command curl --silent --show-error "$@"; }}
+ticketd() {{ {" ".join(PROGRAM)} "$@"; }}
+"""
+DEADLINE = 120.0
+
+
+def _pattern(printed: str) -> str:
+    """Return what the output has to match: `…` stands for anything, and each number for any number."""
+    parts = re.split(r"(…|\d+|\s+)", printed.strip())
+    return "".join(
+        ".*" if part == "…" else r"\d+" if part.isdigit() else r"\s+" if part.isspace() else re.escape(part)
+        for part in parts
+    )
+
+
+def _run(typed: str, server: TicketServer) -> str:
+    """Return what a command prints. Raises AssertionError where it fails."""
+    found = subprocess.run(
+        ["bash", "-c", _SHELL + typed.replace("http://127.0.0.1:8000", server.url)],
+        env=environment(data_dir=server.settings["data_dir"]) | {"TICKETD_URL": server.url},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert found.returncode == 0, f"{typed}\n{found.stdout}{found.stderr}"
+    return found.stdout
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{name}.md" for name in ("http", "kinds", "commands", "moving-over"))]
+)
+def test_an_example_prints_what_the_page_shows(page: str) -> None:
+    examples = [each for each in commands(read(page)) if each[0].startswith(("curl ", "ticketd "))]
+    assert len(examples) > 1
+    with TicketServer() as server:
+        for typed, printed in examples:
+            shown = _run(typed, server)
+            assert re.fullmatch(_pattern(printed), shown.strip(), re.DOTALL), f"{typed}\nprinted:\n{shown}"
+
+
+@pytest.mark.timeout(300)
+def test_the_examples_of_the_redis_protocol_are_answered() -> None:
+    examples = [typed.split()[3:] for typed, _ in commands(read("docs/redis.md"))]
+    assert ["INCR", "photos"] in examples
+    with TicketServer(speaks_redis=True) as server:
+        assert server.redis_port is not None
+        with Redis(port=server.redis_port, socket_timeout=DEADLINE) as client:
+            answers = [client.execute_command(*words) for words in examples]
+    kinds = {"INCR": int, "TICKET.TAKE": list, "TICKET.BLOCK": list}
+    assert [type(answer) for answer in answers] == [kinds[words[0]] for words in examples]

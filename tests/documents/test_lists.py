@@ -1,0 +1,101 @@
+"""Names of settings, commands, flags, codes, kinds, metrics and alerts: those of the pages are those of the program."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from app.commands.program import app
+from app.http.models import CODES
+from app.kinds.table import KINDS
+from app.operations import metrics
+from app.setting_names import FILE, variable
+from app.settings import SECRETS, Settings, flags
+from tests.documents.pages import PAGES, ROOT, code, name_of, read, rows
+
+COMMANDS = {
+    name: {option for parameter in command.params for option in parameter.opts}
+    for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
+}
+"""The options of each command."""
+SETTINGS = {variable(name) for name in Settings.model_fields}
+_VARIABLE = re.compile(r"\bTICKETS?_[A-Z0-9_]+\b")
+
+
+def test_the_page_of_settings_has_every_setting_with_its_default() -> None:
+    listed = {
+        found[1]: cells[1]
+        for cells in rows(read("docs/settings.md"))
+        if len(cells) == 3 and (found := re.match(r"\[`(TICKETS_\w+)`\]", cells[0]))
+    }
+    assert listed.keys() == SETTINGS
+    for flag in flags():
+        default, shown = flag.default, listed[flag.variable]
+        if default is None:
+            assert shown.startswith("unset")
+        elif isinstance(default, float):
+            assert float(shown.strip("`")) == default
+        else:
+            assert shown == f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def test_the_page_of_settings_names_nothing_else() -> None:
+    text = read("docs/settings.md")
+    assert set(_VARIABLE.findall(text)) - SETTINGS <= {"TICKETS_DEPLOY_", "TICKETS_TOKENS_FILE", "TICKET_"}
+    assert all(f"`{variable(name)}`" in text.partition("Four settings")[2] for name in SECRETS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_variable_on_a_page_is_a_setting_or_belongs_to_the_deployment(page: Path) -> None:
+    deployment = [ROOT / "docker-compose.yml", *(path for path in (ROOT / "deploy").rglob("*") if path.is_file())]
+    known = SETTINGS | {name + FILE for name in SETTINGS} | {"TICKETS_DEPLOY_", "TICKET_", "TICKETS_TEST_MYSQLD"}
+    unknown = set(_VARIABLE.findall(page.read_text(encoding="utf-8"))) - known
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in deployment] if unknown else []
+    assert [name for name in unknown if not any(name in text for text in texts)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_command_and_flag_on_a_page_exists(page: Path) -> None:
+    unknown = []
+    for line in code(page.read_text(encoding="utf-8")):
+        found = re.search(r"(?:^|[\s/$`])ticketd ([a-z]\w*)(.*)", re.sub(r"\$\([^)]*\)", "", line))
+        if found and found[1] not in COMMANDS:
+            unknown.append(line)
+        elif found:
+            unknown += [flag for flag in re.findall(r"(?<!\S)-[-a-z]+", found[2]) if flag not in COMMANDS[found[1]]]
+    assert not unknown
+
+
+def test_the_page_of_commands_has_every_command_and_flag_and_no_other() -> None:
+    page = read("docs/commands.md")
+    of_settings = COMMANDS["serve"]
+    assert set(re.findall(r"`ticketd ([a-z]+)", page)) == COMMANDS.keys()
+    others = {option for name, options in COMMANDS.items() if name != "doctor" for option in options - of_settings}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page))
+    assert {option for option in others if option.startswith("--")} - {"--help"} <= named
+    assert named <= others | of_settings | {"--help", "--version"}
+
+
+def test_the_page_of_the_api_has_every_code_of_an_error() -> None:
+    table = read("docs/http.md").partition("## Errors")[2].partition("## ")[0]
+    assert {word for cells in rows(table) for word in re.findall("`([a-z-]+)`", cells[1])} == set(CODES)
+
+
+def test_the_page_of_kinds_has_every_kind() -> None:
+    side_by_side = read("docs/kinds.md").partition("## The kinds side by side")[2].partition("## ")[0]
+    assert {cells[0].strip("`") for cells in rows(side_by_side) if cells[0].startswith("`")} >= set(KINDS)
+
+
+def test_every_metric_on_the_page_of_monitoring_exists() -> None:
+    text = read("docs/operations/monitoring.md")
+    known = {name.removesuffix("_total") for name in metrics.HELP}
+    # a job of Prometheus has such a name, too
+    named = {name.removesuffix("_total") for name in re.findall(r"`(tickets_[a-z_]+)`", text)}
+    assert named == known
+
+
+def test_the_page_of_monitoring_has_every_alert_with_its_severity() -> None:
+    rules = re.findall(r"- alert: (\w+).*?severity: (\w+)", read("deploy/prometheus/rules.yml"), re.DOTALL)
+    listed = [cells[:2] for cells in rows(read("docs/operations/monitoring.md")) if cells[0].startswith("`Ticket")]
+    assert sorted((name.strip("`"), severity) for name, severity in listed) == sorted(rules)

@@ -1,0 +1,162 @@
+"""A database for one test, on one engine: sessions to it, and what an operator does to it by hand."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+
+from app.databases.address import Address
+from app.databases.engines import SCHEMES, parse_list
+from app.databases.record import new_word
+from app.databases.session import Connect, Residue, RingRow, Session
+from app.databases.sqlite.folder import lock_folder
+from app.databases.sqlite.session import connect as connect_sqlite
+from tests.fakes.server import FakeServer
+from tests.fakes.session import fake_connect
+from tests.servers import DatabaseServer
+
+ODD, EVEN = Residue(1, 2), Residue(2, 2)
+FORGET = "DROP TABLE _ticket_notes; DROP TABLE _ticket_ring"
+SQLITE = {
+    "add": "INSERT INTO _sequences VALUES ('{0}', 64, {1}, '{word}')",
+    "drop": "DELETE FROM _sequences WHERE name = '{0}'",
+    "empty": "UPDATE _sequences SET last = 0, created = '{word}' WHERE name = '{0}'",
+    "remove": "DELETE FROM _sequences WHERE name = '{0}'",
+    "set_back": "UPDATE _sequences SET last = {1} WHERE name = '{0}'",
+    "forget": FORGET,
+}
+MYSQL = {
+    "add": "CREATE TABLE {0} LIKE {2}; REPLACE INTO {0} (id, stub) VALUES ({1}, 'a')",
+    "drop": "DROP TABLE {0}",
+    "empty": "TRUNCATE TABLE {0}",
+    "remove": "DELETE FROM {0}",
+    "set_back": "DELETE FROM {0}; ALTER TABLE {0} AUTO_INCREMENT = {1}",
+    "lock": "LOCK TABLES {0} WRITE",
+    "lock_row": "SELECT * FROM {0} FOR UPDATE",
+    "forget": FORGET,
+    "read_back": "CREATE TABLE copy LIKE _ticket_ring; INSERT INTO copy SELECT * FROM _ticket_ring;"
+    "DROP TABLE _ticket_ring; RENAME TABLE copy TO _ticket_ring",
+}
+POSTGRESQL = {
+    "add": "INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('{0}', {1}, 64)",
+    "drop": "DELETE FROM ticket_sequences WHERE sequence = '{0}'",
+    "empty": "TRUNCATE ticket_sequences; INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('{0}', 0, 64)",
+    "remove": "DELETE FROM ticket_sequences WHERE sequence = '{0}'",
+    "set_back": "UPDATE ticket_sequences SET id = {1} WHERE sequence = '{0}'",
+    "lock": "SELECT id FROM ticket_sequences WHERE sequence = '{0}' FOR UPDATE",
+    "lock_row": "UPDATE ticket_sequences SET id = id WHERE sequence = '{0}'",
+    "forget": FORGET,
+    "read_back": "CREATE TABLE copy (LIKE _ticket_ring INCLUDING ALL); INSERT INTO copy SELECT * FROM _ticket_ring;"
+    "DROP TABLE _ticket_ring; ALTER TABLE copy RENAME TO _ticket_ring",
+}
+
+
+async def record(session: Session, stamp: str) -> RingRow:
+    """Write a ring record with this stamp, and return the ring row."""
+    old = await session.read_ring()
+    new = old._replace(offset=1, stamp=stamp, text="{}")
+    assert await session.write_ring(old, new)
+    return new
+
+
+@dataclass
+class Bench:
+    """One database.
+
+    tick: seconds after which what is made anew has another birth. lock: locks a sequence as a whole (`lock`) or its
+    row (`lock_row`); None: the operator cannot do that, nor read a dump back. do: does one thing as the operator, with
+    the name of a sequence, a number and the name of another sequence, of which it uses what it needs:
+
+    add: make a sequence that stands at the number, after the model of the other one. drop: drop a sequence. empty: make
+    its counter begin again. remove: delete the rows of its table, or its row. set_back: set it back to the number.
+    forget: drop the server's own tables. read_back: make them anew with the same rows, as reading a dump back does.
+    """
+
+    connect: Connect
+    address: Address
+    do: Callable[..., None]
+    lock: Callable[[str, str], AbstractContextManager[None]] | None
+    tick: float = 0.0
+    sessions: list[Session] = field(default_factory=list)
+
+    async def open(self, residue: Residue | None = ODD, seconds: float = 10.0) -> Session:
+        """Open a session, which is closed at the end of the test."""
+        self.sessions.append(await self.connect(self.address, residue, seconds))
+        return self.sessions[-1]
+
+    async def close(self) -> None:
+        """Close every session."""
+        for session in self.sessions:
+            session.abort()
+        await asyncio.sleep(0)  # lets the transports close
+
+
+def by_statements(run: Callable[[str], object], statements: Mapping[str, str]) -> Callable[..., None]:
+    """Return `Bench.do` for an operator who runs statements."""
+
+    def do(what: str, name: str = "", number: int = 0, model: str = "photos") -> None:
+        for statement in statements[what].format(name, number, model, word=new_word()).split(";"):
+            run(statement)
+
+    return do
+
+
+def server_bench(server: DatabaseServer, database: str) -> Bench:
+    """Return a database in a server."""
+    url = server.url(database)
+    package = SCHEMES[url.partition(":")[0]]
+    statements = POSTGRESQL if package == "postgresql" else MYSQL
+
+    @contextmanager
+    def lock(what: str, name: str) -> Iterator[None]:
+        with closing(server.connect(database)) as connection, connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(statements[what].format(name))
+            yield
+
+    connect: Connect = import_module(f"app.databases.{package}.session").connect
+    do = by_statements(lambda statement: server.execute(statement, database), statements)
+    tick = 0.0 if package == "postgresql" else 1.1  # MySQL keeps the second in which a table was made
+    return Bench(connect, parse_list(url, None)[0], do, lock, tick)
+
+
+async def sqlite_bench(folder: Path) -> Bench:
+    """Return a file of a folder, which stays locked. Only the ticket server may open the file."""
+    address = lock_folder(folder).addresses[0]
+
+    def run(statement: str) -> None:
+        with closing(sqlite3.connect(address.path, isolation_level=None)) as connection:
+            connection.execute(statement)
+
+    bench = Bench(connect_sqlite, address, by_statements(run, SQLITE), None)
+    await bench.open()
+    run("DELETE FROM _sequences")  # a new file has some
+    return bench
+
+
+def fake_bench() -> Bench:
+    """Return a fake."""
+    server = FakeServer()
+
+    def do(what: str, name: str = "", number: int = 0, model: str = "photos") -> None:
+        deeds: dict[str, Callable[[], object]] = {
+            "add": lambda: server.add(name, server.data.counters[model].bits, number),
+            "drop": lambda: server.drop(name),
+            "remove": lambda: server.drop(name),
+            "empty": lambda: server.truncate(name),
+            "set_back": lambda: server.set_last(name, number),
+            "forget": server.wipe,
+            "read_back": lambda: server.read_back(server.snapshot()),
+        }
+        deeds[what]()
+
+    @contextmanager
+    def lock(_what: str, name: str) -> Iterator[None]:
+        server.locked.add(name)
+        yield
+        server.locked.clear()
+
+    return Bench(fake_connect(server), Address("fake", 1, "", "d"), do, lock)

@@ -1,0 +1,217 @@
+"""`ticketd doctor` on real databases: what each engine finds, and that nothing changes there."""
+
+import asyncio
+import re
+import sqlite3
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.databases.address import Address
+from app.databases.engines import lock_embedded, open_database, parse_list
+from app.doctor import report
+from app.service import Options, Service
+from app.settings import load
+from app.tickets.request import Call
+from tests.servers import DatabaseServer, Engine, engines
+from tests.servers_programs import program
+from tests.servers_shared import FreshDatabase, OwnServer, SharedServers
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+MYSQL = pytest.mark.parametrize("engine", engines("mariadb", "mysql"))
+Doctor = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture
+def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
+    """Runs the doctor on these URLs, with further settings; returns the exit status and the lines."""
+
+    def run(*urls: str, **settings: str) -> tuple[int, list[str]]:
+        capsys.readouterr()
+        patient = {"TICKETS_DATABASES": " ".join(urls), "TICKETS_DATABASE_TIMEOUT": "20"}
+        status = report.run(load(patient | settings, {}))
+        return status, capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def wrong(lines: Sequence[str]) -> list[str]:
+    return [line.split(": ", 2)[2] for line in lines if line.startswith("wrong: ")]
+
+
+async def use(addresses: Sequence[Address]) -> None:
+    """Form a ring, make a sequence there, and draw from it, as a ticket server."""
+    service = Service([open_database(each, 20.0) for each in addresses], Options("test:1", database_timeout=20.0))
+    service.start()
+    async with asyncio.timeout(60):
+        while len(service.sight.in_sight) < len(addresses):
+            await service.sight.moved()
+    await service.maker.create("photos", None, {})
+    for _ in addresses:
+        answer = asyncio.get_running_loop().create_future()
+        service.desk.take(Call("photos", answer.set_result, answer.set_exception))
+        await answer
+    await service.stop()
+
+
+def held(server: DatabaseServer, url: str) -> list[object]:
+    """Everything that a database holds."""
+    name = url.rpartition("/")[2]
+    schema = "public" if server.engine == "postgresql" else name
+    tables = server.execute(f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema}'", name)
+    return [(table, sorted(map(str, server.execute(f"SELECT * FROM {table}", name)))) for (table,) in sorted(tables)]
+
+
+def test_a_ring_that_is_well_is_left_as_it_is(
+    engine: Engine, fresh_database: FreshDatabase, shared_servers: SharedServers, doctor: Doctor
+) -> None:
+    ring: list[Engine] = [engine, "mariadb" if engine == "postgresql" else "postgresql"]
+    servers = [shared_servers.server(each, offset=offset, increment=2) for offset, each in enumerate(ring, 1)]
+    urls = [fresh_database(each, offset=offset, increment=2) for offset, each in enumerate(ring, 1)]
+    for server, url in zip(servers, urls, strict=True):
+        if server.engine != "postgresql":
+            columns = "id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, stub CHAR(1) NOT NULL, PRIMARY KEY (stub), KEY (id)"
+            server.execute(f"CREATE TABLE photos ({columns})", url.rpartition("/")[2])
+    for is_used in (False, True):
+        if is_used:
+            asyncio.run(use(parse_list(" ".join(urls), None)))
+        before = list(map(held, servers, urls))
+        status, lines = doctor(*urls)
+        assert (status, wrong(lines)) == (0, []), lines
+        assert [line.split(":")[0] for line in lines].count("ok") == 2
+        assert any("ring: it is in none yet" in line for line in lines) != is_used
+        assert list(map(held, servers, urls)) == before
+        assert ("_ticket_ring" in str(before)) == is_used
+
+
+FAULTS = {
+    "SET GLOBAL sync_binlog = 0": "settings: sync_binlog=0",
+    "CHANGE {} = 'elsewhere'": "replication: it is a replica of elsewhere:3306",
+    "CREATE TABLE old (id BIGINT AUTO_INCREMENT, stub CHAR(1) NOT NULL, PRIMARY KEY (id), UNIQUE KEY (stub)) "
+    "ENGINE=MyISAM": "old: its table is on MyISAM",
+    "CREATE TABLE odd (id CHAR(9), stub CHAR(1) PRIMARY KEY)": "odd: its column id is not AUTO_INCREMENT",
+    "CREATE TABLE ends (id INT UNSIGNED NOT NULL AUTO_INCREMENT, stub CHAR(1) NOT NULL PRIMARY KEY, KEY (id)) "
+    "AUTO_INCREMENT = 4000000000": "ends: 93 % of its ids",
+    "CREATE TRIGGER sets BEFORE INSERT ON photos FOR EACH ROW SET NEW.id = 7": "photos: it has the trigger sets",
+    "CREATE TABLE _high_water (sequence INT)": "own tables: _high_water are of releases before 1.0",
+}
+
+
+@MYSQL
+def test_what_is_wrong_with_a_mysql_server(engine: Engine, own_server: OwnServer, doctor: Doctor) -> None:
+    server = own_server(engine, offset=2, increment=3, binary_log=True)
+    url = server.create_database("tickets")
+    asyncio.run(use(parse_list(url, None)))
+    source = "MASTER TO MASTER_HOST" if engine == "mariadb" else "REPLICATION SOURCE TO SOURCE_HOST"
+    for statement in FAULTS:
+        server.execute(statement.format(source), "tickets")
+    status, lines = doctor(url)
+    expected = [*FAULTS.values(), "auto_increment_increment=3, auto_increment_offset=2, and here belong"]
+    assert [part for part in expected if part not in "\n".join(lines)] == []
+    assert (status, len(wrong(lines))) == (1, len(expected) - 1)  # an old table is no fault
+
+
+@MYSQL
+def test_a_mysql_account_is_told_each_privilege_that_it_lacks(
+    engine: Engine, own_server: OwnServer, doctor: Doctor
+) -> None:
+    server = own_server(engine, offset=1, increment=1, binary_log=True)
+    url = server.create_database("tickets")
+    asyncio.run(use(parse_list(url, None)))
+    (granted,) = re.findall(r"GRANT (.*) ON .*MYSQL_DATABASE", (DEPLOY / "mysql/02-application-user.sh").read_text())
+    server.execute("CREATE USER app@'127.0.0.1'")
+    url = url.replace("root", "app")
+    server.execute(f"GRANT {granted} ON tickets.* TO app@'127.0.0.1'")
+    status, lines = doctor(url)
+    assert (status, wrong(lines)) == (0, [])
+    assert sum(line.startswith("unknown: ") for line in lines) == (1 if engine == "mariadb" else 3)
+    asyncio.run(use(parse_list(url, None)))
+    server.execute("SET GLOBAL read_only = 1")
+    (line,) = wrong(doctor(url)[1])
+    assert line.startswith("settings: it is read-only: make it writable")
+    server.execute("SET GLOBAL read_only = 0")
+    for privilege in granted.split(", "):
+        server.execute(f"REVOKE {privilege} ON tickets.* FROM app@'127.0.0.1'")
+        found = wrong(doctor(url)[1])
+        grant = f"GRANT {privilege} ON `tickets`.* TO 'app'@'127.0.0.1'"
+        assert f"privileges: its user lacks {privilege}: {grant}" in found
+        assert len(found) == (2 if privilege == "SELECT" else 1), found
+        server.execute(f"GRANT {privilege} ON tickets.* TO app@'127.0.0.1'")
+
+
+def test_what_is_wrong_with_a_postgresql_server(own_server: OwnServer, doctor: Doctor) -> None:
+    server = own_server("postgresql", options=["-c", "fsync=off", "-c", "synchronous_commit=off"])
+    url = server.create_database("tickets")
+    asyncio.run(use(parse_list(url, None)))
+    faults = {
+        "CREATE RULE renumber AS ON INSERT TO ticket_sequences DO ALSO NOTHING": "it has the trigger or rule renumber",
+        "ALTER TABLE ticket_sequences SET UNLOGGED": "tables: ticket_sequences is UNLOGGED",
+        "INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('odd', 0, 7)": "odd: its id is 0 and its bits are 7",
+        "INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('ends', 4000000000, 32)": "ends: 93 % of its ids",
+        "SELECT 1": "settings: fsync is off",
+    }
+    for statement in ("CREATE TABLE _high_water (sequence text)", *faults):
+        server.execute(statement, "tickets")
+    status, lines = doctor(url)
+    notes = ["synchronous_commit is off for its user", "own tables: _high_water are of releases before 1.0"]
+    assert [part for part in (*faults.values(), *notes) if part not in "\n".join(lines)] == []
+    assert (status, len(wrong(lines))) == (1, len(faults))
+    server.stop()
+    (server.data_dir / "standby.signal").touch()
+    server.start()
+    assert any("database: is a standby" in line for line in wrong(doctor(url)[1]))
+
+
+def test_the_account_of_the_postgresql_script_is_enough(
+    fresh_database: FreshDatabase, shared_servers: SharedServers, doctor: Doctor
+) -> None:
+    server, url = shared_servers.server("postgresql"), fresh_database("postgresql")
+    name = url.rpartition("/")[2]
+    server.execute(f"CREATE ROLE {name} LOGIN")
+    server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", name)
+    own = url.replace("postgres@", f"{name}@")
+    try:
+        assert "its user may not make the tables _ticket_notes, _ticket_ring" in "\n".join(doctor(own)[1])
+        options = "--set=ON_ERROR_STOP=1", f"--set=account={name}", f"--file={DEPLOY / 'postgresql/01-tickets.sql'}"
+        for _ in range(2):
+            subprocess.run([program("postgresql", "psql"), *options, url], check=True, capture_output=True, timeout=60)
+        assert wrong(doctor(own)[1]) == []
+        asyncio.run(use(parse_list(own, None)))
+        status, lines = doctor(own)
+        assert (status, wrong(lines)) == (0, [])
+        for privilege in ("DELETE", "SELECT"):
+            server.execute(f"REVOKE {privilege} ON _ticket_notes FROM {name}", name)
+            grant = f"GRANT {privilege} ON _ticket_notes TO {name}"
+            assert f"privileges: its user lacks {privilege} on _ticket_notes: {grant}" in wrong(doctor(own)[1])
+    finally:
+        server.execute(f"DROP OWNED BY {name}", name)
+        server.execute(f"DROP ROLE {name}")
+
+
+# --- the embedded pair ------------------------------------------------------------------------------------------------
+
+
+def test_the_embedded_pair_is_examined_though_it_is_locked_and_is_never_made(tmp_path: Path, doctor: Doctor) -> None:
+    folder = tmp_path / "data"
+    status, lines = doctor("embedded", TICKETS_DATA_DIR=str(folder))
+    assert status == 0
+    assert sum("is not there yet: `ticketd serve` makes it" in line for line in lines) == 2
+    assert lines[-1] == f"note: these are the two embedded ticket databases, in the folder {folder}"
+    assert not folder.exists()
+
+    locked = lock_embedded(folder)
+    asyncio.run(use(locked.addresses))
+    status, lines = doctor("embedded", TICKETS_DATA_DIR=str(folder))
+    assert (status, wrong(lines)) == (0, [])
+    locked.close()
+    with closing(sqlite3.connect(folder / "odd.sqlite3")) as file:
+        file.execute("PRAGMA user_version = 99")
+    (folder / "even.sqlite3").write_bytes(b"not a database" * 1000)
+    for extra in folder.glob("even.sqlite3-*"):
+        extra.unlink()
+    later, damaged = wrong(doctor("embedded", TICKETS_DATA_DIR=str(folder))[1])
+    assert later == "database: was changed by a later release: install that release"
+    assert "not a database" in damaged

@@ -1,0 +1,350 @@
+"""The protections of the rules, each as a patch that takes it out: without it the model has to find a duplicate.
+
+The names are those of the explored state machines: each stands for one condition of the rules 1 to 7. Where the ticket
+servers have no single place for a condition, the fake database stops asking for it. The file is long because there are
+many protections, each a few lines.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from app.databases import life as lives
+from app.databases.connections import Connections
+from app.databases.database import Database
+from app.databases.record import Record, State
+from app.databases.session import Book, Mark, Note, Write
+from app.tickets import agreement, changes, lane, level, marks, opening, probe
+from app.tickets.everywhere import lives_in_sight
+from app.tickets.lane import Lane
+from app.tickets.level import make_level
+from app.tickets.sight import Member, Sight, Status
+from app.tickets.situation import Kind, Situation, Standing, Step, Verdict
+from tests.fakes.session import FakeSession
+from tests.model.network import Wire
+
+Patches = list[Any]
+TAKE_OUT: dict[str, Callable[[], Patches]] = {}
+"""By name, what makes the patches that take a protection out."""
+
+
+@contextmanager
+def without(*names: str) -> Iterator[None]:
+    """Take protections out."""
+    with ExitStack() as stack:
+        for name in names:
+            for patch in TAKE_OUT[name]():
+                stack.enter_context(patch)
+        yield
+
+
+def protection(take_out: Callable[[], Patches]) -> Callable[[], Patches]:
+    """Register what takes out the protection of this name."""
+    TAKE_OUT[take_out.__name__] = take_out
+    return take_out
+
+
+def put(owner: Any, name: str, value: Any) -> Any:
+    """Put this in place of what is there."""
+    return mock.patch.object(owner, name, value)
+
+
+# --- lanes and their rows ---------------------------------------------------------------------------------------------
+
+
+def _is_own(session: FakeSession, name: str) -> bool:
+    """Whether a row is about a lane of the database that keeps it."""
+    return name.endswith(f"/{session.server.data.ring.offset}")
+
+
+def _unconditional(own: bool) -> Patches:
+    """Let an opening replace the rows that it did not read: its own ones, or those of the others."""
+    write = FakeSession._write
+
+    def patched(session: FakeSession, wanted: Write, stamp: str | None) -> bool:
+        new, old = wanted.new, wanted.old
+        opens = new is not None and new.tenure is not None and (old is None or old.tenure != new.tenure)
+        if wanted.book is Book.MARKS and opens and _is_own(session, wanted.name) == own:
+            wanted = wanted._replace(old=session._rows(Book.MARKS).get(wanted.name))
+        return write(session, wanted, stamp)
+
+    return [put(FakeSession, "_write", patched)]
+
+
+@protection
+def own_cas() -> Patches:
+    """An opening replaces the lane's own row only if it still is what was read."""
+    return _unconditional(own=True)
+
+
+@protection
+def cas() -> Patches:
+    """An opening replaces the rows of the other databases only if they still are what was read."""
+    return _unconditional(own=False)
+
+
+@protection
+def own() -> Patches:
+    """The lane's own database keeps a row about it. Without, it shows the row of another database that is reached."""
+
+    def rows(session: FakeSession, book: Book) -> dict[str, Note]:
+        kept = session.server.data.notes[book]
+        if book is not Book.MARKS:
+            return kept
+        assert isinstance(session, Wire)
+        shown = {name: row for name, row in kept.items() if not _is_own(session, name)}
+        for server in session.reached():
+            if server.data.ring.offset != session.server.data.ring.offset:
+                others = server.data.notes[Book.MARKS]
+                return shown | {name: row for name, row in others.items() if _is_own(session, name)}
+        return shown
+
+    def put_row(session: FakeSession, book: Book, name: str, note: Note | None) -> None:
+        kept = session.server.data.notes[book]
+        if note is None:
+            kept.pop(name, None)
+        elif book is not Book.MARKS or not _is_own(session, name):
+            kept[name] = note
+
+    return [put(FakeSession, "_rows", rows), put(FakeSession, "_put", put_row)]
+
+
+@protection
+def life_in_tenure() -> Patches:
+    """A lane of another life or birth is not adopted."""
+    is_there = property(lambda found: found.rows[found.own] is not None and found.rows[found.own].tenure is not None)
+    return [put(opening._Found, "is_of_this_life", is_there)]
+
+
+@protection
+def life() -> Patches:
+    """Marks, draws and all other calls only on connections of the life that they are meant for."""
+    run, is_open = Connections.run, Lane._is_open
+
+    async def any_life(self: Connections, call: Any, _life: str | None, deadline: float | None = None) -> Any:
+        return await run(self, call, None, deadline)
+
+    def open_in_any(self: Lane) -> bool:
+        if self._opened is not None and self.member.life is not None:
+            object.__setattr__(self._opened, "life", self.member.life)
+        return is_open(self)
+
+    return [
+        put(Connections, "run", any_life),
+        put(Lane, "_is_open", open_in_any),
+        put(Database, "_check", lambda _database, _life: None),
+        put(Database, "_found", lambda _database, _life: None),
+    ]
+
+
+@protection
+def void() -> Patches:
+    """A database that comes into sight ends all limits."""
+    enter = Sight.enter
+
+    def patched(sight: Sight, member: Member, word: str) -> None:
+        generation = sight.generation
+        enter(sight, member, word)
+        sight.generation = generation
+
+    return [put(Sight, "enter", patched)]
+
+
+@protection
+def sure() -> Patches:
+    """A lane that was opened without every database is unprotected, and is not kept once all are in sight."""
+    opened = opening._opened
+    return [
+        put(opening, "_opened", lambda *arguments: replace(opened(*arguments), sure=True)),
+        put(opening._Found, "sure", property(lambda _found: True)),
+    ]
+
+
+@protection
+def all_marked() -> Patches:
+    """A limit stands once every database in sight has the mark. Without, one beside the lane's own is enough."""
+    mark_everywhere = marks.mark_everywhere
+    marking: list[Member] = []
+
+    async def patched(sight: Sight, member: Member, mark: Mark, era: int) -> marks.Outcome:
+        marking[:] = [member]
+        return await mark_everywhere(sight, member, mark, era)
+
+    def two(sight: Sight) -> Mapping[Member, str]:
+        found = lives_in_sight(sight)
+        other = next((member for member in found if member not in marking), None)
+        return {member: word for member, word in found.items() if member in marking or member is other}
+
+    return [put(lane, "mark_everywhere", patched), put(marks, "lives_in_sight", two)]
+
+
+# --- levels -----------------------------------------------------------------------------------------------------------
+
+
+@protection
+def levelled() -> Patches:
+    """A database that comes into sight is made level with the others."""
+    return [put(level, "make_level", mock.AsyncMock())]
+
+
+@protection
+def body_levelled() -> Patches:
+    """A body that is taken in is made level before it gets the record."""
+    return [put(changes, "make_level", mock.AsyncMock())]
+
+
+@protection
+def delay() -> Patches:
+    """The second level is three seconds after the first, when every mark that began before has ended."""
+    return [put(level, "SECOND_LEVEL", 0.0)]
+
+
+class _Whole:
+    """A sight that always is whole."""
+
+    whole = True
+
+    def __init__(self, sight: Sight) -> None:
+        self.__dict__["_sight"] = sight
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sight, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._sight, name, value)
+
+
+@protection
+def full() -> Patches:
+    """The warning ends only with a level of all databases of the ring."""
+    init = level.Levels.__init__
+
+    def patched(self: level.Levels, sight: Sight, *, warns: bool = True) -> None:
+        init(self, _Whole(sight), warns=warns)  # type: ignore[arg-type]
+
+    return [put(level.Levels, "__init__", patched)]
+
+
+# --- the ring ---------------------------------------------------------------------------------------------------------
+
+
+@protection
+def beat() -> Patches:
+    """A database is not in sight while a live server's heartbeat names another life of it, or another body there."""
+    return [put(agreement, f"_user_of_another_{what}", lambda *_: None) for what in ("life", "body")]
+
+
+@protection
+def number_at_mark() -> Patches:
+    """A database refuses a mark or an opening under another ring number. Without, under another tenure as well."""
+    mark, write = FakeSession._mark, FakeSession._write
+
+    def patched(session: FakeSession, wanted: Mark, _stamp: str) -> Any:
+        row = session._rows(Book.MARKS).get(wanted.name)
+        if row is not None and row.tenure is not None and not _is_own(session, wanted.name):
+            wanted = wanted._replace(tenure=row.tenure)
+        return mark(session, wanted, session.server.data.ring.stamp)
+
+    any_number = put(FakeSession, "_write", lambda session, wanted, _stamp: write(session, wanted, None))
+    return [put(FakeSession, "_mark", patched), any_number]
+
+
+def _next_step(change: Callable[[Step, list[int]], Step], *, hindered: bool = True) -> Patches:
+    """Change the steps that are decided on. hindered: whether a taking in waits for what hinders it."""
+    decide = agreement._next_step
+
+    def patched(now: Situation, verdicts: dict[int, Verdict], record: Record, hindrance: str) -> Step | None:
+        step = decide(now, verdicts, record, hindrance if hindered else "")
+        there = [offset for offset in record.offsets if verdicts[offset].standing is not Standing.DOWN]
+        return change(step, there) if step is not None else None
+
+    return [put(agreement, "_next_step", patched)]
+
+
+def _level_there(step: Step, there: list[int]) -> Step:
+    """Make level what answers."""
+    return replace(step, level=tuple(offset for offset in step.level if offset in there))
+
+
+@protection
+def all_answer() -> Patches:
+    """A body is taken in only while the databases at all other offsets in use answer."""
+    return [put(agreement, "_hindrance", lambda *_: ""), *_next_step(_level_there)]
+
+
+@protection
+def finish_all() -> Patches:
+    """A server finishes a taking in only while every database that stays answers, too."""
+    return _next_step(_level_there, hindered=False)
+
+
+@protection
+def fence_first() -> Patches:
+    """A body is made level after the others have the new record. Without, before that."""
+    take = changes.Changes._take
+
+    async def patched(self: changes.Changes, step: Step) -> bool:
+        if step.kind is Kind.TAKE_IN:
+            posts = [self._posts[offset] for offset in step.record.offsets]
+            await make_level([(post.member.database, post.life, changes._stamp(post)) for post in posts])
+        return await take(self, replace(step, level=()))
+
+    return [put(changes.Changes, "_take", patched)]
+
+
+@protection
+def body_last() -> Patches:
+    """A body that is taken in gets the record after those that stay."""
+
+    def change(step: Step, _there: list[int]) -> Step:
+        new = [body.offset for body in step.record.bodies if body.since == step.record.number]
+        return replace(step, offset=new[0]) if step.kind is Kind.TAKE_IN else step
+
+    return _next_step(change)
+
+
+@protection
+def since() -> Patches:
+    """A lane from before its body was taken in again is not adopted."""
+    return [put(lives, "_taken_in", lambda _ring: 0)]
+
+
+@protection
+def looked() -> Patches:
+    """Ids are issued only while the last looks are young."""
+    return [put(Sight, "fresh_until", property(lambda _sight: math.inf, lambda _sight, _until: None))]
+
+
+@protection
+def lanes_out() -> Patches:
+    """A mark that is refused for its ring number stops every lane until the server has looked."""
+    return [put(Sight, "refuse", lambda sight, member: sight.leave(member, Status.DOWN, "has another ring number"))]
+
+
+@protection
+def gate() -> Patches:
+    """A body is taken in only once the databases that stay have been in sight for ten seconds."""
+    return [put(agreement, "IN_SIGHT", 0.0), put(agreement, "STILL", 0.0)]
+
+
+@protection
+def memory() -> Patches:
+    """A server never goes by a record lower than the highest that it has seen."""
+    agree = agreement.agree
+
+    return [put(probe, "agree", lambda now: agree(replace(now, seen=None, number=0)))]
+
+
+@protection
+def forming() -> Patches:
+    """A ring is formed in two steps: `forming` on all databases before `drawn`."""
+    decide = agreement._forming_step
+
+    def patched(*arguments: Any) -> Step | None:
+        step = decide(*arguments)
+        return None if step is None else replace(step, record=replace(step.record, state=State.DRAWN))
+
+    return [put(agreement, "_forming_step", patched)]

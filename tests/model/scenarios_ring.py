@@ -1,0 +1,211 @@
+"""Short scripts about the ring and its record: a duplicate without a protection, none with it.
+
+The letters are those of the explored state machines: S draws first, T comes later.
+"""
+
+import asyncio
+
+from app.tickets.request import Shape
+from tests.model.stage import SEQUENCE, Stage, shows
+
+
+@shows("gate", hiding=("beat",))
+async def taken_in_at_once(stage: Stage) -> None:
+    """The only database that stays has just come back older, and a body is made level with it alone."""
+    s = await stage.start("S")
+    await stage.take(s, 3)
+    old = stage.old()
+    await stage.take(s, 40)
+    look = stage.network.hold("look answer", "S", stage.two.name)
+    await stage.back(stage.two, old)
+    t = stage.replace()
+    if not await stage.until(lambda: None not in t.lives, 1.0):
+        look.go_on()
+        await stage.until(lambda: None not in t.lives)
+    await stage.take(t, 10)
+
+
+@shows("number_at_mark", hiding=("beat",))
+async def marked_under_the_number_before(stage: Stage) -> None:
+    """A mark arrives at a database that has recorded meanwhile that another body is in use."""
+    s = await stage.start("S")
+    await stage.take(s, 3)
+    write = stage.network.hold("write_ring", "T", stage.two.name)
+    t = stage.replace()
+    await write.caught.wait()
+    for place in (stage.one, stage.two):
+        stage.network.hold("look answer", "S", place.name)
+    mark = stage.network.hold("mark", "S", stage.two.name)
+    await stage.ask(s, 15)
+    await mark.caught.wait()
+    write.go_on()
+    await stage.until(lambda: None not in t.lives, 1.0)
+    await asyncio.sleep(0.05)
+    opening = stage.network.hold("write marks answer", "T", stage.two.name)
+    await stage.ask(t, 15)
+    await opening.caught.wait()
+    mark.go_on()
+    await asyncio.sleep(0.05)
+    opening.go_on()
+    await asyncio.sleep(1)
+
+
+@shows("looked", hiding=("beat",))
+async def alone_by_an_old_look(stage: Stage) -> None:
+    """A server that reached no other database stood still, and gives ids although it would see a replacement now."""
+    s = await stage.start("S")
+    await stage.take(s, 3)
+    stage.network.cut("S", stage.two.name, silent=False)
+    await stage.until(lambda: None in s.lives)
+    await stage.take(s, 15)
+    draw = stage.network.hold("draw answer", "S", stage.one.name)
+    await stage.ask(s, 10)
+    await draw.caught.wait()
+    s.process.freeze(60)
+    draw.go_on()
+    stage.network.heal("S", stage.two.name)
+    t = stage.replace()
+    await stage.until(lambda: None not in t.lives)
+    await stage.take(t, 40)
+    await asyncio.sleep(60)
+
+
+@shows("forming")
+async def formed_by_two_lists(stage: Stage) -> None:
+    """Two servers with lists in different orders form a ring of new databases, each as it sees the list."""
+    for name, other in (("S", stage.two), ("T", stage.one)):
+        stage.network.hold("write_ring", name, other.name)
+    s, t = stage.world.start("S"), stage.world.start("T", [stage.two, stage.one])
+    await asyncio.sleep(1)
+    for server, other in ((s, stage.two), (t, stage.one)):
+        stage.network.cut(server.name, other.name, silent=False)
+    await asyncio.sleep(3)
+    for _ in range(6):
+        for server in (s, t):
+            server.process.call(server.ask, SEQUENCE, Shape.SINGLE, 1)
+        await asyncio.sleep(0.1)
+
+
+@shows("fence_first", "body_levelled", "body_last", hiding=("beat", "levelled"))
+async def marked_before_the_fence(stage: Stage) -> None:
+    """The earlier body is marked until the other database records the change; then that database comes back older."""
+    s = await stage.start("S")
+    await stage.take(s, 3)
+    old = stage.old()
+    await stage.take(s, 20)
+    write = stage.network.hold("write_ring", "T", stage.two.name)
+    t = stage.replace()
+    await write.caught.wait()
+    await stage.take(s, 20)
+    write.go_on()
+    await stage.until(lambda: None not in t.lives)
+    stage.world.kill(s)
+    if await stage.back(stage.two, old):
+        await stage.until(lambda: None not in t.lives)
+        await stage.take(t, 10)
+
+
+async def _taken_in_by_a_minority(stage: Stage, *, begun: bool) -> None:
+    """A body is taken in without a database that knows of marks which the others missed."""
+    s = await stage.start("S")
+    await stage.take(s, 3)
+    last = stage.more[0]
+    stage.network.cut("S", stage.two.name, silent=False)
+    await stage.until(lambda: None in s.lives)
+    await stage.take(s, 40)
+    stage.world.kill(s)
+    stage.network.cut("U", last.name, silent=False)
+    if begun:
+        write = stage.network.hold("write_ring", "T", last.name)
+        t = stage.replace()
+        await write.caught.wait()
+        stage.world.kill(t)
+        write.go_on()
+    else:
+        stage.world.kill(stage.replace())
+    u = stage.world.start("U", stage.world.newest)
+    await stage.until(lambda: u.lives.count(None) == 1)
+    await stage.take(u, 10)
+
+
+@shows("all_answer", databases=3, hiding=("beat", "sure"))
+async def begun_without_one(stage: Stage) -> None:
+    """A body is taken in while a database does not answer."""
+    await _taken_in_by_a_minority(stage, begun=False)
+
+
+@shows("finish_all", databases=3, hiding=("beat", "sure", "levelled"))
+async def finished_without_one(stage: Stage) -> None:
+    """A server that does not reach all databases finishes what another server began."""
+    await _taken_in_by_a_minority(stage, begun=True)
+
+
+@shows("since")
+async def taken_in_again(stage: Stage) -> None:
+    """A body is taken in again whose own row was marked as high as the other body drew meanwhile.
+
+    Then the other database comes back from before the replacement, with the same tenure.
+    """
+    s = await stage.start("S")
+    await stage.take(s, 3)
+    old = stage.old()
+    stage.network.cut("S", stage.two.name)
+    await stage.ask(s, 9)
+    await asyncio.sleep(0.2)
+    stage.world.kill(s)
+    t = stage.replace()
+    await stage.until(lambda: None not in t.lives)
+    await stage.take(t, 5)
+    stage.world.kill(t)
+    stage.take_list_back()
+    u = await stage.start("U")
+    await stage.back(stage.two, old)
+    await stage.until(lambda: u.is_level)
+    await stage.take(u, 3)
+
+
+@shows("memory", databases=3, hiding=("beat",))
+async def forgot_the_change(stage: Stage) -> None:
+    """A server that takes its body in again loses sight of where it wrote so; the third database comes back older."""
+    s = await stage.start("S")
+    await stage.take(s, 3)
+    old = stage.old()
+    t = stage.replace()
+    await stage.until(lambda: None not in t.lives)
+    await stage.take(t, 5)
+    stage.world.kill(t)
+    third = stage.more[0]
+    write = stage.network.hold("write_ring", "S", third.name)
+    stage.take_list_back()
+    await write.caught.wait()
+    stage.network.cut("S", stage.two.name, silent=False)
+    stage.restore(third, old)
+    write.go_on()
+    await stage.until(lambda: None not in (s.lives[0], s.lives[2]), 5.0)
+    await stage.take(s, 12)
+
+
+@shows("lanes_out", databases=3, hiding=("beat", "delay", "levelled"))
+async def went_on_without_who_refused(stage: Stage) -> None:
+    """A database refuses a mark for its number; another one came back older and would take the next mark."""
+    s = await stage.start("S")
+    await stage.take(s, 3)
+    old, third = stage.old(), stage.more[0]
+    write = stage.network.hold("write_ring", "T", stage.two.name)
+    t = stage.replace()
+    await write.caught.wait()
+    looks = [stage.network.hold("look", "S", place.name) for place in (stage.two, third)]
+    for look in looks:
+        await look.caught.wait()
+    write.go_on()
+    await stage.until(lambda: t.is_level, 1.0)
+    await stage.take(t, 20)
+    stage.network.hold("write_ring", "T", third.name)
+    stage.restore(third, old)
+    looks[1].go_on()
+    await stage.until(lambda: s.lives[2] == stage.world.present_life(third), 0.5)
+    await stage.ask(s, 20)
+    answers = s.given[1]
+    await stage.until(lambda: s.given[1] > answers, 1.3)
+    looks[0].go_on()
+    await asyncio.sleep(1)

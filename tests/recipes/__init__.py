@@ -1,1 +1,0 @@
-"""The recipes of docs/recipes, run as they stand there."""

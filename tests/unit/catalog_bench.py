@@ -1,0 +1,63 @@
+"""The catalog of one server on the databases of a lane's bench."""
+
+from typing import Self
+
+from app.databases.session import Book
+from app.kinds.table import KINDS as ALL_KINDS
+from app.tickets.catalog import Catalog
+from app.tickets.definitions import Definition, Row
+from app.tickets.known_kinds import KnownKinds
+from app.tickets.listing import Listing
+from app.tickets.making import Maker
+from tests.fakes.server import FakeServer
+from tests.unit.lane_bench import Bench, make_bench
+
+KINDS = KnownKinds(lambda: 1_700_000_000_000)
+
+
+class CatalogBench:
+    """A bench whose databases have no sequence yet, and a server's catalog on it."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench, self.sight, self.members, self.servers = bench, bench.sight, bench.members, bench.servers
+        self.catalog = Catalog(bench.sight, bench.floors, KINDS)
+        self.maker = Maker(self.catalog, bench.sight, KINDS)
+        self.listing = Listing(self.catalog, bench.sight)
+
+    @classmethod
+    async def make(cls, count: int = 2, *, seen: bool = True, seconds: float = 5.0) -> Self:
+        """Make the bench. seen: whether its databases are in sight. seconds: the database timeout."""
+        bench = await make_bench(count, seen=seen, seconds=seconds)
+        for server in bench.servers:
+            server.drop("photos")
+        return cls(bench)
+
+    def another(self) -> "CatalogBench":
+        """Another server on the same databases. It has a sight of its own, with nothing in sight yet."""
+        bench = Bench(self.servers, self.bench.clock)
+        bench.sight.go_by(self.sight.record)
+        return CatalogBench(bench)
+
+    def away(self, offset: int) -> None:
+        """Lose sight of a database."""
+        member = self.members[offset - 1]
+        self.sight.leave(member, member.status, "away")
+
+
+def define(server: FakeServer, name: str, kind: str, **parameters: int) -> None:
+    """Write a row of DEFINITIONS, as another server has."""
+    known = KINDS.complete(kind, {}).parameters if kind in ALL_KINDS else {}
+    row = Row(name, Definition(kind, {**known, **parameters}), "other")
+    server.data.notes[Book.DEFINITIONS][name.lower()] = row.note()
+
+
+def rows(bench: CatalogBench, key: str) -> list[Row | None]:
+    """The rows of DEFINITIONS on each database."""
+    notes = [server.data.notes[Book.DEFINITIONS].get(key) for server in bench.servers]
+    return [Row.load(key, note) if note is not None else None for note in notes]
+
+
+def lasts(bench: CatalogBench, name: str) -> list[int | None]:
+    """Where the counters stand on each database; None where there is none."""
+    counters = [server.data.counters.get(name) for server in bench.servers]
+    return [counter.last if counter is not None else None for counter in counters]

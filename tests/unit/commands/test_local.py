@@ -1,0 +1,152 @@
+"""The command line: its arguments, its exit statuses, and the commands that need no server."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import app.doctor.report
+import app.server
+from app.__main__ import main
+from app.settings import Settings, flags
+from app.version import VERSION
+
+COMMANDS = "serve", "doctor", "decode", "sql", "take", "bump", "create", "list", "show"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith("TICKET"):
+            monkeypatch.delenv(name)
+
+
+def status_of(*arguments: str) -> int:
+    """Run a command, and return its exit status."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("--version") == 0
+    assert capsys.readouterr().out == f"ticketd {VERSION}\n"
+    assert status_of("--help") == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n  {command} " in shown for command in COMMANDS)
+    for command in COMMANDS:
+        assert status_of(command, "--help") == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"Usage: ticketd {command}")
+        if command in {"serve", "doctor"}:
+            assert [flag.name for flag in flags() if flag.name not in shown or flag.variable not in shown] == []
+
+
+def test_serve_and_doctor_get_the_settings_and_give_their_status(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Settings] = []
+
+    def run(settings: Settings) -> int:
+        seen.append(settings)
+        return 1
+
+    monkeypatch.setattr(app.server, "serve", run)
+    monkeypatch.setattr(app.doctor.report, "run", run)
+    monkeypatch.setenv("TICKETS_PROBE_INTERVAL", "2")
+    (tmp_path / "urls").write_text("mysql://u@h/d")
+    assert status_of("serve", "--port", "1234", "--access-log", "true") == 1
+    assert status_of("doctor", "--databases-file", str(tmp_path / "urls")) == 1
+    assert (seen[0].port, seen[0].access_log, seen[0].probe_interval) == (1234, True, 2.0)
+    assert [address.name for address in seen[1].databases] == ["h:3306"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Missing command; ticketd --help"),
+        (["tkae"], "No such command 'tkae'"),
+        (["take"], "Missing argument 'SEQUENCE'; ticketd take --help"),
+        (["take", "photos/../x"], "a sequence's name is"),
+        (["list", "--url", "http://u:hush@h:8000"], "--url cannot be used"),
+        (["list", "--url", "redis://h:6379"], "--url cannot be used"),
+        (["list", "--url", "http://a..b"], "--url cannot be used"),
+        (["list", "--url", ""], "--url is set and empty"),
+        (["list", "--token-file", "/nowhere/token"], "--token-file: the file cannot be read (No such file"),
+        (["serve", "--port", "http"], "--port is 'http'; expected a port"),
+        (["serve", "--tokens", "hush"], "No such option: --tokens"),
+        (["decode", "--kind", "nope", "7"], "there is no such kind of sequence; there are ticket, instagram"),
+        (["decode", "--kind", "instagram", "--increment", "2", "7"], "increment is no parameter of kind instagram"),
+        (["decode", "x"], "no kind has such an id"),
+        (["sql", "oracle", "--schema", "s", "--shard", "5"], "there is no SQL for 'oracle'"),
+        (["sql", "instagram", "--schema", "S;", "--shard", "5"], "a schema's name is"),
+        (["sql", "instagram", "--schema", "s", "--shard", "8192"], "shard is a whole number from 0 to 8191"),
+    ],
+)
+def test_wrong_arguments_are_named_in_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(*arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"ticketd: {said}")
+    assert printed.err.count("\n") == 1
+    assert "hush" not in printed.err
+
+
+def test_wrong_variables_are_named_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TICKETS_PORTS", "1")
+    for name in ("TICKETD_URL", "TICKETD_TOKEN_FILE"):
+        with monkeypatch.context() as changed:
+            changed.setenv(name, "")
+            assert status_of("take", "photos") == 2
+        assert capsys.readouterr().err.startswith(f"ticketd: {name} is set and empty")
+    for command in ("serve", "doctor"):
+        assert status_of(command) == 2
+        printed = capsys.readouterr().err
+        assert printed.startswith("ticketd: TICKETS_PORTS: there is no such setting")
+        assert printed.count("\n") == 1
+
+
+def test_decode_and_sql(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("decode", "--kind", "instagram", "2217813737473025833") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    said = json.loads(line)
+    assert said.pop("sequence") is None
+    assert [said[key] for key in ("time", "time_ms", "shard", "counter")] == [
+        "2020-01-09T21:07:01.721Z", 1578604021721, 1001, 809
+    ]  # fmt: skip
+    assert status_of("decode", "--kind", "instagram", "--epoch", "0", "2217813737473025833") == 0
+    assert json.loads(capsys.readouterr().out)["time_ms"] == 1578604021721 - 1314220021721
+    assert status_of("decode", "--increment", "2", "7") == 0
+    assert [json.loads(line)["offset"] for line in capsys.readouterr().out.splitlines()] == [1]
+    assert status_of("decode", "2217813737473025833") == 0
+    kinds = {json.loads(line)["kind"] for line in capsys.readouterr().out.splitlines()}
+    assert {"instagram", "snowflake", "simpleflake"} <= kinds
+    assert status_of("sql", "instagram", "--schema", "insta5", "--shard", "5", "--epoch", "1314220021721") == 0
+    assert "CREATE OR REPLACE FUNCTION insta5.next_id()" in capsys.readouterr().out
+
+
+def test_a_reader_that_has_gone_ends_the_command_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "app", "decode", "7"]
+    buffered = os.environ | {"PYTHONUNBUFFERED": ""}  # as users' shells have it
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=buffered, check=False, timeout=60)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(_: Settings) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app.doctor.report, "run", interrupted)
+    assert status_of("doctor") == 130
+    assert capsys.readouterr().err.strip() == ""

@@ -1,0 +1,251 @@
+"""The commands that ask a server: on a real one, and on answers that no ticket server gives."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from app.__main__ import main
+from app.commands import remote, server_connection
+from tests.ticketd import TicketServer
+
+USER, ADMIN = "user-token", "admin-token"
+SECONDS = 60.0
+"""How long a busy machine may take for an answer."""
+
+
+class Ran(NamedTuple):
+    """What a command did: its exit status, and what it has printed, on standard output also as lines."""
+
+    status: int
+    out: str
+    err: str
+    lines: list[str]
+
+
+Commands = Callable[..., Ran]
+
+
+@pytest.fixture
+def ticketd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Commands:
+    """Run a command in this process, without variables."""
+    for name in ("TICKETD_URL", "TICKETD_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(server_connection, "SECONDS", SECONDS)
+    monkeypatch.setattr(server_connection, "PATIENCE", 0.0)
+
+    def run(*arguments: str) -> Ran:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        printed = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), printed.out, printed.err, printed.out.splitlines())
+
+    return run
+
+
+# --- on a ticket server -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TicketServer]:
+    """A server on its embedded pair, with tokens."""
+    with TicketServer(tokens=USER, admin_tokens=ADMIN) as running:
+        yield running
+
+
+@pytest.fixture
+def asking(server: TicketServer, ticketd: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commands:
+    """Run a command that the variables lead to the server, with its admin token."""
+    (tmp_path / "token").write_text(ADMIN + "\n")
+    monkeypatch.setenv("TICKETD_URL", server.url)
+    monkeypatch.setenv("TICKETD_TOKEN_FILE", str(tmp_path / "token"))
+    return ticketd
+
+
+def test_take_prints_tickets_one_a_line(asking: Commands) -> None:
+    taken: list[int] = []
+    for arguments in ([], ["-n", "3"], ["-n", "23456"]):  # the last needs two blocks of 10,000 and one of 3,456
+        ran = asking("take", "photos", *arguments)
+        assert (ran.status, ran.err) == (0, "")
+        assert len(ran.lines) == int(arguments[-1] if arguments else 1)
+        taken += map(int, ran.lines)
+    assert len(set(taken)) == len(taken)
+    assert asking("create", "hex", "--kind", "uuid7").status == 0  # a kind without blocks
+    ran = asking("take", "hex", "-n", "1500")
+    assert (ran.status, {len(line) for line in set(ran.lines)}, len(ran.lines)) == (0, {36}, 1500)
+
+
+def test_take_goes_on_to_the_end_of_a_sequence(asking: Commands) -> None:
+    start = 2**32 - 1_000
+    assert asking("create", "last", "--bits", "32", "--start", str(start)).status == 0
+    ran = asking("take", "last", "-n", "1100")
+    assert ran.status == 1
+    assert "410: " in ran.err
+    tickets = [int(line) for line in ran.lines]
+    assert len(set(tickets)) == len(tickets) > 900
+    assert start <= min(tickets)
+    assert max(tickets) >= 2**32 - 3
+
+
+def test_create_list_and_show(asking: Commands) -> None:
+    made = asking("create", "albums", "--bits", "53", "--start", "1000")
+    assert (made.status, made.lines[0]) == (0, "albums: made")
+    again = asking("create", "albums", "--bits", "53")
+    assert (again.status, again.lines[0]) == (0, "albums: exists already")
+    other = asking("create", "albums", "--bits", "32")
+    assert (other.status, other.out) == (1, "")
+    assert "409: " in other.err
+    assert json.loads(asking("create", "albums", "--json").out)["bits"] == 53
+
+    listed = asking("list", "ALBUM")
+    assert [line.split()[:3] for line in listed.lines] == [["SEQUENCE", "KIND", "BITS"], ["albums", "ticket", "53"]]
+    assert [each["sequence"] for each in json.loads(asking("list", "albums", "--json").out)["sequences"]] == ["albums"]
+    assert len(asking("list").lines) > 2
+
+    shown = asking("show", "Albums")
+    assert (shown.status, shown.lines[0]) == (0, "albums")
+    assert {"  bits: 53", "  exhausted: no"} <= set(shown.lines)
+    assert [line.split()[:1] for line in shown.lines[-2:]] == [["odd.sqlite3"], ["even.sqlite3"]]
+    assert json.loads(asking("show", "albums", "--json").out)["sequence"] == "albums"
+    assert asking("show", "nowhere").status == 1
+
+
+def test_list_reads_all_pages(asking: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [line.split()[0] for line in asking("list").lines]
+    assert len(names) > 4
+    monkeypatch.setattr(remote, "PAGE", 2)
+    assert [line.split()[0] for line in asking("list").lines] == names
+
+
+def test_bump(asking: Commands) -> None:
+    bumped = asking("bump", "groups", "--above", "1000000")
+    assert (bumped.status, bumped.err) == (0, "")
+    assert int(asking("take", "groups").out) > 1_000_000
+    end = str(2**63 - 1000)
+    refused = asking("bump", "groups", "--above", end)
+    assert refused.status == 1
+    assert "409: " in refused.err
+    assert asking("bump", "groups", "--above", end, "--force").status == 0
+
+
+def test_tokens(server: TicketServer, ticketd: Commands, tmp_path: Path) -> None:
+    none = ticketd("take", "photos", "--url", server.url)
+    assert none.status == 1
+    assert "401: " in none.err
+    assert "--token-file FILE" in none.err
+    (tmp_path / "user").write_text(USER)
+    flags = ["--url", server.url, "--token-file", str(tmp_path / "user")]
+    assert ticketd("take", "photos", *flags).status == 0
+    refused = ticketd("create", "more", *flags)
+    assert refused.status == 1
+    assert "403: " in refused.err
+    (tmp_path / "user").write_text("two tokens")
+    assert ticketd("take", "photos", *flags).status == 2
+
+
+# --- on something else ------------------------------------------------------------------------------------------------
+
+
+class Stranger(HTTPServer):
+    """Answers every request alike, and keeps the requests. answer: status, media type and body."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer: tuple[int, str, bytes] = (200, "application/json", b"{}")
+        self.headers = {"Location": "http://127.0.0.1:1/"}
+        self.asked: list[tuple[str, str, str | None]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def _answer(self) -> None:
+        assert isinstance(self.server, Stranger)
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.server.asked.append((self.command, self.path, self.headers["Authorization"]))
+        status, media, body = self.server.answer
+        self.send_response(status)
+        for name, value in {**self.server.headers, "Content-Type": media, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_PUT = _answer
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Write nothing."""
+
+
+@pytest.fixture
+def stranger() -> Iterator[Stranger]:
+    """Something that listens, and is no ticket server."""
+    with Stranger() as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.02,))
+        thread.start()
+        yield listening
+        listening.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((200, "text/html", b"<html>"), "answered 200 and no JSON object: is it a ticket server?"),
+        ((502, "text/html", b"<html>"), "answered 502 and no JSON object"),
+        ((301, "application/json", b"{}"), "301: is it a ticket server?"),
+        ((200, "application/json", b"[" * 100_000), "answered 200 and no JSON object"),
+        ((200, "application/json", b'{"ids_str": "7"}'), "has no ids_str"),
+        ((200, "application/json", b'{"ids_str": ["7", "9"]}'), "does not have 1 tickets"),
+        ((200, "application/json", b'{"ids_str": ["\\u001b[31m"]}'), "does not have 1 tickets"),
+        ((409, "application/problem+json", b'{"detail": "no\\u001b[31m\\nway hush"}'), "409: no?[31m?way [token]"),
+        ((200, "application/problem+json", b'{"detail": "no"}'), "200: no"),
+    ],
+)
+def test_a_foreign_answer_is_one_printable_line(
+    answer: tuple[int, str, bytes], said: str, stranger: Stranger, ticketd: Commands, tmp_path: Path
+) -> None:
+    stranger.answer = answer
+    (tmp_path / "token").write_text("hush")
+    ran = ticketd("take", "photos", "--url", stranger.url + "/below/", "--token-file", str(tmp_path / "token"))
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("ticketd: ")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+    assert "hush" not in ran.err
+    assert stranger.asked == [("POST", "/below/ticket/photos?count=1", "Bearer hush")]
+
+
+def test_what_is_refused_for_now_is_asked_again(
+    stranger: Stranger, ticketd: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_connection, "PATIENCE", SECONDS)
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        stranger.answer = 200, "application/json", b'{"ids_str": ["7"]}'
+
+    monkeypatch.setattr("app.commands.server_connection.time.sleep", sleep)
+    stranger.headers["Retry-After"] = "2"
+    stranger.answer = later = 503, "application/problem+json", b'{"detail": "later", "code": "no-database"}'
+    assert ticketd("take", "photos", "--url", stranger.url).out == "7\n"
+    assert waits == [2.0]
+    stranger.headers["Retry-After"] = "3600"
+    stranger.answer = later
+    assert "503: later" in ticketd("take", "photos", "--url", stranger.url).err
+
+
+def test_no_proxy_is_used_and_no_endless_answer_read(
+    stranger: Stranger, ticketd: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", stranger.url)
+    ran = ticketd("list", "--url", "http://127.0.0.1:1")
+    assert (ran.status, stranger.asked) == (1, [])
+    assert "no answer: Connection refused" in ran.err
+    monkeypatch.setattr(server_connection, "MOST_BYTES", 1000)
+    stranger.answer = 200, "application/json", b" " * 2000
+    assert "more than 1000 bytes" in ticketd("list", "--url", stranger.url).err

@@ -1,0 +1,124 @@
+"""A pair of ticket databases in memory with a ring that is drawn, and the lanes of one server on it, without a probe.
+
+The tests decide by hand what the server sees: which database is in sight, in which life, and when it was looked at.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from app.databases.address import Address
+from app.databases.database import Database
+from app.databases.record import Body, Record, State, new_word
+from app.databases.session import Counter, Note, RingRow
+from app.errors import DatabaseError, DatabaseFailed, TicketError
+from app.tickets.floors import Floors
+from app.tickets.lane import Lane
+from app.tickets.opening import LaneSpec, Opener
+from app.tickets.request import Call, Request, Shape
+from app.tickets.sight import Member, Sight
+from app.tickets.step import Reserve, TicketPace
+from tests.fakes.server import FakeServer
+from tests.fakes.session import fake_connect
+
+
+class Clock:
+    """Seconds that go by, and more where the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now + time.monotonic()
+
+
+class Asked:
+    """A request with its answer."""
+
+    def __init__(self, count: int = 1, shape: Shape = Shape.SINGLE) -> None:
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.request = Call("photos", self.answer.set_result, self.answer.set_exception, count=count, shape=shape)
+        self.request.deadline = float("inf")
+
+
+class Bench:
+    """One server's sight of a ring of `count` fake databases that all have the sequence `photos`."""
+
+    def __init__(self, servers: Sequence[FakeServer], clock: Clock, *, timeout: float = 5.0) -> None:
+        self.servers, self.clock = servers, clock
+        self.members = []
+        for offset, server in enumerate(servers, 1):
+            database = Database(Address(f"db{offset}", 3306, "u", "d"), fake_connect(server), timeout)
+            self.members.append(Member(offset, database))
+        self.sight = Sight(self.members, interval=1.0, timeout=timeout, clock=clock, is_settling=False)
+        self.floors = Floors(self.sight)
+        self.opener = Opener(self.sight, self.floors, Random(7))
+        self.handed_back: list[tuple[Lane, list[Request], TicketError]] = []
+
+    async def see(self, *members: Member) -> None:
+        """Look at these members (all of them by default) and take them into sight."""
+        for member in members or self.members:
+            try:
+                _, life = await member.database.look("test:1", Note())
+            except DatabaseFailed:  # the connection of before
+                _, life = await member.database.look("test:1", Note())
+            member.looked, member.doubtful = self.clock(), False
+            if member.life != life:
+                self.sight.enter(member, life)
+        self.sight.move()
+
+    def lane(self, offset: int, *, reserve: float = 0.0, refuses: bool = False, sequence: str = "photos") -> Lane:
+        """Make the lane of this offset."""
+        member = self.members[offset - 1]
+
+        async def counter() -> Counter:
+            assert member.life is not None
+            found = (await member.database.sequences([sequence], member.life))[sequence]
+            if isinstance(found, DatabaseError):
+                raise found
+            return found
+
+        def again(lane: Lane, requests: Sequence[Request], error: TicketError) -> None:
+            self.handed_back.append((lane, list(requests), error))
+            for request in requests:
+                request.fail(error)
+
+        name = LaneSpec(sequence, member, 1, TicketPace(), counter)
+        return Lane(name, self.sight, self.floors, self.opener, again, reserve=Reserve(reserve), refuses=refuses)
+
+    async def take(self, lane: Lane, count: int = 1, shape: Shape = Shape.SINGLE) -> Any:
+        """Ask this lane and return what it answers."""
+        asked = Asked(count, shape)
+        lane.ask([asked.request])
+        async with asyncio.timeout(10):
+            return await asked.answer
+
+
+def ring_of(servers: Sequence[FakeServer]) -> Record:
+    """Write a record that is drawn on all of these databases."""
+    bodies = tuple(Body(offset, server.data.ring.body, 1) for offset, server in enumerate(servers, 1))
+    record = Record(new_word(), 1, new_word(), len(servers), State.DRAWN, bodies)
+    for body, server in zip(bodies, servers, strict=True):
+        server.data.ring = RingRow(body.word, body.offset, record.stamp, record.dump())
+    return record
+
+
+async def make_bench(
+    count: int = 2, *, last: int = 0, bits: int = 64, seen: bool = True, seconds: float = 5.0
+) -> Bench:
+    """Make the databases, the ring and one server's sight of it.
+
+    last: where the counters of `photos` stand. seconds: the database timeout.
+    """
+    clock = Clock()
+    servers = [FakeServer(f"db{offset}", clock=clock) for offset in range(1, count + 1)]
+    record = ring_of(servers)
+    for server in servers:
+        server.add("photos", bits, last)
+    bench = Bench(servers, clock, timeout=seconds)
+    bench.sight.go_by(record)
+    if seen:
+        await bench.see()
+    return bench

@@ -1,0 +1,57 @@
+"""The access log, and spans as OpenTelemetry's own exporter in memory keeps them."""
+
+import logging
+
+import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from app.operations.watch import Seen, Traces, Watch, make_watch
+
+SEEN = Seen("http", "GET /ticket/photos?count=2", "photos", "10.0.0.7", "200", 1_780_000_000.5, 0.25)
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("environment", "traces"),
+    [
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}, True),
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"}, False),
+    ],
+)
+def test_nobody_watches_unless_the_settings_ask_for_it(environment: dict[str, str], traces: bool) -> None:
+    watch = make_watch(False, environment)
+    assert (watch is not None) == traces
+    if watch is not None:
+        watch.close()
+    assert make_watch(True, {}) is not None
+
+
+def test_the_access_log_has_a_line_for_each_request(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        Watch(True, None).saw(SEEN)
+    (record,) = caplog.records
+    assert record.getMessage() == "GET /ticket/photos?count=2"
+    assert record.__dict__["fields"] == {"client": "10.0.0.7", "status": "200", "ms": 250.0}
+
+
+def test_a_span_has_the_request_its_time_and_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")  # nobody listens there
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    traces, kept = Traces(), InMemorySpanExporter()
+    traces._provider.add_span_processor(SimpleSpanProcessor(kept))
+    watch = Watch(False, traces)
+    watch.saw(SEEN._replace(traceparent=PARENT))
+    watch.saw(Seen("redis", "INCR photos", "photos", "10.0.0.7", "TRYAGAIN", 1_780_000_000.0, 0.001))
+    watch.saw(SEEN._replace(status="503"))
+    http, redis, failed = kept.get_finished_spans()
+    assert (http.name, http.attributes and http.attributes["http.response.status_code"]) == ("GET /ticket", 200)
+    assert http.parent is not None
+    assert http.parent.span_id == int("b7ad6b7169203331", 16)
+    assert ((http.end_time or 0) - (http.start_time or 0)) / 1e9 == pytest.approx(0.25)
+    assert (redis.name, redis.parent) == ("INCR", None)
+    assert not failed.status.is_ok
+    watch.close()

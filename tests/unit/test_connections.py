@@ -1,0 +1,56 @@
+"""How many clients may be connected."""
+
+import resource
+from dataclasses import dataclass
+
+import pytest
+
+from app.connections import FOR_ONE_ANSWER, Admission, Connections, most_connections
+from app.errors import TicketError
+
+
+@dataclass
+class Counted:
+    client_connections: int = 0
+    connections_refused: int = 0
+
+
+def test_so_many_are_served_32_more_get_one_answer_and_the_rest_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    tally = Counted()
+    connections = Connections(2, tally)
+    admitted = [connections.admit() for _ in range(2 + FOR_ONE_ANSWER + 3)]
+    assert admitted == [Admission.SERVED] * 2 + [Admission.ONE_ANSWER] * 32 + [Admission.REFUSED] * 3
+    assert connections.count == tally.client_connections == 34
+    assert tally.connections_refused == 35
+    assert len(caplog.records) == 1
+    connections.leave(Admission.REFUSED)
+    assert connections.admit() is Admission.REFUSED
+    connections.leave(Admission.ONE_ANSWER)
+    assert connections.admit() is Admission.ONE_ANSWER
+    connections.leave(Admission.SERVED)
+    assert connections.admit() is Admission.SERVED
+    for admission in admitted:
+        connections.leave(admission)
+    assert connections.count == tally.client_connections == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hard", "most"),
+    [(None, 65_536, 10_000), (20_000, 65_536, 20_000), (None, 1_024, 832), (900, 1_024, 832), (5, 193, 1)],
+)
+def test_10000_are_served_or_so_many_as_the_raised_limit_on_open_files_allows(
+    wanted: int | None, hard: int, most: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = [64, hard]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: limits.__setitem__(slice(None), wanted))
+    assert most_connections(wanted) == most
+    assert limits == [hard, hard]
+    assert len(caplog.records) == (most < (wanted or 10_000))
+
+
+def test_a_limit_on_open_files_that_leaves_none_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (192, 192))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)  # the limit of this process stays as it is
+    with pytest.raises(TicketError, match="the limit on open files is 192, and the server needs more than 192"):
+        most_connections(None)

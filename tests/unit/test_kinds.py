@@ -1,0 +1,217 @@
+"""Kinds: ids read back, parameters, shards, what cannot be an id, and ids from random numbers."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import ClockAhead, Exhausted, InvalidRequest
+from app.kinds.chance import Increasing, RandomKind
+from app.kinds.instagram_sql import instagram_sql
+from app.kinds.kind import LEAST_LIFE_MS
+from app.kinds.notation import LATEST_MS
+from app.kinds.table import DECODE_PARAMETERS, KINDS, kind_named
+from app.kinds.timed import TimedKind
+from app.tickets.definitions import PLAIN, Definition
+from app.tickets.known_kinds import KnownKinds
+from tests.unit.test_kind_examples import part_of
+
+NOW = 1_795_000_000_000  # 2026-11-18
+LAST = 2**63 - 1
+TIMED = [kind for kind in KINDS.values() if isinstance(kind, TimedKind)]
+RANDOM = {name: kind for name, kind in KINDS.items() if isinstance(kind, RandomKind)}
+
+
+# --- any id -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", TIMED, ids=lambda kind: kind.name)
+@given(data=st.data())
+def test_an_id_reads_back_and_ids_rise_with_their_ticks(kind: TimedKind, data: st.DataObject) -> None:
+    parameters = kind.for_decoding({"epoch": data.draw(st.integers(0, 10**13))} if "epoch" in kind.parameters else {})
+    most = min(kind.last_tick, kind.tick_at(parameters, LATEST_MS))
+    tick, later = sorted(data.draw(st.lists(st.integers(1, most), min_size=2, max_size=2, unique=True)))
+    part = data.draw(st.integers(0, (1 << kind.part_bits) - 1))
+    said = kind.decode(parameters, str(kind.encode(tick, part)))
+    assert (said["time_ms"], part_of(said)) == (kind.time_of(parameters, tick), part)
+    assert kind.tick_at(parameters, said["time_ms"]) + said["counter"] == tick
+    assert str(kind.encode(tick, part)) == said["id_str"]
+    assert kind.encode(tick, part) < kind.encode(later, part)  # type: ignore[operator]  # both int, or both str
+
+
+@pytest.mark.parametrize("kind", TIMED, ids=lambda kind: kind.name)
+def test_the_last_tick_makes_the_last_id_and_the_next_none(kind: TimedKind) -> None:
+    parameters = kind.for_decoding({"epoch": 0} if "epoch" in kind.parameters else {})
+    last, part = kind.last_tick, (1 << kind.part_bits) - 1
+    assert kind.encode(last, part) == (kind.ceiling(parameters) or "f" * (kind.bits // 4))
+    assert kind.time_of(parameters, last) + kind.unit_ms == kind.ends_at(parameters)
+    with pytest.raises(Exhausted):
+        kind.encode(last + 1, 0)
+    for wrong in ((-1, 0), (1, -1), (1, part + 1)):
+        with pytest.raises(ValueError, match="no id of kind"):
+            kind.encode(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "id_text", "why"),
+    [
+        *(
+            ("ticket", text, "is a whole number from 1 to")
+            for text in ("", "0", "-1", "007", "7 ", "7.0", "٧", "9" * 99)
+        ),
+        ("instagram", str(2**63), f"from 1 to {LAST}"),
+        ("instagram32", str(2**32), "from 1 to 4294967295"),
+        ("flake", "0" * 31, "is 32 hexadecimal digits"),
+        ("objectid", "g" * 24, "is 24 hexadecimal digits"),
+        ("uuid7", "017f22e279b07cc398c4dc0c0c07398f", "8, 4, 4, 4 and 12"),
+        ("uuid7", "{017f22e2-79b0-7cc3-98c4-dc0c0c07398f}", "8, 4, 4, 4 and 12"),
+        ("uuid7", "017f22e2-79b0-4cc3-98c4-dc0c0c07398f", "version 4; kind uuid7 makes version 7"),
+        ("uuid7", "017f22e2-79b0-7cc3-78c4-dc0c0c07398f", "variant"),
+        ("uuid4", "00000000-0000-0000-0000-000000000000", "variant"),
+        ("uuid7", "ffffffff-ffff-7cc3-98c4-dc0c0c07398f", "after the year 9999"),
+        ("ulid", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "after the year 9999"),
+        ("ulid", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "the largest is 7ZZZ"),
+        ("ulid", "01ARYZ6S4ITSV4RRFFQ69G5FAV", "without I, L, O and U"),
+        ("ulid", "01ARYZ6S41TSV4RRFFQ69G5FAſ", "without I, L, O and U"),  # upper() makes an S of it
+        ("ulid", "01ARYZ6S41TSV4RRFFQ69G5FA", "26 letters"),
+    ],
+)
+def test_text_that_is_no_id_of_the_kind_is_refused_with_the_reason(name: str, id_text: str, why: str) -> None:
+    kind = KINDS[name]
+    with pytest.raises(InvalidRequest, match=why):
+        kind.decode(kind.for_decoding({"ticket": {"increment": 2}, "instagram32": {"epoch": 0}}.get(name, {})), id_text)
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "complete", "ends_at", "ceiling"),
+    [
+        ("ticket", {"bits": 64, "start": 1}, None, LAST),
+        ("instagram", {"epoch": 1314220021721, "shards": 8192}, 2413731649497, LAST),  # 2046-06-27T17:00:49.497Z
+        ("instagram32", {"epoch": NOW, "shards": 4}, NOW + 1000 * 2**25, 2**32 - 1),  # 388 days
+        ("snowflake", {"epoch": 1288834974657}, 3487858230209, LAST),  # 2080-07-10
+        ("flake", {}, 2**64, None),
+        ("objectid", {}, 1000 * 2**32, None),  # 2106-02-07
+        ("uuid7", {}, 2**48, None),
+        ("ulid", {}, 2**48, None),
+        ("simpleflake", {"epoch": 946702800000, "random_bits": 22}, 3145726055552, LAST),  # 2069-09-06
+        ("uuid4", {}, None, None),
+    ],
+)
+def test_defaults_and_the_end(name: str, complete: dict[str, int], ends_at: int | None, ceiling: int | None) -> None:
+    kind = KINDS[name]
+    assert kind.complete({}, NOW) == complete
+    assert kind.holds(complete)
+    assert not kind.holds({**complete, "salt": 1})
+    assert (kind.ends_at(complete), kind.ceiling(complete)) == (ends_at, ceiling)
+    assert (kind.odds(complete) is None) == (kind.unique == "certainly")
+    if "epoch" in complete and ends_at is not None and kind.name != "instagram32":
+        kind.check_new(complete, ends_at - LEAST_LIFE_MS)
+        with pytest.raises(InvalidRequest, match="less than a year"):
+            kind.check_new(complete, ends_at - LEAST_LIFE_MS + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "why"),
+    [
+        ("instagram", {"bits": 64}, "bits is no parameter of kind instagram, which takes only epoch, shards"),
+        ("uuid4", {"epoch": 0}, "which has no parameters"),
+        ("ticket", {"bits": 31}, "bits is a whole number from 32 to 64"),
+        ("ticket", {"bits": 54}, "bits is 32, 53 or 64"),
+        ("ticket", {"start": 0}, "start is a whole number from 1"),
+        ("instagram", {"shards": 8193}, "from 1 to 8192"),
+        ("instagram", {"shards": True}, "whole number"),
+        ("instagram", {"shards": 5.0}, "whole number"),
+        ("simpleflake", {"random_bits": 24}, "from 1 to 23"),
+        ("snowflake", {"epoch": -1}, "from 0 .* milliseconds since 1970: there is no earlier epoch"),
+        ("snowflake", {"epoch": NOW + 1}, "the epoch lies in the future"),
+        ("instagram", {"epoch": 0}, "less than a year: ids of kind instagram would end at 2004-11-03T19:53:47.776Z"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_refused_with_the_reason(name: str, given: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        KINDS[name].check_new(KINDS[name].complete(given, NOW), NOW)
+
+
+def test_a_key_or_a_number_names_the_shard() -> None:
+    kind, parameters = KINDS["instagram"], {"epoch": 0, "shards": 2000}
+    asked = [(None, None), (31341, None), (LAST, None), (None, 1999)]
+    assert [kind.shard_of(parameters, *each) for each in asked] == [0, 1341, LAST % 2000, 1999]
+    for key, shard, why in ((1, 1, "not by both"), (-1, None, f"to {LAST}"), (None, 2000, "from 0 to 1999")):
+        with pytest.raises(InvalidRequest, match=why):
+            kind.shard_of(parameters, key, shard)
+    with pytest.raises(InvalidRequest, match="has no shards"):
+        KINDS["snowflake"].shard_of({}, 0, None)
+    with pytest.raises(InvalidRequest, match="shard 1001; there are 1001 shards"):
+        kind.decode({"epoch": 0, "shards": 1001}, "2217813737473025833")
+
+
+def test_the_catalog_learns_what_it_has_to_know_of_the_kinds() -> None:
+    known = KnownKinds(lambda: NOW)
+    likes = known.complete("instagram32", {})
+    assert likes == Definition("instagram32", {"epoch": NOW, "shards": 4})
+    assert known.holds(likes)
+    assert not known.holds(Definition("instagram32", {"epoch": NOW}))
+    assert not known.holds(Definition("sonyflake"))
+    widths = {name: known.counter_bits(known.complete(name, {})) for name in KINDS}
+    assert {name: bits for name, bits in widths.items() if bits} == {"ticket": 64, "instagram": 64, "instagram32": 64}
+    assert known.counter_bits(known.complete("ticket", {"bits": 32})) == 32
+    assert known.counter_bits(PLAIN) == 64
+    with pytest.raises(InvalidRequest, match="there are ticket, instagram, instagram32, snowflake"):
+        kind_named("sonyflake")
+    assert set(DECODE_PARAMETERS) == {"bits", "increment", "epoch", "shards", "random_bits"}
+
+
+def test_the_sql_of_a_shard_names_it_and_refuses_a_bad_schema() -> None:
+    sql = instagram_sql("insta5", 5, {"epoch": 1314220021721, "shards": 8192})
+    assert "(5::bigint << 10)" in sql
+    assert "MAXVALUE 1125899906842623" in sql
+    for schema, shard in (("pg_x", 5), ("a; DROP", 5), ("insta5", 8192)):
+        with pytest.raises(InvalidRequest):
+            instagram_sql(schema, shard, {"epoch": 0, "shards": 8192})
+
+
+# --- ids from random numbers ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["uuid7", "ulid"])
+@given(steps=st.lists(st.tuples(st.integers(-(10**7), 10**7), st.sampled_from([1, 2, 500])), max_size=9))
+def test_uuid7_and_ulid_rise_whatever_the_clock_does(name: str, steps: list[tuple[int, int]]) -> None:
+    now, last = NOW, ""
+    take = RANDOM[name].make({}, lambda: now)
+    for change, count in steps:
+        now += change
+        ids = [str(each) for each in take(count)]
+        assert [last, *ids] == sorted({last, *ids})
+        last = ids[-1]
+
+
+def test_a_counter_that_is_full_begins_the_next_millisecond_early_and_time_ends() -> None:
+    left = iter([2, 0, 1])
+    pairs = Increasing(2, lambda: next(left))
+    assert pairs.take(3, 10) == [(10, 2), (10, 3), (11, 0)]
+    assert pairs.take(1, 10) == [(11, 1)]
+    assert pairs.take(1, 12) == [(12, 1)]
+    with pytest.raises(Exhausted):
+        Increasing(2, lambda: 0).take(1, 2**48)
+
+
+def test_simpleflake_repeats_no_number_within_a_millisecond_and_ends_with_the_largest() -> None:
+    kind, now = RANDOM["simpleflake"], NOW
+    take = kind.make({"epoch": 0, "random_bits": 8}, lambda: now)
+    assert len({*take(64), *take(64)}) == 128
+    parameters = {"epoch": 1000, "random_bits": 23}
+    ends_at = kind.ends_at(parameters)
+    assert ends_at is not None
+    take = kind.make(parameters, lambda: now)
+    now = ends_at - 1
+    assert all(int(each) >> 23 == LAST >> 23 for each in take(10))
+    now = ends_at
+    with pytest.raises(Exhausted):
+        take(1)
+    now = 999
+    with pytest.raises(ClockAhead):
+        take(1)

@@ -1,0 +1,231 @@
+"""Ids that a server makes in memory, with and without a right."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.errors import ClockAhead, Exhausted, InvalidRequest, NotForThisKind, NoTicketDatabase, TicketError
+from app.kinds.table import KINDS
+from app.tickets.catalog import Entry
+from app.tickets.definitions import Definition
+from app.tickets.desk import Desk
+from app.tickets.issuer import Issuer
+from app.tickets.memory import Memory, MemorySource
+from app.tickets.request import Shape
+from app.tickets.rights import FOR_EVER, INSTANCES, InstanceNumber, Right, draw_instance
+from tests.unit.catalog_bench import CatalogBench
+from tests.unit.lane_bench import Asked
+from tests.unit.test_stamps import NOW, Time
+
+EPOCH = {"epoch": 1_700_000_000_000}
+
+
+class Held:
+    """A right that the test gives and takes."""
+
+    def __init__(self, right: Right | None = None) -> None:
+        self.held, self.is_coming, self.is_needed = right, True, False
+        self.trouble: TicketError | None = None
+
+    def need(self) -> None:
+        self.is_needed = True
+
+    def right(self) -> Right | None:
+        return self.held
+
+
+class Bench:
+    """The memory sources of a server whose clocks stand still."""
+
+    def __init__(self, number: int = 7) -> None:
+        self.time = Time()
+        self.worker, self.instance = Held(Right(number, 0, NOW + 120_000)), Held(Right(number, 0, FOR_EVER))
+        self.memory = Memory(self.time.server, self.worker, self.instance)
+
+    def source(self, kind: str = "snowflake", **parameters: int) -> MemorySource:
+        given = {name: value for name, value in {**EPOCH, **parameters}.items() if name in KINDS[kind].parameters}
+        return self.memory.source("ids", Definition(kind, given))
+
+    def said(self, kind: str, made: object) -> dict[str, Any]:
+        return KINDS[kind].decode(EPOCH, str(made))
+
+
+def put(source: MemorySource, count: int = 1, *, seconds: float = 2.0, shape: Shape = Shape.LIST) -> Asked:
+    """Ask a source as the desk does."""
+    asked = Asked(count, shape)
+    if not source.give(asked.request):
+        asked.request.deadline = asyncio.get_running_loop().time() + seconds
+        source.ask([asked.request])
+    return asked
+
+
+@pytest.mark.parametrize("kind", ["uuid4", "uuid7", "ulid", "simpleflake", "snowflake", "flake", "objectid"])
+async def test_each_kind_gives_single_ids_and_lists_at_once(kind: str) -> None:
+    source = Bench().source(kind, random_bits=22)
+    single = put(source, shape=Shape.SINGLE).answer.result()
+    ids = put(source, 1000).answer.result()
+    assert len({single, *ids}) == 1001
+    if KINDS[kind].ordered:
+        assert [single, *ids] == sorted([single, *ids])
+
+
+async def test_blocks_and_shards_are_refused() -> None:
+    source = Bench().source()
+    with pytest.raises(NotForThisKind):
+        await put(source, shape=Shape.BLOCK).answer
+    asked = Asked()
+    asked.request.key = 1
+    assert source.give(asked.request)
+    with pytest.raises(InvalidRequest):
+        await asked.answer
+
+
+async def test_ids_rise_while_the_clock_goes_back_and_wait_for_it_if_that_is_soon() -> None:
+    bench = Bench()
+    source = bench.source()
+    (first,) = await put(source).answer
+    bench.time.ms -= 20
+    waiting, behind = put(source), put(source)
+    assert not waiting.answer.done()
+    assert source.is_busy
+    bench.time.ms += 21
+    (second,), (third,) = await waiting.answer, await behind.answer
+    assert first < second < third
+    bench.time.ms -= 3_600_000
+    with pytest.raises(ClockAhead, match="ms behind its own ids"):
+        await put(source).answer
+    assert list(bench.memory.warnings())
+    bench.time.ms += 3_605_000
+    with pytest.raises(ClockAhead, match="ahead of the ticket databases"):
+        await put(source).answer
+
+
+async def test_a_full_counter_goes_on_into_the_next_moment_which_the_next_id_waits_for() -> None:
+    bench = Bench()
+    source = bench.source()
+    ids = [each for _ in range(5) for each in await put(source, 1000).answer]
+    assert {bench.said("snowflake", each)["time_ms"] for each in ids} == {NOW, NOW + 1}
+    waiting = put(source)
+    bench.time.ms += 1
+    (last,) = await waiting.answer
+    assert last == max([*ids, last])
+    assert len(set(ids)) == 5000
+
+
+async def test_another_number_makes_larger_ids_and_none_of_a_time_that_its_last_holder_had() -> None:
+    bench = Bench()
+    source = bench.source()
+    (first,) = await put(source).answer
+    bench.worker.held = Right(3, 0, NOW + 120_000)
+    waiting = put(source)  # an id of this moment would be smaller
+    assert not waiting.answer.done()
+    bench.time.pass_by(1)
+    (second,) = await waiting.answer
+    bench.worker.held = Right(9, NOW + 400, NOW + 120_000)
+    waiting = put(source)
+    bench.time.pass_by(399)
+    await asyncio.sleep(0.02)
+    assert not waiting.answer.done()
+    bench.time.pass_by(1)
+    (third,) = await waiting.answer
+    assert first < second < third
+    said = [bench.said("snowflake", each) for each in (second, third)]
+    assert [(each["worker"], each["time_ms"]) for each in said] == [(3, NOW + 1), (9, NOW + 401)]
+
+
+async def test_a_lease_ends_with_its_time() -> None:
+    bench = Bench()
+    source = bench.source()
+    assert bench.worker.is_needed
+    bench.time.pass_by(120_000)
+    assert await put(source).answer
+    assert bench.memory.gives
+    bench.time.pass_by(1)
+    waiting = put(source)
+    await asyncio.sleep(0.01)
+    assert not waiting.answer.done()
+    bench.worker.held = Right(7, 0, NOW + 240_000)
+    assert await waiting.answer
+    bench.worker.held, bench.worker.is_coming = None, False
+    bench.worker.trouble = NoTicketDatabase("no ticket database is in sight")
+    assert not bench.memory.gives
+    with pytest.raises(NoTicketDatabase, match="in sight"):
+        await put(source).answer
+    assert list(bench.memory.warnings()) == ["no ticket database is in sight"]
+    assert await put(bench.source("flake")).answer
+
+
+async def test_a_request_that_waits_too_long_is_told_what_it_waited_for() -> None:
+    bench = Bench()
+    bench.worker.held = None
+    source = bench.source()
+    asked, gone = put(source, seconds=1_000), put(source, seconds=1_000)
+    gone.request.abandon()
+    source.expire(asked.request.deadline, TicketError)
+    with pytest.raises(NoTicketDatabase, match="no worker number yet"):
+        await asked.answer
+    late = put(source, seconds=1_000)
+    assert source.hand_over() == [late.request]
+    await source.end()
+
+
+async def test_a_sequence_that_is_looked_up_again_repeats_nothing() -> None:
+    bench = Bench()
+    assert bench.source() is bench.source()
+    assert bench.source() is not bench.source(epoch=1)
+    assert bench.source("uuid7") is not bench.source()
+
+
+async def test_a_number_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(Exhausted):
+        await put(Bench(2**40).source("objectid")).answer
+
+
+async def test_the_instance_number_is_drawn_once_and_tried_again() -> None:
+    answers: list[Any] = [NoTicketDatabase("none is in sight"), 12]
+    failed = asyncio.Event()
+
+    async def draw() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, TicketError):
+            failed.set()
+            raise answer
+        return int(answer)
+
+    instance = InstanceNumber(draw)
+    running = asyncio.create_task(instance.run())
+    await asyncio.sleep(0)
+    assert len(answers) == 2
+    assert instance.right() is None
+    instance.need()
+    async with asyncio.timeout(10):
+        await failed.wait()
+        assert not instance.is_coming
+        while instance.right() is None:  # noqa: ASYNC110 - a plain condition has no event
+            await asyncio.sleep(0.01)
+    assert instance.right() == Right(12, 0, FOR_EVER)
+    assert instance.trouble is None
+    running.cancel()
+
+
+async def test_an_instance_number_is_a_ticket_of_a_sequence_that_is_made_for_it() -> None:
+    bench = await CatalogBench.make()
+
+    def issuer(entry: Entry) -> Issuer:
+        lanes = [bench.bench.lane(offset, sequence=entry.name) for offset in (1, 2)]
+        return Issuer(entry.name, bench.sight, lambda _again: lanes)
+
+    desk = Desk(bench.catalog, bench.sight, issuer, 10.0)
+    drawn = {await draw_instance(bench.maker, desk) for _ in range(3)}
+    assert len(drawn) == 3
+    assert set(bench.catalog.entries) == {INSTANCES}
+    for member in bench.members:
+        bench.away(member.offset)
+    drawing = asyncio.create_task(draw_instance(bench.maker, desk))
+    while not desk.sources[0].is_busy:  # noqa: ASYNC110 - a plain condition has no event
+        await asyncio.sleep(0.001)
+    bench.sight.move()
+    with pytest.raises(NoTicketDatabase):
+        await drawing
+    await desk.end()

@@ -1,0 +1,65 @@
+"""The URL of a MySQL ticket database."""
+
+import pytest
+
+from app.databases.mysql.url import SslMode, parse
+from app.errors import SettingsError
+
+
+def test_a_url_is_read() -> None:
+    address = parse("mysql://us%40er:p%2Fa%3Ass@Db.example:3307/tick%20ets?ssl-mode=verify_identity&ssl-ca=/a%20b.pem")
+    assert (address.host, address.port, address.user) == ("db.example", 3307, "us@er")
+    assert (address.password, address.database) == ("p/a:ss", "tick ets")
+    assert (address.ssl_mode, address.ssl_ca) == (SslMode.VERIFY_IDENTITY, "/a b.pem")
+    assert "p/a:ss" not in repr(address)
+
+
+def test_what_is_left_out_has_a_default() -> None:
+    address = parse("mysql://u@[::1]/d", "secret")
+    assert (address.name, address.password, address.ssl_mode) == ("[::1]:3306", "secret", SslMode.PREFERRED)
+    assert not address.get_server_public_key
+    assert parse("mysql://u:own@h/d", "secret").password == "own"
+
+
+def test_an_authority_always_verifies() -> None:
+    for mode in ("", "&ssl-mode=PREFERRED", "&ssl-mode=REQUIRED"):
+        assert parse(f"mysql://u@h/d?ssl-ca=x{mode}").ssl_mode is SslMode.VERIFY_CA
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://u@h/d", "begin with mysql://"),
+        ("mysql://h/d", "user and a host"),
+        ("mysql://u@h", "one database"),
+        ("mysql://u@h/d/e", "one database"),
+        ("mysql://u@h:0/d", "port"),
+        ("mysql://u@h:x/d", "port"),
+        ("mysql://u:a/b@h/d", "percent-encode"),
+        ("mysql://u:a#b@h/d", "percent-encode"),
+        ("mysql://u@h1:1,h2:2/d", "several nodes"),
+        ("mysql://u@h/d,e", "comma"),
+        ("mysql://u@h/d#x", "%23"),
+        ("mysql://u:%E8@h/d", "password in the URL of h:3306 is not UTF-8"),
+        ("mysql://u:\udce8@h/d", "not UTF-8"),
+        ("mysql://u:a%00b@h/d", "NUL"),
+        ("mysql://u@h/d?sslmode=x", "option sslmode"),
+        ("mysql://u@h/d?ssl-ca=", "empty ssl-ca"),
+        ("mysql://u@h/d?ssl-ca=a&ssl-ca=b", "more than once"),
+        ("mysql://u@h/d?ssl-mode=maybe", "MAYBE"),
+        ("mysql://u@h/d?ssl-key=a", "no ssl-cert"),
+        ("mysql://u@h/d?ssl-ca=a&ssl-mode=DISABLED", "DISABLED"),
+        ("mysql://u@h/d?get-server-public-key=yes", "neither true nor false"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=words) as caught:
+        parse(url)
+    for secret in ("a/b", "a#b", "%E8"):
+        assert secret not in str(caught.value)
+
+
+def test_files_of_tls_that_cannot_be_read_are_named() -> None:
+    with pytest.raises(SettingsError, match="TLS files of h:3306"):
+        parse("mysql://u@h/d?ssl-ca=/nowhere").tls()
+    assert parse("mysql://u@h/d?ssl-mode=DISABLED").tls() is None
