@@ -43,7 +43,7 @@ class State:
             return "unprotected: it is the only ticket database, so none keeps its high-water marks"
         if sight.alone(member):
             return "unprotected: no other ticket database can keep its high-water marks now"
-        if any(lane.member is member and lane.is_unprotected for lane in self.service.desk.lanes):
+        if not sight.whole and any(lane.member is member and lane.is_unprotected for lane in self.service.desk.lanes):
             return "unprotected: sequences were opened there while a database of the ring was away, which still is"
         return None
 

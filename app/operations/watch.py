@@ -32,10 +32,12 @@ class Seen(NamedTuple):
 
 
 def wants_traces(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for traces: a collector is named, and nothing is disabled."""
+    """Whether the environment asks for traces: a collector is named, and nothing is disabled. Raises SettingsError."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
+    if exporter not in ("", "otlp", "none"):
+        raise SettingsError(f"OTEL_TRACES_EXPORTER is {exporter[:60]!r}; expected otlp or none")
     return exporter == "otlp" or (exporter == "" and any(environment.get(name) for name in _ENDPOINTS))
 
 

@@ -136,7 +136,7 @@ class Issuer:
     def _again(self, lane: Lane, requests: Iterable[Request], error: TicketError) -> None:
         """A lane could not serve these requests: give them to another one, or fail them."""
         self._errors[lane.member.offset] = error
-        lane.member.counts.failovers += 1
+        lane.member.counts.failovers += isinstance(error, DatabaseError) and not isinstance(error, SequenceExhausted)
         if isinstance(error, (NoAnswer, SequenceBusy)):
             self._shun(lane)
         following: dict[Lane | None, list[Request]] = {}

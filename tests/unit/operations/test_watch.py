@@ -6,6 +6,7 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from app.errors import SettingsError
 from app.operations.watch import Seen, Traces, Watch, make_watch
 
 SEEN = Seen("http", "GET /ticket/photos?count=2", "photos", "10.0.0.7", "200", 1_780_000_000.5, 0.25)
@@ -28,6 +29,11 @@ def test_nobody_watches_unless_the_settings_ask_for_it(environment: dict[str, st
     if watch is not None:
         watch.close()
     assert make_watch(True, {}) is not None
+
+
+def test_an_exporter_that_is_misspelt_stops_the_start() -> None:
+    with pytest.raises(SettingsError, match="OTEL_TRACES_EXPORTER is 'otpl'; expected otlp or none"):
+        make_watch(False, {"OTEL_TRACES_EXPORTER": "otpl"})
 
 
 def test_the_access_log_has_a_line_for_each_request(caplog: pytest.LogCaptureFixture) -> None:
