@@ -11,6 +11,8 @@ from app.errors import TicketError
 
 log = logging.getLogger(__name__)
 
+BACKLOG = 4_096
+"""Connections that the system accepts for a port before the server takes them."""
 DEFAULT_MOST = 10_000
 """Client connections, where TICKETS_MAX_CONNECTIONS does not say."""
 KEPT = 192

@@ -21,7 +21,7 @@ from typing import Any
 import uvloop
 
 from app.access import Access
-from app.connections import Connections, most_connections
+from app.connections import BACKLOG, Connections, most_connections
 from app.databases.address import Address
 from app.databases.engines import lock_embedded, open_database
 from app.errors import DatabaseRefused, SettingsError, TicketError
@@ -39,8 +39,6 @@ from app.version import VERSION
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 4096
-"""Connections that the system accepts for a port before the server takes them."""
 IDLE_SECONDS = 620
 """How long an idle HTTP connection is kept: longer than load balancers keep theirs."""
 HTTP, REDIS = "HTTP", "the Redis protocol"

@@ -1,4 +1,4 @@
-"""What is measured, and what a round of it gives."""
+"""A case: one measurement, and the bounds of its figure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,14 +6,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bench.stage import Stage
-
-
-class CaseFailed(Exception):
-    """A round gave no figure; says why."""
-
-
-class Missing(Exception):
-    """A program is not installed; says how to install it."""
 
 
 Run = Callable[["Stage", str, float], float]

@@ -37,7 +37,10 @@ class Figures:
         return [these[number] / those[number] for number in these if number in those]
 
     def reached(self, case: Case, bound: Bound, side: str) -> float | None:
-        """What is compared with the bound: the median of the ratios, or of the figure itself; None without any."""
+        """Return the value that is compared with the bound: the median of the ratios, or of the figure.
+
+        None where no round gave one.
+        """
         if not bound.than:
             return self.median(case.name, side)
         ratios = self.ratios((case.name, side), (bound.than, side))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.case import CaseFailed
+from bench.failed import CaseFailed
 from bench.load import program
 from tests.servers_processes import end_guard, free_port, guard, wait_until
 from tests.ticketd import PROGRAM, environment

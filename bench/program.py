@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bench import machine, report
-from bench.case import Case, CaseFailed, Missing
+from bench.case import Case
 from bench.cases import CASES
+from bench.failed import CaseFailed, Missing
 from bench.figures import Figures, doubts
 from bench.processes import other_side, this_side
 from bench.stage import DATABASES_IN_WORDS, Stage

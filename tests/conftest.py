@@ -77,7 +77,7 @@ def fresh_database(shared_servers: SharedServers) -> Iterator[FreshDatabase]:
 
     yield create
     for server, name in made:
-        # An empty database of PostgreSQL takes 7 MB of the disk. Of the other engines it takes nothing.
+        # An empty database of PostgreSQL takes 7 MB of the disk, and one of another engine takes nothing.
         if server.engine == "postgresql":
             server.drop_database(name)
 

@@ -43,7 +43,7 @@ class TicketServer:
         self._home = Path(tempfile.mkdtemp(prefix="ticketd-"))
         self._log = self._home / "log"
         self.settings: dict[str, object] = {"port": self.port, "data_dir": self._home / "data"} | PATIENT | settings
-        """What the next start sets."""
+        """The settings of the next start."""
         if databases:
             self.settings["databases"] = " ".join(databases)
         if self.redis_port:

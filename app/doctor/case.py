@@ -1,4 +1,4 @@
-"""What was found in all ticket databases, and what the ring's records say of them together. No I/O."""
+"""The findings of all ticket databases, and the ring as their records describe it. No I/O."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -38,7 +38,7 @@ def note(subject: str, text: str) -> Finding:
 
 
 def databases(case: Case) -> Said:
-    """What was found in each database by itself, and what its settings and its connection say against the list."""
+    """Yield the findings of each database, and how its settings and its connection differ from the list."""
     machines: dict[str, Examined] = {}
     for each, found in case.found:
         yield from ((each.offset, finding) for finding in found.findings)

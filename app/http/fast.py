@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from app.access import Access
-from app.connections import Admission, Connections
+from app.connections import BACKLOG, Admission, Connections
 from app.errors import TooManyConnections
 from app.http.cycle import ALWAYS, Door, Memo, Refusal, TicketCycle, read_request
 from app.http.problems import BAD_REQUEST, problem, problem_of
@@ -30,7 +30,6 @@ from app.operations.tally import Tally
 from app.operations.watch import Watch
 from app.tickets.desk import Desk
 
-BACKLOG = 4096
 LARGEST_HEAD = 16_384
 """Bytes of a request's head, give or take a piece."""
 PIECE = 1024

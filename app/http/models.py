@@ -16,7 +16,7 @@ NAME_PATTERN = "^[A-Za-z][A-Za-z0-9_]{0,63}$"
 CODES = list(dict.fromkeys([BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED, *(code for _, code in TABLE.values())]))
 """Every word that `code` can be."""
 Missing = SkipJsonSchema[None]
-"""What is left out has no value here, and the document does not offer `null` for it."""
+"""A field that is left out has no value here, and the document does not offer `null` for it."""
 _DIGITS = re.compile("0|[1-9][0-9]{0,98}")
 
 

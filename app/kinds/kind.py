@@ -1,7 +1,7 @@
 """What every kind of sequence has.
 
 Times are milliseconds since 1970 (UTC), without leap seconds. Parameters are whole numbers by name; they are complete
-if every parameter of the kind is there. What a client got wrong raises InvalidRequest, which says what is wanted.
+if every parameter of the kind is there. A wrong value raises InvalidRequest, which says what is wanted.
 """
 
 from abc import ABC, abstractmethod

@@ -42,7 +42,10 @@ class Slot(Protocol):
 
 
 class Door(Protocol):
-    """What connections share, see `door.RedisDoor`. buffer: to receive into. owed: bytes that all of them wait for."""
+    """The state that connections share, see `door.RedisDoor`.
+
+    buffer: to receive into. owed: bytes that all of them wait for.
+    """
 
     buffer: bytearray
     owed: int

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from app.access import Access
-from app.connections import Admission, Connections
+from app.connections import BACKLOG, Admission, Connections
 from app.operations.tally import Tally
 from app.operations.watch import Watch
 from app.redis.commands import Commands
@@ -19,7 +19,6 @@ from app.service import Service
 
 SWEEP = 1.0
 """Seconds between two looks for connections that are to be closed."""
-BACKLOG = 4_096
 MOST_IN_TURN = 512
 """Commands of all connections in one turn of the event loop. In between, everything else of the loop runs."""
 

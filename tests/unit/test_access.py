@@ -1,4 +1,4 @@
-"""Who may do what, and new tokens without a restart."""
+"""Tokens: the rights that they give, and new ones without a restart."""
 
 import asyncio
 import logging

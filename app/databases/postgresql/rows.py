@@ -32,7 +32,7 @@ SETTINGS = {
     "full_page_writes": "full_page_writes is off, so a power cut may leave a page half written: set it on, as fsync",
     "synchronous_commit": "synchronous_commit is off in the session, so a crash loses tickets: set it on for this user",
 }
-"""What is wrong with a server where one of these settings is off."""
+"""The harm that each of these settings does where it is off."""
 _REASONS: dict[str, Callable[[], SequenceError]] = {
     "missing": SequenceMissing,
     "emptied": partial(SequenceMissing, EMPTIED),

@@ -1,4 +1,4 @@
-"""What the doctor says of databases together, from what was found in each."""
+"""The doctor compares the ticket databases with each other, by the findings of each."""
 
 from collections.abc import Iterable
 from dataclasses import replace
