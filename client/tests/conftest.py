@@ -1,17 +1,64 @@
-"""Fixtures: servers that answer as a test wants it."""
+"""Fixtures: servers that answer as a test wants it, and clients of both kinds."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from lying_server import Answer, LyingServer
+from lying_server import DEADLINE, Client, LyingServer, Serve
+from tests.conftest import shared_servers  # noqa: F401 - a fixture
+from ticketd_client import AsyncTickets, Tickets
+
+
+class Awaited:
+    """AsyncTickets with the methods of Tickets: each call runs an event loop until it is done."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self._tickets = AsyncTickets(*given, **options)
+        self._loop = asyncio.new_event_loop()
+
+    def __repr__(self) -> str:
+        return repr(self._tickets)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *given, **more: self._loop.run_until_complete(getattr(self._tickets, name)(*given, **more))
+
+    def end(self) -> None:
+        """Close the loop."""
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+
+@pytest.fixture(params=[Tickets, Awaited], ids=["sync", "async"])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    """Makes clients of one kind. A call has so much time that no busy machine uses it up, unless a test gives less."""
+    with contextlib.ExitStack() as stack:
+
+        def make(*urls: str, **options: Any) -> Any:
+            made = request.param(urls, **{"timeout": DEADLINE, **options})
+            if isinstance(made, Awaited):
+                stack.callback(made.end)
+            stack.callback(made.close)
+            return made
+
+        yield make
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Answer], LyingServer]]:
+def serve() -> Iterator[Serve]:
     """Starts a server that answers so; it ends with the test."""
     with contextlib.ExitStack() as stack:
-        yield lambda answer: stack.enter_context(LyingServer(answer))
+        yield lambda *given: stack.enter_context(LyingServer(*given))
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address where nobody listens, and nobody will."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"

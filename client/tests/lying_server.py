@@ -1,6 +1,8 @@
-"""A server that speaks HTTP and does what a test tells it: honest tickets, lies, silence, a hang-up.
+"""One server for all tests: it speaks HTTP and the Redis protocol on one port, and answers as a test wants it.
 
-`answer(path)` returns a `Says`, bytes to be sent as they are, or None: the connection is closed without a word.
+A test gives it a function from a request to an answer. The request is `POST /block/photos?size=17` or
+`TICKET.BLOCK photos 17`. The answer is bytes, b"" for silence, None for a connection that is closed without a word, or
+pieces of those.
 """
 
 from __future__ import annotations
@@ -11,109 +13,110 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple, Union
+from collections.abc import Callable, Iterable
+from io import BufferedReader
+from typing import Any, Optional, Union
 from urllib.parse import parse_qs, urlsplit
 
-
-class Says(NamedTuple):
-    """An answer over HTTP; `after`: seconds before it is sent."""
-
-    body: Any
-    status: int = 200
-    kind: str = "application/json"
-    headers: tuple[str, ...] = ()
-    after: float = 0
-
-    def as_bytes(self) -> bytes:
-        body = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
-        lines = [f"HTTP/1.1 {self.status} X", f"Content-Type: {self.kind}", f"Content-Length: {len(body)}"]
-        return "\r\n".join([*lines, *self.headers, "", ""]).encode() + body
+Said = Union[bytes, Iterable[Optional[bytes]], None]
+Answer = Callable[[str], Said]
+DEADLINE = 60.0
+"""Seconds for what takes milliseconds on an idle machine."""
 
 
-Answer = Callable[[str], Union[Says, bytes, None]]
+def http(body: object, status: int = 200, kind: str = "application/json", *headers: str) -> bytes:
+    """An answer over HTTP; the body is bytes, or what JSON makes of it."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(content)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + content
 
 
-def problem(status: int, detail: str, *headers: str) -> Says:
-    """An error as the ticket server says it."""
-    return Says({"status": status, "detail": detail}, status, "application/problem+json", headers)
+def problem(status: int, detail: object, *headers: str) -> bytes:
+    """An error as the ticket server gives it over HTTP."""
+    return http({"status": status, "detail": detail}, status, "application/problem+json", *headers)
 
 
 class Honest:
-    """Answers as a ticket server does: odd tickets, or those of another offset. `calls`: the paths asked for."""
+    """Answers as a ticket server, with the tickets `first`, `first + step`, …
 
-    def __init__(self, first: int = 1, step: int = 2, after: float = 0) -> None:
-        self._next = first
-        self._step = step
-        self._lock = threading.Lock()
-        self.after = after
+    `changes` replace parts of its JSON answers. `go_on`: nothing is answered while it is not set. `calls`: the requests
+    for tickets; so many are `answered`, with `drawn` tickets.
+    """
+
+    def __init__(self, first: int = 1, step: int = 2, changes: dict[str, Any] | None = None) -> None:
+        self.next, self.step, self.changes = first, step, changes or {}
+        self.drawn = self.answered = 0
         self.calls: list[str] = []
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self._lock = threading.Lock()
 
-    def __call__(self, path: str) -> Says | bytes | None:
-        parts = urlsplit(path)
-        query = {name: int(values[0]) for name, values in parse_qs(parts.query).items()}
-        if parts.path == "/readyz":
-            return Says({})
-        with self._lock:
-            self.calls.append(path)
-            place, sequence = parts.path.strip("/").split("/")
-            size = query.get("size", query.get("count", 1))
-            first = self._next
-            self._next += size * self._step
-        return self.shaped(place, sequence, first, size, query)
-
-    def shaped(self, place: str, sequence: str, first: int, size: int, query: dict[str, int]) -> Says:
-        ids = list(range(first, first + size * self._step, self._step))
-        body: dict[str, Any] = {"sequence": sequence}
-        if place == "block":
-            body |= {"first": first, "first_str": str(first), "step": self._step, "size": size}
+    def __call__(self, request: str) -> bytes:
+        if request in ("GET /readyz", "PING"):
+            return b"+PONG\r\n" if request == "PING" else http({})
+        self.calls.append(request)
+        self.go_on.wait(DEADLINE)
+        verb, what, *more = request.split()
+        parts = urlsplit(what)
+        query = {name: int(value) for name, (value,) in parse_qs(parts.query).items()}
+        size = query.get("size", query.get("count", int(more[verb == "TICKET.TAKE"]) if more else 1))
+        ids = self._draw(size)
+        if verb == "INCR":
+            return b":%d\r\n" % ids[0]
+        if verb == "TICKET.BLOCK":
+            return b"*3\r\n:%d\r\n:%d\r\n:%d\r\n" % (ids[0], self.step, size)
+        strings = [str(each) for each in ids]
+        if verb == "TICKET.TAKE":
+            return f"*{size}\r\n{''.join(f'${len(each)}{CRLF}{each}{CRLF}' for each in strings)}".encode()
+        body: dict[str, Any] = {"sequence": parts.path.rpartition("/")[2]}
+        if "size" in query:
+            body.update(first=ids[0], first_str=strings[0], step=self.step, size=size)
         elif "count" in query:
-            body |= {"count": size, "ids": ids, "ids_str": [str(each) for each in ids]}
+            body.update(count=size, ids=list(ids), ids_str=strings)
         else:
-            body |= {"id": first, "id_str": str(first)}
-        return Says(body, after=self.after)
+            body.update(id=ids[0], id_str=strings[0])
+        return http({**body, **self.changes})
+
+    def _draw(self, size: int) -> range:
+        with self._lock:
+            first, self.next = self.next, self.next + size * self.step
+            self.drawn += size
+            self.answered += 1
+            return range(first, self.next, self.step)
 
 
-class Changed(Honest):
-    """An honest server whose answers are changed before they go out."""
-
-    def __init__(self, **changes: Any) -> None:
-        super().__init__()
-        self.changes = changes
-
-    def shaped(self, place: str, sequence: str, first: int, size: int, query: dict[str, int]) -> Says:
-        said = super().shaped(place, sequence, first, size, query)
-        return said._replace(body={**said.body, **self.changes})
+CRLF = "\r\n"
 
 
 class LyingServer:
-    """On a free port of the loopback, a thread for each connection. Inside its `with` it listens."""
+    """A server on a free port of the loopback, with a thread for each connection. It listens inside its `with`.
+
+    `requests`: what it was sent, as bytes; `asked`: the same as its function gets it. `sockets`: the open connections.
+    """
 
     def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
         self.answer = answer
         self._tls = tls
         self.requests: list[bytes] = []
+        self.asked: list[str] = []
+        self.sockets: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
-        self.sockets: set[socket.socket] = set()
-        """The connections that are open."""
-        self._ending = threading.Event()
+        self.redis_url = f"redis://127.0.0.1:{self.port}"
 
     def __enter__(self) -> LyingServer:
         threading.Thread(target=self._listen, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ending.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.hang_up()
 
-    @property
-    def connections(self) -> int:
-        """How many are open."""
-        return len(self.sockets)
+    def over(self, protocol: str) -> str:
+        """Its URL, "http" or "redis"."""
+        return self.url if protocol == "http" else self.redis_url
 
     def hang_up(self) -> None:
         """Close every connection."""
@@ -122,58 +125,59 @@ class LyingServer:
                 each.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self._serve, args=self._listener.accept()[:1], daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
-        self.sockets.add(connection)
-        raw = connection
-        try:
-            if self._tls is not None:
-                connection = self._tls.wrap_socket(connection, server_side=True)
+    def _serve(self, raw: socket.socket) -> None:
+        self.sockets.add(raw)
+        with contextlib.suppress(OSError, ValueError):
+            connection = self._tls.wrap_socket(raw, server_side=True) if self._tls else raw
             with connection, connection.makefile("rb") as reader:
-                while (request := self._read(reader)) is not None:
-                    self.requests.append(request)
-                    said = self.answer(request.split(b" ", 2)[1].decode())
-                    if said is None:
-                        return
-                    if isinstance(said, Says):
-                        if self._ending.wait(said.after):
-                            return
-                        said = said.as_bytes()
-                    connection.sendall(said)
-        except (OSError, ValueError):
-            pass
-        finally:
-            self.sockets.discard(raw)
+                while (request := _read(reader)) and self._send(connection, request):
+                    pass
+        self.sockets.discard(raw)
+        raw.close()
 
-    def _read(self, reader: Any) -> bytes | None:
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            line = reader.readline()
-            if not line:
-                return None
-            head += line
-        length = next((int(each[15:]) for each in head.split(b"\r\n") if each.startswith(b"Content-Length:")), 0)
-        return head + bytes(reader.read(length))
+    def _send(self, connection: socket.socket, request: bytes) -> bool:
+        """Answer; whether the connection stays."""
+        over_redis = request.startswith(b"*")
+        words = request.split(b"\r\n")[2::2] if over_redis else request.split(b" ", 2)[:2]
+        self.requests.append(request)
+        self.asked.append(b" ".join(words).strip().decode())
+        said = self.answer(self.asked[-1])
+        for piece in [said] if said is None or isinstance(said, bytes) else said:
+            if piece is None:
+                return False
+            connection.sendall(piece)
+        return True
 
 
-Serve = Callable[[Answer], LyingServer]
+def _read(reader: BufferedReader) -> bytes:
+    """One request, whatever its protocol; b"" at the end."""
+    found = line = reader.readline()
+    if line.startswith(b"*"):
+        for _ in range(int(line[1:])):
+            found += (length := reader.readline()) + reader.read(int(length[1:]) + 2)
+        return found
+    size = 0
+    while line not in (b"\r\n", b""):
+        line = reader.readline()
+        found += line
+        if line.startswith(b"Content-Length:"):
+            size = int(line[15:])
+    return found + reader.read(size)
+
+
+Serve = Callable[..., LyingServer]
 """The fixture `serve`: it starts a server that answers so, until the test ends."""
+Client = Callable[..., Any]
+"""The fixture `client`: it makes a client of these URLs, which is closed with the test."""
 
 
-def drawn(server: Honest) -> int:
-    """How many tickets this server has given."""
-    return sum(int(urlsplit(path).query.partition("=")[2] or 1) for path in server.calls)
-
-
-def until(condition: Callable[[], object], timeout: float = 10) -> None:
+def until(condition: Callable[[], object]) -> None:
     """Wait for it."""
     began = time.monotonic()
     while not condition():
-        assert time.monotonic() - began < timeout, "it did not happen"
+        assert time.monotonic() - began < DEADLINE, "it did not happen"
         time.sleep(0.005)

@@ -1,190 +1,229 @@
-"""Several URLs: which is asked, for how long, and what each answered."""
+"""Several URLs: which is asked, for how long, which is passed over, and what an error and the log say of each."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from lying_server import Honest, Says, Serve, problem, until
-from ticketd_client import Tickets, TicketsUnavailable
+import ticketd_client as api
+from lying_server import Client, Honest, Said, Serve, http, problem, until
+from ticketd_client import TicketError, TicketsUnavailable
 
 
-@pytest.fixture
-def dead() -> Iterator[str]:
-    """A URL where nobody listens, and nobody will."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+def test_urls_are_asked_in_turn_on_connections_that_are_kept(serve: Serve, client: Client) -> None:
+    one, other = serve(Honest(1)), serve(Honest(2))
+    tickets = client(one.url, other.redis_url, prefetch=0)
+    assert [tickets.take("photos") for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert len(one.sockets) == len(other.sockets) == 1
 
 
-def test_they_are_asked_in_turn(serve: Serve) -> None:
-    one, other = Honest(1), Honest(2)
-    with Tickets([serve(one).url, serve(other).url], prefetch=0) as tickets:
-        assert [tickets.take("photos") for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+@pytest.mark.parametrize(
+    ("over_http", "over_redis", "kind"),
+    [
+        (problem(404, "so it is"), b"-ERR no such sequence: so it is\r\n", api.NoSuchSequence),
+        (problem(410, "so it is"), b"-EXHAUSTED so it is\r\n", api.SequenceExhausted),
+        (problem(401, "so it is"), b"-NOAUTH so it is\r\n", api.NotAllowed),
+        (problem(403, "so it is"), b"-WRONGPASS so it is\r\n", api.NotAllowed),
+        (problem(409, "so it is"), None, api.SequenceConflict),
+        (problem(422, "so it is"), b"-ERR so it is\r\n", api.InvalidRequest),
+    ],
+)
+def test_what_every_server_would_say_is_raised_at_once(
+    serve: Serve, client: Client, over_http: bytes, over_redis: bytes | None, kind: type[TicketError]
+) -> None:
+    first, second = serve(lambda asked: over_http if "/" in asked else over_redis), serve(Honest())
+    for url in [first.url, first.redis_url][: 2 if over_redis else 1]:
+        with pytest.raises(kind, match=f"{url}: .*so it is"):
+            client(url, second.url, prefetch=0).take("photos", key=7)
+    with pytest.raises(kind, match=f"{first.url}: .*so it is"):
+        client(first.url, second.url).ensure("photos")
+    assert not second.asked
 
 
-def test_what_each_answered_is_listed(serve: Serve, dead: str) -> None:
-    busy = serve(lambda _: problem(503, "no ticket database can draw", "Retry-After: 30"))
-    silent = serve(lambda _: Says({}, after=60))
-    with Tickets([busy.url, dead, silent.url], timeout=0.6) as tickets:
-        began = time.monotonic()
-        with pytest.raises(TicketsUnavailable) as caught:
-            tickets.take("photos")
-        assert time.monotonic() - began < 1.5
+@pytest.mark.parametrize(
+    "said",
+    [
+        problem(503, "ill"),
+        problem(500, "ill"),
+        http(b"ill", 404, "text/html"),
+        None,
+        b"-TRYAGAIN ill\r\n",
+        b"-LOADING ill\r\n",
+        b"-ERR max number of clients reached\r\n",
+    ],
+)
+def test_a_server_that_fails_costs_one_attempt_and_is_passed_over_for_a_while(
+    serve: Serve, client: Client, said: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ticketd_client")
+    ill, one, other = threading.Event(), Honest(1), Honest(2)
+    ill.set()
+    server = serve(lambda asked: said if ill.is_set() else one(asked))
+    url = server.over("redis" if said and said.startswith(b"-") else "http")
+    tickets = client(url, serve(other).url, prefetch=0)
+    assert [tickets.take("photos") for _ in range(100)] == list(range(2, 202, 2))
+    assert 1 <= len(server.asked) < 20
+    assert [each.levelname for each in caplog.records if url in each.getMessage()][:1] == ["WARNING"]
+    ill.clear()
+    until(lambda: tickets.take("photos") % 2)
+    assert url in caplog.records[-1].getMessage()
+    assert caplog.records[-1].levelname == "INFO"
+
+
+def test_an_error_lists_what_each_url_answered(serve: Serve, client: Client, nobody: str) -> None:
+    busy = serve(lambda _: problem(503, "no ticket database can draw", "Retry-After: 50"))
+    silent = serve(lambda _: b"")
+    tickets = client(busy.url, f"http://{nobody}", f"redis://{nobody}", silent.url, timeout=3, prefetch=0)
+    with pytest.raises(TicketsUnavailable) as caught:
+        tickets.take("photos")
     text = str(caught.value)
-    assert text.startswith("no tickets of photos: ")
     assert f"{busy.url}: 503: no ticket database can draw" in text
-    assert f"{dead}: no answer (Connection refused)" in text
-    assert f"{silent.url}: no answer in 0." in text
-    assert {answer.url: answer.status for answer in caught.value.answers} == {
-        busy.url: 503,
-        dead: None,
-        silent.url: None,
-    }
+    for url in (f"http://{nobody}", f"redis://{nobody}"):
+        assert f"{url}: no answer (Connection refused)" in text
+    assert f"{silent.url}: no answer" in text
+    assert len(busy.asked) == 1
 
 
-def test_a_server_that_sends_a_byte_now_and_then_ends_with_its_share(serve: Serve) -> None:
-    def drip(_path: str) -> None:
-        for connection in list(slow.sockets):
-            connection.sendall(b"HTTP/1.1 200 OK\r\n")
-            with contextlib.suppress(OSError):
-                for _ in range(50):
-                    time.sleep(0.05)
-                    connection.sendall(b"X: y\r\n")
+def test_each_url_has_an_equal_share_of_the_time_that_is_left(serve: Serve, client: Client) -> None:
+    """The last one has all of it. A byte now and then is no answer, nor is a TLS handshake that does not come."""
+    times: list[float] = []
 
-    slow = serve(drip)
-    honest = Honest(2)
-    with Tickets([slow.url, serve(honest).url], timeout=2.0, prefetch=0) as tickets:
-        began = time.monotonic()
-        assert tickets.take("photos") == 2
-        assert 0.9 < time.monotonic() - began < 1.9
-
-
-def test_retry_after_is_honoured(serve: Serve) -> None:
-    times = []
-
-    def answer(path: str) -> Says | bytes | None:
+    def drips(said: bytes) -> Iterator[bytes]:
         times.append(time.monotonic())
-        return problem(503, "later", "Retry-After: 1") if len(times) == 1 else honest(path)
+        for _ in range(600):
+            yield said
+            time.sleep(0.02)
 
+    silent, slow, slower = serve(lambda _: b""), serve(lambda _: drips(b"H")), serve(lambda _: drips(b":"))
+    urls = [silent.url.replace("http", "https"), slow.url, slower.redis_url, serve(Honest()).url]
+    tickets = client(*urls, timeout=6, prefetch=0)
+    began = time.monotonic()
+    assert tickets.take("photos") == 1
+    assert [each - began > share for each, share in zip((*times, time.monotonic()), (1.4, 2.9, 4.4))] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    "retry_after",
+    ["-5", "soon", "", "²", "0", "Wed, 99 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 -0000"],
+)
+def test_a_retry_after_that_says_nothing_or_is_past_keeps_nobody_waiting(
+    serve: Serve, client: Client, retry_after: str
+) -> None:
+    refusals = [problem(503, "later", f"Retry-After: {retry_after}").decode().encode("latin-1"), None]
     honest = Honest()
-    with Tickets(serve(answer).url, prefetch=0, timeout=5) as tickets:
-        assert tickets.take("photos") == 1
-    assert 1.0 <= times[1] - times[0] < 2
+    tickets = client(serve(lambda asked: refusals.pop() if refusals else honest(asked)).url, prefetch=0, timeout=30)
+    assert tickets.take("photos") == 1  # the second attempt ends with a connection that is closed, the third with this
 
 
-def test_a_retry_after_beyond_the_timeout_is_not_waited_for(serve: Serve) -> None:
-    server = serve(lambda _: problem(503, "later", "Retry-After: 30"))
-    with Tickets(server.url, timeout=5) as tickets:
-        began = time.monotonic()
-        for _ in range(2):
-            with pytest.raises(TicketsUnavailable, match="503: later"):
-                tickets.take("photos")
-        assert time.monotonic() - began < 1
-    assert len(server.requests) == 1
+@pytest.mark.parametrize("retry_after", ["50", "86400", "9" * 5_000])
+def test_a_retry_after_beyond_the_timeout_is_not_waited_for(serve: Serve, client: Client, retry_after: str) -> None:
+    server = serve(lambda _: problem(503, "later", f"Retry-After: {retry_after}"))
+    tickets = client(server.url, timeout=45, prefetch=0)
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(TicketsUnavailable, match="503: later"):
+            tickets.take("photos")
+    assert len(server.asked) == 1
+    assert time.monotonic() - began < 40
 
 
-def test_one_that_failed_rests_until_it_says_that_it_is_well(serve: Serve) -> None:
-    ill = [True]
-    other, honest = Honest(1), Honest(2)
+@pytest.mark.parametrize("said", [problem(503, "later", "Retry-After: 1"), b"-TRYAGAIN later\r\n"])
+def test_a_retry_after_is_waited_for_where_no_other_url_is_left(serve: Serve, client: Client, said: bytes) -> None:
+    times: list[float] = []
+    honest = Honest()
 
-    def answer(path: str) -> Says | bytes | None:
-        return problem(503, "ill") if ill[0] else other(path)
+    def answer(asked: str) -> Said:
+        times.append(time.monotonic())
+        return said if len(times) == 1 else honest(asked)
 
     server = serve(answer)
-    with Tickets([server.url, serve(honest).url], prefetch=0) as tickets:
-        assert [tickets.take("photos") for _ in range(50)] == list(range(2, 102, 2))
-        assert [request.split()[1] for request in server.requests] == [b"/ticket/photos"]
-        ill[0] = False
-        until(lambda: tickets.take("photos") % 2 == 1)
-    assert b"/readyz" in [request.split()[1] for request in server.requests]
+    assert client(server.redis_url if said.startswith(b"-") else server.url, prefetch=0).take("photos") == 1
+    assert times[1] - times[0] >= 0.95
 
 
-def test_a_connection_that_died_meanwhile_is_no_failure(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_connection_that_died_meanwhile_is_no_failure(
+    serve: Serve, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     server = serve(Honest())
-    with Tickets(server.url, prefetch=0) as tickets:
-        for _ in range(5):
+    for url in (server.url, server.redis_url):
+        tickets = client(url, prefetch=0)
+        for _ in range(3):
             tickets.take("photos")
             server.hang_up()
-            until(lambda: server.connections == 0)
-    assert len(server.requests) == 5
+            until(lambda: not server.sockets)
+    assert len(server.asked) == 6
     assert not caplog.records
 
 
-def test_connections_are_used_again(serve: Serve) -> None:
+# --- addresses and names
+
+
+class Resolver:
+    """In place of the system's. It finds every host at `places`, and hangs while `go_on` is not set."""
+
+    def __init__(self) -> None:
+        self.places: list[tuple[str, int]] = []
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.asked: list[str] = []
+
+    def __call__(self, host: str, port: int, *_: Any, **__: Any) -> list[tuple[Any, ...]]:
+        self.asked.append(host)
+        if host.startswith("slow"):
+            self.go_on.wait(60)
+        if host.startswith("gone"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        places = self.places or [("127.0.0.1", port)]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
+    found = Resolver()
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    yield found
+    found.go_on.set()
+
+
+@pytest.fixture
+def hole() -> Iterator[tuple[str, int]]:
+    """An address at which nobody answers: the queue of those who want to connect is full."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()
+
+
+def test_of_several_addresses_the_next_one_is_tried(
+    serve: Serve, client: Client, resolver: Resolver, hole: tuple[str, int], nobody: str
+) -> None:
     server = serve(Honest())
-    with Tickets(server.url, prefetch=0) as tickets:
-        for _ in range(20):
-            tickets.take("photos")
-        assert server.connections == 1
+    refusing = "127.0.0.1", int(nobody.rpartition(":")[2])
+    for url, first in {"http://hole.example": hole, "redis://refuses.example": refusing}.items():
+        resolver.places = [first, ("127.0.0.1", server.port)]
+        assert client(url, prefetch=0).take("photos") > 0
 
 
-def test_a_restart_within_timeout_is_waited_for(serve: Serve) -> None:
-    began = time.monotonic()
-    honest = Honest()
-
-    def answer(path: str) -> Says | bytes | None:
-        return honest(path) if time.monotonic() - began > 0.8 else None
-
-    with Tickets(serve(answer).url, prefetch=0, timeout=5) as tickets:
-        assert tickets.take("photos") == 1
-
-
-def test_what_a_url_answered_before_it_was_well_again_is_not_listed(serve: Serve) -> None:
-    calls: list[str] = []
-    honest = Honest()
-
-    def answer(path: str) -> Says | bytes | None:
-        calls.append(path)
-        if len(calls) == 1:
-            return problem(503, "long ago")
-        return honest(path) if len(calls) == 2 else Says({}, after=60)
-
-    with Tickets(serve(answer).url, prefetch=0, timeout=0.5) as tickets, ThreadPoolExecutor(1) as pool:
-        assert tickets.take("photos") == 1
-        first = pool.submit(tickets.take_many, "photos", 1_001)
-        until(lambda: len(calls) == 3)
-        with pytest.raises(TicketsUnavailable) as caught:
-            tickets.take_many("photos", 1_001)
-        assert "long ago" not in str(caught.value)
-        assert first.exception() is not None
-
-
-def test_a_server_that_is_restarted_meanwhile(serve: Serve) -> None:
-    calls = []
-
-    def answer(path: str) -> Says | bytes | None:
-        calls.append(path)
-        return None if len(calls) < 3 else honest(path)
-
-    honest = Honest()
-    with Tickets(serve(answer).url, prefetch=0) as tickets:
-        assert tickets.take("photos") == 1
-
-
-def test_who_names_the_wrong_server_need_not_wait_for_the_timeout(serve: Serve, dead: str) -> None:
-    with Tickets(dead, prefetch=0, timeout=30, patience=0.3) as tickets:
-        began = time.monotonic()
-        with pytest.raises(TicketsUnavailable, match="refused"):
-            tickets.take("photos")
-        assert time.monotonic() - began < 10
-
-    late = serve(Honest(after=1))
-    with Tickets(late.url, prefetch=0, timeout=30, patience=0.3) as tickets:
-        assert tickets.take("photos") == 1  # an answer is waited for
-
-    times: list[float] = []
-
-    def away_for_a_while(path: str) -> Says | bytes | None:
-        times.append(time.monotonic())
-        return problem(503, "later") if len(times) > 1 and times[-1] - times[1] < 1 else another(path)
-
-    another = Honest()
-    with Tickets(serve(away_for_a_while).url, prefetch=0, timeout=30, patience=0.3) as tickets:
-        assert [tickets.take("photos") for _ in range(2)] == [1, 3]  # it has given tickets before: asked on
-    assert times[-1] - times[1] >= 1
+def test_an_address_that_does_not_answer_and_a_name_that_hangs_leave_the_others_their_share(
+    serve: Serve, client: Client, resolver: Resolver, hole: tuple[str, int]
+) -> None:
+    server = serve(Honest())
+    resolver.go_on.clear()
+    urls = [f"http://127.0.0.1:{hole[1]}", "http://slow-one.example:1", "redis://gone.example:1"]
+    tickets = client(*urls, server.url, timeout=8, prefetch=0)
+    assert tickets.take("photos") == 1
+    with pytest.raises(TicketsUnavailable) as caught:
+        client(*urls, timeout=3, prefetch=0).take("photos")
+    assert f"{urls[0]}: no answer" in str(caught.value)
+    assert f"{urls[1]}: no answer" in str(caught.value)
+    assert f"{urls[2]}: no answer (Name or service not known)" in str(caught.value)

@@ -1,201 +1,242 @@
-"""TicketDefault on real databases, with sync engines: one request serves the INSERT of many rows."""
+"""TicketDefault on real databases, with sync and async sessions: one request serves an INSERT of many rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, func, insert, literal, select
-from sqlalchemy.exc import CompileError, StatementError
-from sqlalchemy.orm import Session
-from tests.servers_processes import free_port
-from tests.ticketd import TicketServer
+from sqlalchemy import BigInteger, ForeignKey, MetaData, String, create_engine, event, insert, inspect, literal, select
+from sqlalchemy.exc import CompileError, InvalidRequestError, StatementError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from tests.servers_shared import SharedServers
 
-from orm_models import Models, make_models
-from orm_servers import KINDS, Database, database, requests, ticket_server
-from ticketd_client import Tickets, TicketsUnavailable
+from lying_server import Honest, Serve, until
+from orm_servers import KINDS, empty_database
+from ticketd_client import AsyncTickets, Tickets, TicketsUnavailable
+from ticketd_client.sqlalchemy import TicketDefault
 
-MANY = 10_000
+DRIVERS = {
+    "sqlite": ("sqlite", "sqlite+aiosqlite"),
+    "mysql": ("mysql+pymysql", "mysql+asyncmy"),
+    "postgresql": ("postgresql+psycopg", "postgresql+asyncpg"),
+}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TicketServer]:
-    with ticket_server(tmp_path_factory.mktemp("tickets")) as server:
-        yield server
+class Application:
+    """The models, for these Tickets, and their tables in a database."""
+
+    def __init__(self, tickets: Any, kind: str, place: str, is_async: bool) -> None:
+        self.tickets, self.is_async = tickets, is_async
+        self.url, self.async_url = (f"{driver}://{place}" for driver in DRIVERS[kind])
+        self.statements: list[str] = []
+
+        class Base(DeclarativeBase):
+            pass
+
+        class Album(Base):
+            __tablename__ = "albums"
+            id = mapped_column(BigInteger, default=TicketDefault(tickets, "groups"), primary_key=True)
+            title: Mapped[str] = mapped_column(String(100))
+            photos = relationship("Photo")
+
+        class Photo(Base):
+            __tablename__ = "photos"
+            id = mapped_column(BigInteger, default=TicketDefault(lambda: tickets, "photos"), primary_key=True)
+            title: Mapped[str] = mapped_column(String(100))
+            kind: Mapped[str] = mapped_column(String(20), default="photo")
+            album_id = mapped_column(ForeignKey("albums.id"))
+            __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "photo"}  # noqa: RUF012
+
+        class Panorama(Photo):
+            __tablename__ = "panoramas"
+            id = mapped_column(ForeignKey("photos.id"), primary_key=True)
+            degrees: Mapped[int]
+            __mapper_args__ = {"polymorphic_identity": "panorama"}  # noqa: RUF012
+
+        self.metadata: MetaData = Base.metadata
+        self.Album, self.Photo, self.Panorama = Album, Photo, Panorama
+
+    def run(self, do: Callable[[Session], Any]) -> None:
+        """Do it in a session, of an async engine where `is_async` says so."""
+        if not self.is_async:
+            engine = create_engine(self.url)
+            event.listen(engine, "before_cursor_execute", lambda *given: self.statements.append(given[2]))
+            try:
+                with Session(engine, expire_on_commit=False) as session:
+                    do(session)
+            finally:
+                engine.dispose()
+            return
+
+        async def run() -> None:
+            engine = create_async_engine(self.async_url)
+            async with AsyncSession(engine, expire_on_commit=False) as session:
+                await session.run_sync(do)
+            await engine.dispose()
+
+        asyncio.run(run())
+
+    def keys(self, session: Session, model: Any) -> list[int]:
+        return list(session.scalars(select(model.__table__.c.id)))
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def application(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    with database(request.param, tmp_path_factory.mktemp("application")) as found:
-        yield found
+def place(
+    request: pytest.FixtureRequest, shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str]:
+    """A kind of database, and where one is."""
+    return request.param, empty_database(request.param, shared_servers, tmp_path_factory.mktemp("application"))
 
 
 @pytest.fixture
-def engine(application: Database) -> Iterator[Engine]:
-    engine = create_engine(application.url)
-    yield engine
+def honest() -> Honest:
+    """The ticket server of the application. Without prefetch each call is a request, and can be counted."""
+    return Honest()
+
+
+@pytest.fixture(params=[(Tickets, False), (Tickets, True), (AsyncTickets, True)], ids=["sync", "mixed", "async"])
+def application(
+    request: pytest.FixtureRequest, place: tuple[str, str], serve: Serve, honest: Honest
+) -> Iterator[Application]:
+    kind, is_async = request.param
+    made = Application(kind(serve(honest).url, prefetch=0, timeout=60), *place, is_async)
+    engine = create_engine(made.url)
+    made.metadata.create_all(engine)
+    yield made
+    made.metadata.drop_all(engine)
     engine.dispose()
+    closed = made.tickets.close()
+    if closed is not None:
+        asyncio.run(closed)
 
 
-@pytest.fixture
-def tickets(server: TicketServer) -> Iterator[Tickets]:
-    """Without anything fetched ahead: each call is a request, and can be counted."""
-    with Tickets([server.url], prefetch=0, timeout=30) as tickets:
-        yield tickets
+def test_a_flush_takes_the_tickets_of_each_class_at_once(application: Application, honest: Honest) -> None:
+    """The rows go together as well, also where a database has no RETURNING."""
+    photos = [application.Photo(title=str(number)) for number in range(1_000)]
+    album = application.Album(title="a", photos=[*photos[:3], application.Panorama(title="b", degrees=90)])
 
-
-@pytest.fixture
-def models(tickets: Tickets, engine: Engine) -> Iterator[Models]:
-    models = make_models(tickets)
-    models.Base.metadata.create_all(engine)
-    yield models
-    models.Base.metadata.drop_all(engine)
-
-
-def statements(engine: Engine) -> list[str]:
-    """The statements of this engine from now on."""
-    seen: list[str] = []
-    event.listen(engine, "before_cursor_execute", lambda *arguments: seen.append(arguments[2]))
-    return seen
-
-
-def keys(session: Session, model: Any) -> list[int]:
-    """The keys in the table."""
-    return list(session.scalars(select(model.__table__.c.id)))
-
-
-def test_flush_of_10000_objects_takes_its_tickets_at_once(engine: Engine, server: TicketServer, models: Models) -> None:
-    photos = [models.Photo(title=str(number)) for number in range(MANY)]
-    before, seen = requests(server), statements(engine)
-    with Session(engine, expire_on_commit=False) as session:  # or each would be read again by itself
-        session.add_all(photos)
-        session.commit()
-        assert requests(server) - before == 1
-        assert sorted(keys(session, models.Photo)) == sorted(photo.id for photo in photos)
-    assert len({photo.id for photo in photos}) == MANY
-    # where there is no RETURNING, too, the rows go together: 10,000 statements would be as many round trips
-    assert sum("INSERT" in statement for statement in seen) <= MANY / 100
-
-
-def test_flush_on_a_driver_without_returning_of_many_rows(
-    application: Database, server: TicketServer, models: Models
-) -> None:
-    """As on MySQL: with keys that were there only after the INSERT, the rows would have to go one by one."""
-    engine = create_engine(application.url, use_insertmanyvalues=False)
-    before, seen = requests(server), statements(engine)
-    with Session(engine) as session:
-        session.add_all([models.Photo(title=str(number)) for number in range(500)])
-        session.commit()
-    engine.dispose()
-    assert requests(server) - before == 1
-    assert sum("INSERT" in statement for statement in seen) == 1
-
-
-def test_flush_with_prefetch_asks_once_a_block_at_most(engine: Engine, server: TicketServer, models: Models) -> None:
-    with Tickets([server.url], prefetch=1000, timeout=30) as tickets:
-        mine = make_models(tickets)
-        before = requests(server)
-        with Session(engine) as session:
-            session.add_all([mine.Photo(title=str(number)) for number in range(3_000)])
-            session.commit()
-            assert requests(server) - before <= 3
-            assert len(set(keys(session, mine.Photo))) == 3_000
-
-
-def test_objects_have_their_keys_from_the_flush_on(engine: Engine, server: TicketServer, models: Models) -> None:
-    album = models.Album(title="Summer", photos=[models.Photo(title="a"), models.Panorama(title="b", degrees=90)])
-    note = models.Note(text="c")
-    before = requests(server)
-    with Session(engine) as session:
-        session.add_all([album, note, models.Photo(id=10**15, title="given")])
+    def do(session: Session) -> None:
+        session.add_all([*photos, album, application.Photo(id=10**15, title="given")])
         session.flush()
-        assert requests(server) - before == 4  # an album, a photo, a panorama, a note
-        assert album.id
-        assert note.id
-        assert all(photo.id and photo.album_id == album.id for photo in album.photos)
+        assert len(honest.calls) == 3
+        assert all(photo.album_id == album.id for photo in album.photos)
         session.commit()
-        (panorama,) = [photo for photo in album.photos if isinstance(photo, models.Panorama)]
-        found = session.get(models.Panorama, panorama.id)
+        keys = application.keys(session, application.Photo)
+        assert sorted(keys) == sorted([*(photo.id for photo in {*photos, *album.photos}), 10**15])
+        assert len(set(keys)) == 1_002
+        found = session.get(application.Panorama, album.photos[3].id)
         assert found is not None
         assert found.degrees == 90
-        assert 10**15 in keys(session, models.Photo)
+
+    application.run(do)
+    assert sum("INSERT" in statement for statement in application.statements) <= 20
 
 
-@pytest.mark.parametrize("how", ["core", "core values", "orm", "bulk mappings", "bulk objects"])
-def test_insert_of_rows_takes_its_tickets_at_once(
-    engine: Engine, server: TicketServer, models: Models, how: str
-) -> None:
-    table, rows = models.Album.__table__, [{"title": str(number)} for number in range(500)]
-    before = requests(server)
-    with Session(engine) as session:
-        if how == "core":
-            session.connection().execute(table.insert(), rows)
-        elif how == "core values":
-            session.connection().execute(table.insert().values(rows))
-        elif how == "orm":
-            session.execute(insert(models.Album), rows)
-        elif how == "bulk mappings":
-            session.bulk_insert_mappings(models.Album, rows)
-        else:
-            session.bulk_save_objects([models.Album(**row) for row in rows])
-        session.commit()
-        assert requests(server) - before == 1
-        assert len(set(keys(session, models.Album))) == 500
+def test_an_insert_of_rows_takes_its_tickets_at_once(application: Application, honest: Honest) -> None:
+    album, rows = application.Album, [{"title": str(number)} for number in range(500)]
+    table: Any = album.__table__
 
-
-def test_returning_gives_the_keys_in_the_order_of_the_rows(
-    engine: Engine, server: TicketServer, models: Models
-) -> None:
-    if not engine.dialect.insert_executemany_returning_sort_by_parameter_order:
-        assert engine.dialect.name == "mysql", "MySQL alone has no RETURNING"
-        return
-    rows = [{"title": str(number)} for number in range(3000)]
-    before = requests(server)
-    with Session(engine) as session:
-        got = session.execute(
-            insert(models.Album).returning(models.Album.id, models.Album.title, sort_by_parameter_order=True), rows
-        ).all()
-        assert requests(server) - before == 1
-        assert [title for _, title in got] == [row["title"] for row in rows]
-        assert len({key for key, _ in got}) == 3000
-
-
-def test_one_row_and_given_keys(engine: Engine, server: TicketServer, models: Models) -> None:
-    before = requests(server)
-    with engine.begin() as connection:
-        result = connection.execute(models.Album.__table__.insert(), {"title": "a"})
-        assert result.inserted_primary_key
-        assert result.inserted_primary_key[0] > 0
-        connection.execute(models.Album.__table__.insert(), [{"id": 10**15 + n, "title": "b"} for n in range(3)])
-        assert requests(server) - before == 1
-        assert connection.scalar(select(func.count()).select_from(models.Album.__table__)) == 4
-
-
-def test_insert_from_select_is_refused(engine: Engine, server: TicketServer, models: Models) -> None:
-    """All its rows would get one ticket."""
-    before = requests(server)
-    with Session(engine) as session:
-        for target in (models.Album.__table__, models.Album):
+    def do(session: Session) -> None:
+        connection = session.connection()
+        inserts: list[Callable[[], Any]] = [
+            lambda: connection.execute(table.insert(), rows),
+            lambda: connection.execute(table.insert().values(rows)),
+            lambda: session.execute(insert(album), rows),
+            lambda: session.bulk_save_objects([album(**row) for row in rows]),
+        ]
+        for number, each in enumerate(inserts, 1):
+            each()
+            assert len(honest.calls) == number
+            assert len(set(application.keys(session, album))) == 500 * number
+        if connection.dialect.insert_executemany_returning_sort_by_parameter_order:
+            statement = insert(album).returning(album.id, album.title, sort_by_parameter_order=True)
+            assert [title for _, title in session.execute(statement, rows)] == [row["title"] for row in rows]
+        asked = len(honest.calls)
+        connection.execute(table.insert(), [{"id": 10**15 + n, "title": "b"} for n in range(3)])
+        assert len(honest.calls) == asked
+        for target in (table, album):  # all its rows would get one ticket
             with pytest.raises(StatementError, match="FROM SELECT") as raised:
                 session.execute(insert(target).from_select(["title"], select(literal("a"))))
             assert isinstance(raised.value.orig, CompileError)
-        session.execute(insert(models.Album).from_select(["id", "title"], select(literal(1), literal("a"))))
-        assert keys(session, models.Album) == [1]
-    assert requests(server) == before
+        session.rollback()
+
+    application.run(do)
 
 
-def test_without_a_server_the_clients_own_exception(engine: Engine, models: Models) -> None:
-    """From a flush and from a statement alike; the session goes on after a rollback."""
-    with Tickets([f"http://127.0.0.1:{free_port()}"], timeout=0.5) as tickets:
-        mine = make_models(tickets)
-        with Session(engine) as session:
-            session.add(mine.Album(title="a"))
-            with pytest.raises(TicketsUnavailable):
-                session.flush()
-            session.rollback()
-            with pytest.raises(TicketsUnavailable, match=r"127\.0\.0\.1"):
-                session.execute(insert(mine.Album), [{"title": "a"}, {"title": "b"}])
-            session.add(mine.Album(id=5, title="given"))
-            session.commit()
-            assert keys(session, mine.Album) == [5]
+def test_without_a_server_the_clients_own_exception(
+    application: Application, place: tuple[str, str], nobody: str
+) -> None:
+    """From a flush and a statement alike; it can be pickled, and the session goes on after a rollback."""
+    tickets = type(application.tickets)(f"http://{nobody}", timeout=0.2)
+    alone = Application(tickets, *place, application.is_async)
+
+    def do(session: Session) -> None:
+        session.add(alone.Album(title="a"))
+        with pytest.raises(TicketsUnavailable, match=nobody):
+            session.flush()
+        session.rollback()
+        with pytest.raises(TicketsUnavailable) as raised:
+            session.execute(insert(alone.Album), [{"title": "a"}, {"title": "b"}])
+        again = pickle.loads(pickle.dumps(raised.value))
+        assert (type(again), str(again)) == (TicketsUnavailable, str(raised.value))
+        session.add(alone.Album(id=5, title="given"))
+        session.flush()
+        assert alone.keys(session, alone.Album) == [5]
+
+    alone.run(do)
+
+
+def test_async_tickets_are_refused_on_a_sync_engine(place: tuple[str, str]) -> None:
+    application = Application(AsyncTickets("http://127.0.0.1:9"), *place, is_async=False)
+    with pytest.raises(StatementError, match="AsyncTickets") as raised:
+        application.run(lambda session: session.execute(insert(application.Album), [{"title": "a"}]))
+    assert isinstance(raised.value.orig, InvalidRequestError)
+
+
+def test_a_loop_goes_on_while_a_flush_waits_for_tickets(application: Application, honest: Honest) -> None:
+    if not application.is_async:
+        return
+
+    async def run() -> None:
+        engine = create_async_engine(application.async_url)
+        honest.go_on.clear()
+        async with AsyncSession(engine) as session:
+            session.add(application.Album(title="a"))
+            flush = asyncio.create_task(session.flush())
+            await asyncio.to_thread(until, lambda: honest.calls)
+            assert not flush.done()
+            honest.go_on.set()
+            await flush
+        await engine.dispose()
+
+    asyncio.run(run())
+
+
+def test_the_example_does_what_its_readme_says(place: tuple[str, str], serve: Serve) -> None:
+    client = Path(__file__).resolve().parents[1]
+    url = f"{DRIVERS[place[0]][0]}://{place[1]}"
+    env = {**os.environ, "PYTHONPATH": str(client), "ID_SERVERS": serve(Honest()).url, "DATABASE_URL": url}
+
+    def run(*command: str) -> str:
+        command = (sys.executable, *command)
+        folder = client / "examples" / "sqlalchemy_photos"
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("-m", "alembic", "upgrade", "head")
+    assert "No new upgrade operations" in run("-m", "alembic", "check")
+    assert run("photobook.py").endswith("2000 photos in the database\n")
+    engine = create_engine(url)
+    key = next(each for each in inspect(engine).get_columns("photos") if each["name"] == "id")
+    assert not key.get("autoincrement"), "the database numbers as well"
+    engine.dispose()
+    run("-m", "alembic", "downgrade", "base")

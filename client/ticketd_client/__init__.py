@@ -6,20 +6,8 @@
         tickets.take("photos")            # an int
         tickets.take_many("photos", 500)  # a list of ints
 
-`AsyncTickets` has the same with `await`. How it is built, from the top:
-
-    tickets     the two clients
-    engine      what they share, and what a fork does to it
-    supply      one sequence: its tickets in memory, fetched before anybody waits for them
-    given       what it has been given; nothing is taken twice
-    failover    which URL is asked, and which next
-    servers     one server; over_http and over_redis speak to it, `answers` reads what it says with suspicion
-    connections the connections to one server; `names` finds its addresses
-    urls        which servers the URLs name
-    workers     the threads in the background
-    forks       which process this is
-    clock       how old a ticket is
-    errors      what is raised
+`AsyncTickets` has the same with `await`. From the top: `tickets`, the two clients; `supply`, one sequence's tickets in
+memory; `failover`, which URL is asked; `servers`, one URL, over HTTP or Redis; `forks`, which process this is.
 """
 
 import logging

@@ -15,19 +15,14 @@ class Answer(NamedTuple):
 
 
 class TicketError(Exception):
-    """The client could not do what was asked. `answers` has what the URLs answered that were asked."""
+    """The client could not do what was asked. `answers`: what each URL that was asked answered last."""
 
     def __init__(self, message: str, answers: Iterable[Answer] = ()) -> None:
-        super().__init__(message, tuple(answers))  # all that it is made of, so that it can be pickled
+        self.answers = tuple(answers)
+        super().__init__(message, self.answers)  # all that it is made of, so that it can be pickled
 
     def __str__(self) -> str:
         return str(self.args[0])
-
-    @property
-    def answers(self) -> tuple[Answer, ...]:
-        """What each URL answered, in the order in which they were asked; the last one of each."""
-        found: tuple[Answer, ...] = self.args[1]
-        return found
 
 
 class NoSuchSequence(TicketError):
@@ -47,8 +42,7 @@ class TicketsUnavailable(TicketError):
 
 
 class SequenceConflict(TicketError):
-    """The sequence is not what was asked for: it is there with other parameters, its kind has no blocks, it ends below
-    what a bump names."""
+    """The sequence is there with other parameters than were asked for."""
 
 
 class InvalidRequest(TicketError, ValueError):

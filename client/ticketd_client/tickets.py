@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import ssl
-from collections.abc import Sequence
-from concurrent.futures import Future
-from itertools import repeat, starmap
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
-from types import TracebackType
 from typing import Any, TypeVar
 
-from ticketd_client.answers import Ticket
+from ticketd_client.answers import LARGEST_ID
 from ticketd_client.clock import passed
-from ticketd_client.engine import Engine
-from ticketd_client.errors import InvalidRequest, SequenceConflict, TicketError
-from ticketd_client.forks import ALIVE, Life, look
-from ticketd_client.supply import Limits, Pending
+from ticketd_client.errors import InvalidRequest, TicketError, TicketsUnavailable
+from ticketd_client.failover import Failover
+from ticketd_client.forks import ALIVE, Life, begin_anew, look
+from ticketd_client.supply import Front, Supply
+from ticketd_client.urls import servers_of
 
 T = TypeVar("T")
-
-LONGEST_WAIT = 0.05
-"""Seconds between two looks at whether this is still the process that asked."""
+THREADS = 32  # at most, for what an AsyncTickets waits for
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which no text has
 
 
 class _Client:
-    """What both have."""
-
     def __init__(
         self,
         urls: str | Sequence[str],
@@ -36,72 +36,103 @@ class _Client:
         max_age: float = 60.0,
         timeout: float = 2.0,
         tls: ssl.SSLContext | None = None,
-        patience: float | None = None,
     ) -> None:
-        """`urls`: of ticket servers, or of load balancers in front of them: `http://host:port`, `https://…`,
-        `redis://[:token@]host:port`. They are asked in turn; one that fails rests while there is another.
+        """Nothing is sent before the first ticket is asked for. Raises InvalidRequest, which is a ValueError.
 
-        `token`: the bearer token, where the servers want one.
-
-        `prefetch`: how many tickets are fetched ahead for each sequence, at most; fewer where the present rate uses up
-        fewer in two seconds. 0: none, each call is a request.
-
-        `max_age`: seconds after which a ticket from memory is thrown away instead of handed out. Somebody who bumps a
-        sequence can count on it.
-
-        `timeout`: seconds that a call takes at most, for all URLs together, the resolution of their hosts' names
-        included. Each URL that is asked has an equal share of the time that is left, so that a slow one leaves the
-        others theirs; the last one has all of it.
-
-        `tls`: for https://, what the servers' certificates are verified with, if not with the system's authorities.
-
-        `patience`: seconds after a failure for which a client that has been given nothing yet asks again, where that is
-        less than `timeout`: for somebody who waits at a terminal, and may have named the wrong server.
-
-        Nothing is sent before the first ticket is asked for. Raises InvalidRequest, which is a ValueError.
+        - `urls`: of ticket servers, or of load balancers in front of them: `http://host:port`, `https://…`,
+          `redis://[:token@]host:port`. They are asked in turn; one that fails rests while there is another.
+        - `token`: the bearer token, where the servers want one.
+        - `prefetch`: how many tickets are fetched ahead for each sequence, at most; fewer where two seconds use up
+          fewer. 0: none, each call is a request.
+        - `max_age`: seconds after which a ticket from memory is thrown away.
+        - `timeout`: seconds that a call takes at most, for all URLs and the resolution of their names together. Each
+          URL has an equal share of the time that is left.
+        - `tls`: for https://, what the servers' certificates are verified with, if not the system's authorities.
         """
-        self._engine = Engine(urls, token=token, limits=Limits(prefetch, max_age, timeout, patience), tls=tls)
-        self._fronts = self._engine.fronts
-        self._timeout = self._engine.limits.timeout
+        if type(prefetch) is not int or prefetch < 0:
+            raise InvalidRequest(f"prefetch={prefetch!r}: a whole number, 0 or more, is wanted")
+        for name, value in (("max_age", max_age), ("timeout", timeout)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
+                raise InvalidRequest(f"{name}={value!r}: seconds, more than 0, are wanted")
+        self._limits = prefetch, max_age, timeout
+        self._failover = Failover(servers_of(urls, token, tls))
+        self._fronts: dict[str, Front] = {}
+        self._closed = False
+        self._begin_anew()
+        _clients.add(self)
 
     def __repr__(self) -> str:
-        limits = self._engine.limits
-        return (
-            f"<{type(self).__name__} {' '.join(self._engine.urls)} prefetch={limits.prefetch} "
-            f"max_age={limits.max_age:g} timeout={limits.timeout:g}>"
-        )
+        urls = " ".join(server.url for server in self._failover.servers)
+        prefetch, max_age, timeout = self._limits
+        return f"<{type(self).__name__} {urls} prefetch={prefetch} max_age={max_age:g} timeout={timeout:g}>"
 
-    def _from_memory(self, sequence: str, n: int) -> tuple[list[Ticket], Life]:
-        """Up to n tickets from the front shelf, without a lock, and the life of the process whose tickets they are."""
-        got: list[Ticket] = []
-        expires, life = 0.0, None
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{type(self).__name__} cannot be pickled, for it may have a token: make it in each process")
+
+    def _supply(self, sequence: str, n: int, key: int | None, life: Life) -> Supply:
+        """Where `n` tickets come from. Raises InvalidRequest for what no server could answer."""
+        if sys.is_finalizing():  # threads that fetch have stopped where they were
+            raise TicketError("the interpreter is ending")
+        if self._closed:
+            raise TicketError("this client is closed")
+        if not isinstance(sequence, str) or not 0 < len(sequence) <= 1_000 or _HALF.search(sequence):
+            raise InvalidRequest("a sequence's name is wanted")
+        if type(n) is not int or n < 0:
+            raise InvalidRequest(f"n={n!r}: a whole number, 0 or more, is wanted")
+        if key is not None and (type(key) is not int or not 0 <= key <= LARGEST_ID):
+            raise InvalidRequest(f"key={key!r}: a whole number from 0 to 2^63 - 1 is wanted")
+        place = sequence, id(life)  # a call that a fork interrupts still has the parent's life
+        supply = self._supplies.get(place)
+        if supply is None:
+            new = Supply(sequence, self._failover, self._fronts, life, self._limits)
+            supply = self._supplies.setdefault(place, new)
+        if self._closed:  # by a finalizer, a signal handler or another thread
+            supply.close()
+        return supply
+
+    def _ensure(self, sequence: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        deadline = monotonic() + self._limits[2]
+        self._supply(sequence, 0, None, look())
         try:
-            pop, expires, life = self._fronts[sequence]
-            got.extend(starmap(pop, repeat((), n)))
-        except (LookupError, TypeError):  # none there, no more there, or no name
-            pass
-        if life is not None and expires > passed() and life[0]:
-            return got, life
-        return [], look()
+            body = json.dumps(parameters, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"the parameters of {sequence} cannot be sent: {error}") from None
+        able = [server for server in self._failover.servers if server.administers]
+        if not able:
+            raise TicketsUnavailable(f"{sequence} is not made: that takes an http:// URL")
+        what = f"{sequence} is not made"
+        return Failover(able).ask(lambda server, end: server.ensure(sequence, body, end), deadline, what)
+
+    def _close(self) -> None:
+        look()
+        self._closed = True
+        for supply in list(self._supplies.values()):
+            supply.close()
+        for server in self._failover.servers:
+            server.close()
+        self._threads.shutdown(wait=False)
+
+    def _begin_anew(self) -> None:
+        """In the child of a fork: what is in memory is the parent's, and so are the connections and threads."""
+        self._fronts.clear()
+        self._supplies: dict[tuple[str, int], Supply] = {}
+        self._threads = ThreadPoolExecutor(THREADS)
+        for server in self._failover.servers:
+            server.forget_connections()
 
 
 class Tickets(_Client):
     """Tickets for programs without an event loop; every method may be called from any number of threads.
 
-        with Tickets(["http://10.0.0.1:8000", "http://10.0.0.2:8000"]) as tickets:
-            tickets.take("photos")
-
     One of them, made at import, serves a process and all that it forks: the child of a `fork` begins with nothing in
-    memory and connections of its own, and never hands out what its parent does. A program may end without `close`.
+    memory, and never hands out what its parent does. A program may end without `close`.
     """
 
     def take(self, sequence: str, key: int | None = None) -> Any:
         """A ticket: an `int`, a `str` for kinds whose ids are longer than 63 bits.
 
-        From memory in less than a microsecond; from a server where there is none in memory yet. `key`, for kinds with
-        shards: the id has shard `key mod shards`; it is always a request.
-
-        Raises NoSuchSequence, SequenceExhausted, NotAllowed, TicketsUnavailable, InvalidRequest.
+        `key`, for kinds with shards: the id has shard `key mod shards`; it is always a request. Raises NoSuchSequence,
+        SequenceExhausted, NotAllowed, TicketsUnavailable, InvalidRequest.
         """
         if key is None:
             try:
@@ -119,19 +150,11 @@ class Tickets(_Client):
                 return ticket
 
     def take_many(self, sequence: str, n: int, key: int | None = None) -> list[Any]:
-        """`n` tickets, in no order. Those that memory lacks come in blocks of up to 10,000, or 1,000 a request for
-        kinds without blocks. All or none: where it raises, those that had come are lost. As `take` otherwise."""
-        if type(n) is not int or n < 0:
-            raise InvalidRequest(f"n={n!r}: a whole number, 0 or more, is wanted")
+        """`n` tickets, in no order. All or none: where it raises, those that had come are lost. As `take` otherwise."""
         while True:
-            got, life = self._from_memory(sequence, n) if key is None else ([], look())
-            if len(got) < n:
-                try:
-                    got = self._take(sequence, got, n, key, life)
-                except TicketError:
-                    if life[0]:
-                        raise
-                    continue  # what failed here was the parent's
+            life = look()
+            supply = self._supply(sequence, n, key, life)
+            got = supply.take(supply.from_memory(n, key), n, key)
             if ALIVE in life:  # see forks: nothing may stand between this and the return
                 return got
 
@@ -139,77 +162,29 @@ class Tickets(_Client):
         """Make the sequence if it is not there, and return the server's answer. Takes an admin token and HTTP.
 
             tickets.ensure("photos", bits=53, start=1_000)
-            tickets.ensure("likes", kind="instagram", epoch=1_314_220_021_721, shards=2_000)
 
-        The parameters are those of the server's `PUT /sequence/{sequence}`, and its defaults hold for those that are
-        left out. A sequence that is there with these parameters stays as it is; `start` is not compared.
-
-        Raises SequenceConflict if it is there with others, NotAllowed without an admin token, InvalidRequest for
-        parameters that cannot be, TicketsUnavailable if no server could do it, and where all URLs are redis://.
+        The parameters are those of the server's `PUT /sequence/{sequence}`. A sequence that is there with these
+        parameters stays as it is; `start` is not compared. Raises SequenceConflict if it is there with others,
+        NotAllowed without an admin token, InvalidRequest for parameters that cannot be, TicketsUnavailable.
         """
-        deadline = monotonic() + self._timeout
-        life = look()
-        begun = self._engine.ensure(sequence, parameters, deadline=deadline, here=True)
-        return self._wait(begun, sequence, deadline, life)
-
-    def bump(self, sequence: str, above: int, force: bool = False) -> dict[str, Any]:
-        """Have every later ticket be larger than `above`; the server's answer. Takes an admin token and HTTP.
-
-        This client throws away what it has in memory of the sequence; others do after their `max_age`. `force`: even
-        if it uses up more than 90 % of the sequence. TicketsUnavailable may mean that it is under way: repeat it.
-        """
-        deadline = monotonic() + self._timeout
-        life = look()
-        begun = self._engine.bump(sequence, above, force, deadline=deadline, here=True)
-        return self._wait(begun, sequence, deadline, life)
+        return self._ensure(sequence, parameters)
 
     def close(self) -> None:
         """Throw away what is in memory and close the connections. Waits for nothing."""
-        self._engine.close()
+        self._close()
 
     def __enter__(self) -> Tickets:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _take(self, sequence: str, got: list[Ticket], n: int, key: int | None, life: Life) -> list[Ticket]:
-        deadline = monotonic() + self._timeout
-        engine = self._engine
-        try:
-            begun = engine.begin(sequence, got, n, key, deadline=deadline, here=True)
-            return self._wait(begun, sequence, deadline, life)
-        except SequenceConflict:
-            if key is not None:
-                raise
-        # the sequence is of a kind without blocks, which is known now
-        begun = engine.begin(sequence, got, n, key, deadline=deadline, here=True)
-        return self._wait(begun, sequence, deadline, life)
-
-    def _wait(self, result: T | Future[T], sequence: str, deadline: float, life: Life) -> T:
-        if not isinstance(result, Future):
-            return result
-        if isinstance(result, Pending):
-            while not result.comes(min(max(deadline - monotonic(), 0.001), LONGEST_WAIT)):
-                # in a child of a fork that interrupted this, no thread is left that could bring the result
-                if not life[0] or (monotonic() >= deadline and result.cancel()):  # not cancelled: it comes just now
-                    raise self._engine.out_of_time(sequence)
-        return result.result()
+    def __exit__(self, *_: object) -> None:
+        self._close()
 
 
 class AsyncTickets(_Client):
     """Tickets for asyncio; of use to any number of event loops and their tasks, and to a process that forks.
 
-        async with AsyncTickets(["http://10.0.0.1:8000"]) as tickets:
-            await tickets.take("photos")
-
-    What memory holds is handed out without a pause. Servers are asked by threads in the background, so that a loop
-    that ends leaves nothing half done; an `await` that is cancelled loses its tickets.
+    What memory holds is handed out without a pause; threads ask the servers. An `await` that is cancelled loses its
+    tickets.
     """
 
     async def take(self, sequence: str, key: int | None = None) -> Any:
@@ -231,66 +206,37 @@ class AsyncTickets(_Client):
 
     async def take_many(self, sequence: str, n: int, key: int | None = None) -> list[Any]:
         """See Tickets.take_many."""
-        if type(n) is not int or n < 0:
-            raise InvalidRequest(f"n={n!r}: a whole number, 0 or more, is wanted")
         while True:
-            got, life = self._from_memory(sequence, n) if key is None else ([], look())
+            life = look()
+            supply = self._supply(sequence, n, key, life)
+            got = supply.from_memory(n, key)
             if len(got) < n:
-                try:
-                    got = await self._take(sequence, got, n, key)
-                except TicketError:
-                    if life[0]:
-                        raise
-                    continue  # what failed here was the parent's
+                got = await self._away(supply.take, got, n, key)
             if ALIVE in life:  # see forks: nothing may stand between this and the return
                 return got
 
     async def ensure(self, sequence: str, **parameters: Any) -> dict[str, Any]:
         """See Tickets.ensure."""
-        deadline = monotonic() + self._timeout
-        begun = self._engine.ensure(sequence, parameters, deadline=deadline, here=False)
-        return await self._wait(begun, sequence, deadline)
-
-    async def bump(self, sequence: str, above: int, force: bool = False) -> dict[str, Any]:
-        """See Tickets.bump."""
-        deadline = monotonic() + self._timeout
-        return await self._wait(
-            self._engine.bump(sequence, above, force, deadline=deadline, here=False), sequence, deadline
-        )
+        return await self._away(self._ensure, sequence, parameters)
 
     async def close(self) -> None:
         """See Tickets.close."""
-        self._engine.close()
+        self._close()
 
     async def __aenter__(self) -> AsyncTickets:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
+    async def __aexit__(self, *_: object) -> None:
+        self._close()
 
-    async def _take(self, sequence: str, got: list[Ticket], n: int, key: int | None) -> list[Ticket]:
-        deadline = monotonic() + self._timeout
-        engine = self._engine
+    async def _away(self, job: Callable[..., T], *given: Any) -> T:
+        """What the job returns, which a thread does."""
+        done = asyncio.get_running_loop().run_in_executor(self._threads, job, *given)
         try:
-            return await self._wait(
-                engine.begin(sequence, got, n, key, deadline=deadline, here=False), sequence, deadline
-            )
-        except SequenceConflict:
-            if key is not None:
-                raise
-        # the sequence is of a kind without blocks, which is known now
-        begun = engine.begin(sequence, got, n, key, deadline=deadline, here=False)
-        return await self._wait(begun, sequence, deadline)
-
-    async def _wait(self, result: T | Future[T], sequence: str, deadline: float) -> T:
-        if not isinstance(result, Future):
-            return result
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(result), max(0.0, deadline - monotonic()))
+            return await asyncio.wait_for(done, self._limits[2])
         except asyncio.TimeoutError:
-            raise self._engine.out_of_time(sequence) from None
+            raise self._failover.unavailable(f"no answer in {self._limits[2]:g} s") from None
+
+
+_clients: weakref.WeakSet[_Client] = weakref.WeakSet()
+begin_anew.append(lambda: [*map(_Client._begin_anew, list(_clients))])

@@ -9,7 +9,7 @@ from ticketd_client import Tickets
 from ticketd_client.sqlalchemy import TicketDefault
 
 DATABASE_URL = os.environ.get("DATABASE_URL", "sqlite:///photos.db")
-tickets = Tickets(os.environ.get("TICKETD_URLS", "http://127.0.0.1:8000").split(","))
+tickets = Tickets(os.environ.get("ID_SERVERS", "http://127.0.0.1:8000").split(","))
 
 
 class Base(DeclarativeBase):

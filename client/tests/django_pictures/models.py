@@ -1,4 +1,4 @@
-"""Models with tickets for keys: referred to, inherited from in each of Django's ways, and beside another key."""
+"""Models with tickets for keys: referred to, inherited from, and beside another key."""
 
 from __future__ import annotations
 
@@ -19,28 +19,11 @@ class Photo(models.Model):
 
 
 class Panorama(Photo):
-    degrees = models.IntegerField(default=90)
+    degrees = models.IntegerField(null=True)
 
 
 class Sphere(Panorama):
-    poles = models.IntegerField(default=2)
-
-
-class SmallPhoto(Photo):
-    class Meta:
-        proxy = True
-
-
-class Numbered(models.Model):
-    id = TicketField(sequence="accounts")
-
-    class Meta:
-        abstract = True
-
-
-class Account(Numbered):
-    name = models.CharField(max_length=100, unique=True)
-    friends = models.ManyToManyField("self", blank=True)
+    poles = models.IntegerField(null=True)
 
 
 class Invoice(models.Model):

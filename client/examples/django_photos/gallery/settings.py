@@ -6,7 +6,7 @@ from pathlib import Path
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 TICKETD = {
-    "urls": os.environ.get("TICKETD_URLS", "http://127.0.0.1:8000").split(","),
+    "urls": os.environ.get("ID_SERVERS", "http://127.0.0.1:8000").split(","),
     "prefetch": 1000,
 }
 

@@ -1,0 +1,228 @@
+"""Tickets from servers and from memory, with Tickets and with AsyncTickets: what is asked for, and what comes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from lying_server import DEADLINE, Client, Honest, Said, Serve, http, problem, until
+from ticketd_client import AsyncTickets, InvalidRequest, TicketError, Tickets
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["http", "redis"])
+ONE_REQUEST: list[tuple[str, tuple[Any, ...], int, str, str]] = [
+    ("take", ("photos",), 1, "POST /ticket/photos", "INCR photos"),
+    ("take", ("likes", 7), 1, "POST /ticket/likes?key=7", "TICKET.TAKE likes COUNT 1 KEY 7"),
+    ("take_many", ("photos", 3), 3, "POST /ticket/photos?count=3", "TICKET.TAKE photos COUNT 3"),
+    ("take_many", ("photos", 9_000), 9_000, "POST /block/photos?size=9000", "TICKET.BLOCK photos 9000"),
+]
+
+
+@PROTOCOLS
+def test_without_prefetch_each_call_is_one_request(serve: Serve, client: Client, protocol: str) -> None:
+    for call, given, count, *asked in ONE_REQUEST:
+        server = serve(Honest())
+        got = getattr(client(server.over(protocol), prefetch=0), call)(*given)
+        assert (got if call == "take_many" else [got]) == list(range(1, 1 + 2 * count, 2))
+        assert server.asked == asked[protocol == "redis" :][:1]
+
+
+@PROTOCOLS
+def test_with_prefetch_most_calls_are_served_from_memory(serve: Serve, client: Client, protocol: str) -> None:
+    tickets = client(serve(honest := Honest()).over(protocol))
+    got = [tickets.take("photos") for _ in range(5_000)] + tickets.take_many("photos", 25_000)
+    assert len(set(got)) == 30_000
+    assert len(honest.calls) < 200
+    assert all("block" in call.lower() for call in honest.calls)
+    assert tickets.take_many("photos", 0) == []
+
+
+@PROTOCOLS
+def test_a_kind_without_blocks_costs_one_request_a_call(serve: Serve, client: Client, protocol: str) -> None:
+    honest = Honest()
+    refusal = problem(409, "has no blocks") if protocol == "http" else b"-ERR likes is a kind which has no blocks\r\n"
+    server = serve(lambda asked: refusal if "block" in asked.lower() else honest(asked))
+    tickets = client(server.over(protocol))
+    assert [tickets.take("likes") for _ in range(3)] == [1, 3, 5]
+    assert len(set(tickets.take_many("likes", 1_500))) == 1_500
+    assert len(honest.calls) == 3 + 2
+    assert len(server.asked) - len(honest.calls) <= 2  # it learns once that there are none
+
+
+@pytest.mark.parametrize("long", ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "12345678901234567890123456789012"])
+def test_ids_of_more_than_63_bits_are_strings(serve: Serve, client: Client, long: str) -> None:
+    bulk = b"$%d\r\n%b\r\n" % (len(long), long.encode())
+    server = serve(lambda asked: bulk if "INCR" in asked else http({"sequence": "likes", "id": long, "id_str": long}))
+    assert client(server.url, prefetch=0).take("likes") == long
+    assert client(server.redis_url, prefetch=0).take("likes") == long
+
+
+@PROTOCOLS
+def test_where_the_increment_is_large_blocks_are_smaller(serve: Serve, client: Client, protocol: str) -> None:
+    honest = Honest(step=100)
+
+    def answer(asked: str) -> Said:
+        if int(asked.replace("=", " ").split()[-1]) <= 655:
+            return honest(asked)
+        return problem(422, "1 to 655") if protocol == "http" else b"-ERR a block's size has to be from 1 to 655\r\n"
+
+    server = serve(answer)
+    assert len(set(client(server.over(protocol), prefetch=0).take_many("photos", 2_000))) == 2_000
+    assert len(server.asked) < 12
+
+
+def test_a_sequence_may_be_asked_for_in_any_case_and_by_any_name(serve: Serve, client: Client) -> None:
+    """Names are compared without case, and the server says which are none."""
+    assert client(serve(Honest(changes={"sequence": "photos"})).url, prefetch=0).take("Photos") == 1
+    server = serve(lambda _: problem(422, "no name"))
+    with pytest.raises(InvalidRequest, match="no name"):
+        client(server.url, prefetch=0).take("a/b?c#d e\r\nX: ä")
+    assert server.asked == ["POST /ticket/a%2Fb%3Fc%23d%20e%0D%0AX%3A%20%C3%A4"]
+
+
+@pytest.mark.parametrize("kind", [Tickets, AsyncTickets])
+@pytest.mark.parametrize(
+    ("urls", "options"),
+    [
+        *(
+            ([], {}),
+            ("ftp://host", {}),
+            ("http://", {}),
+            ("http://h:port", {}),
+            ("http://h:0", {}),
+            ("redis://h/1", {}),
+        ),
+        *((url, {}) for url in ("http://user:hidden@h", "redis://user:hidden@h", "htp://u:hidden@h", "http://h/?x=1")),
+        *(("http://h", options) for options in ({"prefetch": -1}, {"timeout": 0}, {"max_age": True})),
+        *(("http://h", {"token": token}) for token in ("", "hidden\n", "hidden word")),
+    ],
+)
+def test_a_client_that_cannot_work_is_refused_without_a_secret(kind: Any, urls: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        kind(urls, **options)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, TicketError)
+    assert "hidden" not in str(caught.value) + repr(caught.value)
+
+
+@PROTOCOLS
+def test_a_call_that_cannot_be_is_refused_and_not_sent(serve: Serve, client: Client, protocol: str) -> None:
+    server = serve(Honest())
+    tickets = client(server.over(protocol))
+    for sequence, key in (("", None), ("\ud800", None), (7, None), ("photos", -1), ("photos", 2**63), ("photos", "7")):
+        with pytest.raises(InvalidRequest):
+            tickets.take(sequence, key)
+    for count in (-1, True, 1.0):
+        with pytest.raises(InvalidRequest):
+            tickets.take_many("photos", count)
+    assert not server.asked
+
+
+# --- memory: how many are fetched ahead, when, and how old they get
+
+
+def test_no_more_than_prefetch_are_in_memory(serve: Serve, client: Client) -> None:
+    tickets = client(serve(honest := Honest()).url, prefetch=100)
+    for used in range(1, 3_000):
+        tickets.take("photos")
+        assert honest.drawn - used <= 100
+
+
+def test_a_low_rate_keeps_few_in_memory(serve: Serve, client: Client) -> None:
+    tickets = client(serve(honest := Honest()).url)
+    for _ in range(20):
+        tickets.take("photos")
+        time.sleep(0.05)
+    assert honest.drawn < 20 + 100
+
+
+def test_the_next_block_is_fetched_before_anybody_waits(serve: Serve, client: Client) -> None:
+    tickets = client(serve(honest := Honest()).url, prefetch=200)
+    used = 1_000
+    for _ in range(used):
+        tickets.take("photos")
+    honest.go_on.clear()  # from here on nothing comes but what is under way
+
+    def asks_while_nobody_waits() -> bool:
+        nonlocal used
+        if honest.drawn > used:  # this many are in memory
+            tickets.take("photos")
+            used += 1
+        return len(honest.calls) > honest.answered
+
+    until(asks_while_nobody_waits)
+    honest.go_on.set()
+
+
+@pytest.mark.parametrize("call", ["take", "take_many"])
+def test_after_max_age_a_ticket_is_dropped(serve: Serve, client: Client, call: str) -> None:
+    tickets = client(serve(honest := Honest()).url, prefetch=100, max_age=0.2)
+    tickets.take("photos")
+    ahead = honest.next
+    assert ahead > 3
+    time.sleep(0.25)
+    assert min([tickets.take("photos")] if call == "take" else tickets.take_many("photos", 50)) >= ahead
+
+
+SUSPENDED = """
+import sys, time
+clock, slept = time.clock_gettime, 0
+time.clock_gettime = lambda which: clock(which) + (slept if which == time.CLOCK_BOOTTIME else 0)
+from ticketd_client import Tickets
+with Tickets(sys.argv[1], prefetch=100, timeout=60) as tickets:
+    tickets.take("photos")
+    slept = 3600
+    print(tickets.take("photos"))
+"""
+
+
+def test_a_ticket_ages_while_the_machine_is_suspended(serve: Serve) -> None:
+    command = [sys.executable, "-c", SUSPENDED, serve(honest := Honest()).url]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=True)
+    assert int(ran.stdout) > 2 * int(honest.calls[0].rpartition("=")[2])
+
+
+# --- asyncio alone
+
+
+@pytest.mark.parametrize("prefetch", [100, 0])
+def test_tasks_and_loops_share_no_ticket_whatever_is_cancelled(serve: Serve, prefetch: int) -> None:
+    """One client in two loops, one after the other. A task that is cancelled loses its tickets."""
+    tickets = AsyncTickets([serve(Honest()).url], prefetch=prefetch, timeout=60)
+    got: list[int] = []
+
+    async def take() -> None:
+        got.extend(await tickets.take_many("photos", 7))
+
+    async def run() -> None:
+        for number in range(20):
+            tasks = [asyncio.create_task(take()) for _ in range(8)]
+            await asyncio.sleep(0.001 * (number % 5))
+            for task in tasks[::2]:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            assert not [each for each in ended if isinstance(each, Exception)]
+
+    asyncio.run(run())
+    asyncio.run(run())
+    asyncio.run(tickets.close())
+    assert len(got) == len(set(got)) >= 2 * 20 * 4 * 7
+
+
+def test_the_loop_goes_on_while_a_server_is_silent(serve: Serve) -> None:
+    (honest := Honest()).go_on.clear()
+
+    async def run() -> None:
+        async with AsyncTickets([serve(honest).url], timeout=60) as tickets:
+            task = asyncio.create_task(tickets.take("photos"))
+            while not honest.calls:  # noqa: ASYNC110 - a thread appends them
+                await asyncio.sleep(0.001)
+            assert not task.done()
+            honest.go_on.set()
+            assert await task == 1
+
+    asyncio.run(run())
