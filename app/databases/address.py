@@ -1,6 +1,7 @@
 """The address of a ticket database, as every engine's URL says it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +17,16 @@ class Address:
     user: str
     database: str
     password: str | None = field(default=None, repr=False)
+    further: tuple[tuple[str, int], ...] = ()
+    """The hosts and ports of the other nodes that hold the same data, in their order."""
 
     @property
     def name(self) -> str:
         """host:port, as operators see it. An IPv6 address stands in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def nodes(self) -> list[Self]:
+        """The address of each node by itself, in their order."""
+        first = replace(self, further=())
+        return [first, *(replace(first, host=host, port=port) for host, port in self.further)]

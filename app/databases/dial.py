@@ -46,19 +46,13 @@ async def dial(host: str, port: int, seconds: float) -> socket.socket:
 
 async def _addresses(host: str, port: int, seconds: float) -> Sequence[Info]:
     loop = asyncio.get_running_loop()
+    is_known = (host, port) in _known
     try:
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)  # type: ignore[return-value]
-    except socket.gaierror:
-        pass  # it is a name
-    known = _known.get((host, port))
-    try:
-        async with asyncio.timeout(seconds / 2 if known else None):
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        async with asyncio.timeout(seconds / 2 if is_known else None):
+            _known[host, port] = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[assignment]
     except OSError:  # TimeoutError is one, and so is what a resolver raises
-        if known is None:
+        if not is_known:
             raise
-        return known
-    _known[host, port] = found  # type: ignore[assignment]
     return _known[host, port]
 
 

@@ -6,21 +6,26 @@ for `ticketd doctor`. The class of an address stands in the package of its engin
 """
 
 import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
 from app.databases.address import Address
 from app.databases.database import Database
 from app.databases.examination import Examination
-from app.databases.sqlite.findings import embedded_files
+from app.databases.sqlite.folder import addresses as embedded_files
 from app.databases.sqlite.folder import lock_folder as lock_embedded
-from app.errors import SettingsError
+from app.errors import DatabaseError, SettingsError
 
 __all__ = ["embedded_files", "examine", "lock_embedded", "open_database", "parse_list"]
 
-SCHEMES = {"mysql": "mysql", "postgresql": "postgresql", "postgres": "postgresql"}
+SCHEMES = {
+    **{"mysql": "mysql", "postgresql": "postgresql", "postgres": "postgresql"},
+    **{"redis": "redis", "rediss": "redis", "redis+sentinel": "redis"},
+}
 """What a URL may begin with, and the package that reads it."""
-_DRIVERS = {"aiomysql", "asyncpg"}
+_DRIVERS = {"aiomysql", "asyncpg", "hiredis"}
 _BETWEEN = re.compile(r"\s*,\s*(?=[A-Za-z][A-Za-z0-9+.-]*://)|\s+")
 
 
@@ -55,11 +60,19 @@ def open_database(address: Address, timeout: float) -> Database:
 async def examine(address: Address, seconds: float) -> Examination:
     """Return what the engine finds in the database at an address, for `ticketd doctor`; nothing changes there.
 
+    Of several nodes it is the first one that can be used, or else what the last one said.
+
     seconds: how long it waits for a lock or for one address of a host; the caller has a deadline of its own. Raises
     DatabaseFailed, DatabaseRefused, and SettingsError where the engine's driver is not installed.
     """
-    found: Examination = await _module(address, "findings").examine(address, seconds)
-    return found
+    examine_node: Callable[[Address, float], Awaitable[Examination]] = _module(address, "findings").examine
+    *others, last = address.nodes
+    for node in others:
+        with suppress(DatabaseError):
+            found = await examine_node(node, seconds)
+            if not found.unread:
+                return found
+    return await examine_node(last, seconds)
 
 
 def _module(address: Address, name: str) -> ModuleType:

@@ -7,7 +7,7 @@ servers read the same row, so they name the same life by the same word.
 """
 
 from app.databases.record import Record, new_word
-from app.databases.session import Book, Facts, Note, RingRow, Session, Write
+from app.databases.session import Book, Look, Note, RingRow, Session, Write
 from app.errors import DatabaseFailed, DatabaseRefused
 
 TOLERANCE = 2
@@ -16,34 +16,25 @@ ATTEMPTS = 5
 """How often a server tries to write the row while other servers change it."""
 
 
-async def find_life(session: Session) -> str:
-    """Return the word of the life that a new connection found.
-
-    Raises what `Session` raises, and DatabaseRefused where the ring record is damaged.
-    """
-    row = await _row(session, session.facts)
-    return await settle_life(session, session.facts, await session.read_ring(), row)
-
-
-async def settle_life(session: Session, facts: Facts, ring: RingRow, row: Note | None) -> str:
+async def find_life(session: Session, look: Look | None = None) -> str:
     """Return the word of the present life, and write it first where it is a new one.
 
-    facts, ring and row: as the session has just read them, the row of LIVES no later than the ring row. Raises what
-    `Session` raises, and DatabaseRefused where the ring record is damaged.
+    look: what the session has just found; None where it has to read that. Raises what `Session` raises, and
+    DatabaseRefused where the ring record is damaged.
     """
+    facts = look.facts if look is not None else session.facts
     for _ in range(ATTEMPTS):
+        if look is not None:
+            row, ring, look = look.life, look.ring, None
+        else:  # the row no later than the ring row, as in a look
+            row = (await session.read(Book.LIVES, [facts.machine])).get(facts.machine)
+            ring = await session.read_ring()
         present = Note(high=int(facts.started), tenure=new_word(), text=f"{facts.births}|{_taken_in(ring)}")
         if row is not None and row.text == present.text and abs(row.high - present.high) <= TOLERANCE and row.tenure:
             return row.tenure
         if (await session.write([Write(Book.LIVES, facts.machine, row, present)], None))[0]:
             return str(present.tenure)
-        row = await _row(session, facts)
-        ring = await session.read_ring()
     raise DatabaseFailed(f"the row of its life was changed by other servers {ATTEMPTS} times while it was written")
-
-
-async def _row(session: Session, facts: Facts) -> Note | None:
-    return (await session.read(Book.LIVES, [facts.machine])).get(facts.machine)
 
 
 def _taken_in(ring: RingRow) -> int:

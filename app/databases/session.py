@@ -2,7 +2,7 @@
 
 A session is one connection to one database server. It runs one call at a time; the caller waits for the answer before
 the next call. A session has no deadlines of its own and retries nothing: `Database` (in `database`) ends a call that
-takes too long by `abort`, and a session that has failed once with `DatabaseFailed` is never used again.
+takes too long, and a session that has failed once with `DatabaseFailed` is never used again.
 
 A ticket database holds counters, one for each sequence, and a notebook that goes back in time together with the
 counters. The notebook has rows in six books, and one row apart from them, the ring row, on which every conditional
@@ -22,6 +22,20 @@ from app.errors import DatabaseError
 
 LARGEST_ID = (1 << 63) - 1
 """The largest id of any sequence, on every engine."""
+ENDS = {32: (1 << 32) - 1, 53: (1 << 53) - 1, 64: LARGEST_ID}
+"""The largest id of a sequence, by its bits."""
+EMPTIED = "its table was emptied or made anew"
+"""Why a draw found the counter below an id that the caller has drawn."""
+MOST_IDS = 200_000
+"""The most ids that one sequence's part of a draw may want."""
+
+
+def most_ids(increment: int) -> int:
+    """Return the most ids that one statement draws on every engine with this increment.
+
+    MySQL bounds it: a session's increment is at most 65,535, and a REPLACE has eight rows (see the MySQL session).
+    """
+    return min(MOST_IDS, 7 * (65_535 // increment) + 1)
 
 
 class Residue(NamedTuple):
@@ -58,11 +72,10 @@ class Book(StrEnum):
 class Note(NamedTuple):
     """The value of one row of the notebook. Two notes are the same if all five fields are.
 
-    high: a limit, a floor or a number, from 0 to 2**63 - 1.
-    issued: for a mark, the largest id known to have been given. From 0 to 2**63 - 1.
-    tenure: a word that changes with the owner of the row, or None. At most 200 ASCII characters.
-    sure: for a mark, whether every database of the ring was in sight when the lane was opened.
-    text: JSON, at most 4,000 characters.
+    high: a limit, a floor or a number, from 0 to 2**63 - 1. issued: for a mark, the largest id known to have been
+    given, in the same range. tenure: a word that changes with the owner of the row, at most 200 ASCII characters, or
+    None. sure: for a mark, whether every database of the ring was in sight when the lane was opened. text: JSON, at
+    most 4,000 characters.
     """
 
     high: int = 0
@@ -111,10 +124,9 @@ class Marked(Enum):
 class RingRow(NamedTuple):
     """The ring row, which every ticket database has exactly one of.
 
-    body: the random word of the data itself, made together with the server's own tables. It never changes.
-    offset: where this body was last drawn from, 0 where never.
-    stamp: the number of the ring record with the random word of its writer; empty where there is no record.
-    text: the ring record as JSON, see `app.databases.record`.
+    body: the random word of the data itself, made together with the server's own tables. It never changes. offset:
+    where this body was last drawn from, 0 where never. stamp: the number of the ring record with the random word of its
+    writer; empty where there is no record. text: the ring record as JSON, see `app.databases.record`.
     """
 
     body: str
@@ -126,13 +138,11 @@ class RingRow(NamedTuple):
 class Want(NamedTuple):
     """One sequence's part of a draw.
 
-    sequence: the name as it was made.
-    count: how many ids at least, from 1 to `MOST_IDS`.
-    above: the first id has to be larger; the session raises the counter first if it has to.
-    last: the largest id that the caller knows of, 0 where none; a hint for where the counter stands.
-    ceiling: no id may be larger.
-    drawn: the caller has drawn `last` itself since it read the counter. Where the counter does not stand at or above
-        `last` any more, the session raises nothing, and the result is a SequenceMissing that says `EMPTIED`.
+    sequence: the name as it was made. count: how many ids at least, from 1 to `MOST_IDS`. above: the first id has to be
+    larger; the session raises the counter first if it has to. last: the largest id that the caller knows of, 0 where
+    none; a hint for where the counter stands. ceiling: no id may be larger. drawn: the caller has drawn `last` itself
+    since it read the counter. Where the counter does not stand at or above `last` any more, the session raises nothing,
+    and the result is a SequenceMissing that says `EMPTIED`.
     """
 
     sequence: str
@@ -141,10 +151,6 @@ class Want(NamedTuple):
     last: int = 0
     ceiling: int = LARGEST_ID
     drawn: bool = False
-
-
-EMPTIED = "its table was emptied or made anew"
-"""Why a draw found the counter below an id that the caller has drawn."""
 
 
 class Drawn(NamedTuple):
@@ -157,11 +163,8 @@ class Drawn(NamedTuple):
 class Counter(NamedTuple):
     """A sequence as it stands in one database.
 
-    name: as it was made.
-    bits: 32, 53 or 64.
-    ceiling: the largest id that it can give.
-    position: nothing at or below it will be drawn again. 0 where nothing was drawn.
-    birth: a word that changes when the table (row, key) is made anew.
+    name: as it was made. bits: 32, 53 or 64. ceiling: the largest id that it can give. position: nothing at or below it
+    will be drawn again; 0 where nothing was drawn. birth: a word that changes when the table (row, key) is made anew.
     warnings: what is served but should be repaired, in words.
     """
 
@@ -177,12 +180,9 @@ class Counter(NamedTuple):
 class Facts:
     """What a database server says of itself.
 
-    machine: the word of the server or node that runs the data, stable across restarts of that machine.
-    started: when it started, in seconds since 1970 by its own clock.
-    births: when the server's own tables were made; another word after a dump was read back.
-    now: its clock, in seconds since 1970.
-    version: engine and version, for people.
-    warnings: what weakens a guarantee (durability settings, clusters), in words.
+    machine: the word of the server or node that runs the data, stable across its restarts. started, now: when it
+    started, and its clock, in seconds since 1970. births: when the server's own tables were made; another word after a
+    dump was read back. version: engine and version, for people. warnings: what weakens a guarantee, in words.
     """
 
     machine: str
@@ -205,28 +205,25 @@ class Look:
 
 
 class Session(Protocol):
-    """One connection. See the module's docstring for how it is used.
+    """One connection.
 
-    Every method raises a DatabaseError and nothing else, except for CancelledError:
-
-    - DatabaseFailed: the connection or the database does not work, or the result is not known. Never use this session
-      again.
-    - DatabaseRefused: the database is not what it should be; an operator has to act.
+    Every method raises DatabaseFailed where the connection or the database does not work, or the result is not known,
+    and DatabaseRefused where the database is not what it should be and an operator has to act. `Database` takes any
+    other exception for an answer that makes no sense.
 
     A method that returns a result for each item returns a SequenceError for an item that this database could not serve.
     What is wrong with one table is nobody else's affair.
+
+    residue: what this session draws; None where it draws nothing. facts: as they were on connecting. life: the life
+    that this connection belongs to; empty at first, `Database` finds it and sets it.
     """
 
     residue: Residue | None
-    """The residue that this session draws; None for a session that draws nothing."""
     facts: Facts
-    """As they were on connecting."""
     life: str
-    """The life that this connection belongs to. Empty at first: `Database` finds it and sets it."""
 
     async def look(self, server: str, beat: Note) -> Look:
         """Write this server's row of HEARTBEATS, whatever is there, commit it, and read what a look reads."""
-        ...
 
     async def draw(self, wanted: Sequence[Want]) -> list[Drawn | DatabaseError]:
         """Draw for several sequences in one packet, in constant time for each: all of it or none.
@@ -236,7 +233,6 @@ class Session(Protocol):
         The session checks that the ids are of its residue, and fails with DatabaseRefused where they are not. It does
         not check `above` again: that the ids rise is the lane's business.
         """
-        ...
 
     async def sequences(self, names: Sequence[str] | None) -> dict[str, Counter | DatabaseError]:
         """Return the counters of these sequences, by their names in lower case; None: of all that there are.
@@ -245,52 +241,42 @@ class Session(Protocol):
         says why, as are two tables whose names differ by case alone. The position is read so that no draw committed
         before the call can lie above it.
         """
-        ...
 
     async def make(self, name: str, bits: int, above: int) -> None:
         """Make a sequence of this width whose first id is larger than `above`. One that is there stays as it is."""
-        ...
 
     async def raise_above(self, floors: Mapping[str, int]) -> dict[str, DatabaseError | None]:
         """Raise counters, by the names as they were made, and commit: every later draw is larger than the number.
 
         A number below the position is harmless. One at or above the ceiling exhausts the sequence.
         """
-        ...
 
     async def read(self, book: Book, names: Sequence[str]) -> dict[str, Note]:
         """Return the rows of a book by these names; a name that is not there is left out."""
-        ...
 
     async def page(self, book: Book, after: str, count: int) -> list[tuple[str, Note]]:
         """Return the first `count` rows of a book whose names come after `after` in the order of their bytes."""
-        ...
 
     async def read_ring(self) -> RingRow:
         """Return the ring row."""
-        ...
 
     async def write_ring(self, old: RingRow, new: RingRow) -> bool:
         """Replace the ring row where it is exactly `old`; False where it is not. The body stays the same."""
-        ...
 
     async def mark(self, marks: Sequence[Mark], stamp: str) -> list[Marked]:
         """Raise these marks, each by itself, all in one commit, where the ring row has this stamp.
 
         The look at the ring row locks it: a mark and a `write_ring` never pass each other.
         """
-        ...
 
     async def write(self, writes: Sequence[Write], stamp: str | None) -> list[bool]:
         """Do these writes, each by itself, all in one commit, where the ring row has this stamp (None: any stamp).
 
         Returns for each whether it was done. The look at the ring row locks it, as for `mark`.
         """
-        ...
 
     def abort(self) -> None:
         """Close the connection at once. A call under way ends with DatabaseFailed."""
-        ...
 
 
 class Connect(Protocol):
@@ -302,16 +288,3 @@ class Connect(Protocol):
         `seconds`: the database timeout, for what the session sets on the server (lock waits). Raises DatabaseFailed,
         DatabaseRefused.
         """
-        ...
-
-
-MOST_IDS = 200_000
-"""The most ids that one sequence's part of a draw may want. `Database` caps what it asks for by `most_ids` below."""
-
-
-def most_ids(increment: int) -> int:
-    """Return the most ids that one statement draws on every engine with this increment.
-
-    MySQL bounds it: a session's increment is at most 65,535, and a REPLACE has eight rows (see the MySQL session).
-    """
-    return min(MOST_IDS, 7 * (65_535 // increment) + 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from app.databases.address import Address
 from app.databases.engines import SCHEMES, parse_list
 from app.databases.record import new_word
-from app.databases.session import Connect, Residue, RingRow, Session
+from app.databases.session import Book, Connect, Residue, RingRow, Session
 from app.databases.sqlite.folder import lock_folder
 from app.databases.sqlite.session import connect as connect_sqlite
 from tests.fakes.server import FakeServer
@@ -52,6 +52,17 @@ POSTGRESQL = {
     "read_back": "CREATE TABLE copy (LIKE _ticket_ring INCLUDING ALL); INSERT INTO copy SELECT * FROM _ticket_ring;"
     "DROP TABLE _ticket_ring; ALTER TABLE copy RENAME TO _ticket_ring",
 }
+
+_REDIS_BOOKS = " ".join(f"{{{{tickets}}}}:{book} {{{{tickets}}}}:{book}:names" for book in Book)
+REDIS = {
+    "add": "HSETNX {{tickets}}:sequences {0} {1}",
+    "drop": "HDEL {{tickets}}:sequences {0}",
+    "empty": "HSET {{tickets}}:sequences {0} 0",
+    "remove": "HDEL {{tickets}}:sequences {0}",
+    "set_back": "HSET {{tickets}}:sequences {0} {1}",
+    "forget": f"DEL {{{{tickets}}}}:ring {_REDIS_BOOKS}",
+}
+STATEMENTS = {"mysql": MYSQL, "postgresql": POSTGRESQL, "redis": REDIS}
 
 
 async def record(session: Session, stamp: str) -> RingRow:
@@ -108,7 +119,7 @@ def server_bench(server: DatabaseServer, database: str) -> Bench:
     """Return a database in a server."""
     url = server.url(database)
     package = SCHEMES[url.partition(":")[0]]
-    statements = POSTGRESQL if package == "postgresql" else MYSQL
+    statements = STATEMENTS[package]
 
     @contextmanager
     def lock(what: str, name: str) -> Iterator[None]:
@@ -119,8 +130,8 @@ def server_bench(server: DatabaseServer, database: str) -> Bench:
 
     connect: Connect = import_module(f"app.databases.{package}.session").connect
     do = by_statements(lambda statement: server.execute(statement, database), statements)
-    tick = 0.0 if package == "postgresql" else 1.1  # MySQL keeps the second in which a table was made
-    return Bench(connect, parse_list(url, None)[0], do, lock, tick)
+    tick = 1.1 if package == "mysql" else 0.0  # MySQL keeps the second in which a table was made
+    return Bench(connect, parse_list(url, None)[0], do, lock if "lock" in statements else None, tick)
 
 
 async def sqlite_bench(folder: Path) -> Bench:

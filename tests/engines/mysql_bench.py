@@ -1,51 +1,30 @@
-"""A database on MySQL or MariaDB for one test: sessions to it, and an operator's statements."""
+"""What the tests of MySQL and MariaDB share: their engines, an operator's statements, and a session's connection."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-from app.databases.mysql.session import MySQLSession, connect
-from app.databases.mysql.url import parse
-from app.databases.session import Residue, RingRow, Session
-from tests.servers import DatabaseServer, Engine
-from tests.servers_shared import FreshDatabase, SharedServers
+import pymysql
+import pytest
 
-ODD, EVEN = Residue(1, 2), Residue(2, 2)
+from app.databases.mysql.login import Line
+from app.databases.mysql.session import MySQLSession
+from app.databases.session import Session
+from tests.engines.bench import Bench
+from tests.servers import engines
 
-
-class MySQLBench:
-    """One database in a server."""
-
-    def __init__(self, server: DatabaseServer, url: str) -> None:
-        self.server = server
-        self.database = url.rpartition("/")[2]
-        self.address = parse(url)
-        self.sessions: list[MySQLSession] = []
-
-    async def open(self, residue: Residue | None = ODD, seconds: float = 10.0) -> MySQLSession:
-        """Open a session, which is closed at the end of the test."""
-        self.sessions.append(await connect(self.address, residue, seconds))
-        return self.sessions[-1]
-
-    def run(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement as an operator, and return its rows."""
-        return self.server.execute(statement, self.database)
+BOTH = pytest.mark.parametrize("bench", engines("mariadb", "mysql"), indirect=True)
 
 
-@asynccontextmanager
-async def mysql_bench(engine: Engine, fresh: FreshDatabase, shared: SharedServers) -> AsyncIterator[MySQLBench]:
-    """An empty database; its sessions are closed at the end."""
-    bench = MySQLBench(shared.server(engine), fresh(engine))
-    yield bench
-    for session in bench.sessions:
-        session.abort()
-    await asyncio.sleep(0)  # lets the transports close
+def run(bench: Bench, statement: str) -> tuple[tuple[Any, ...], ...]:
+    """Run a statement as an operator, and return its rows."""
+    where = bench.address
+    with pymysql.connect(host=where.host, port=where.port, user="root", database=where.database) as connection:
+        cursor = connection.cursor()
+        cursor.execute(statement)
+        connection.commit()
+        return tuple(cursor.fetchall())
 
 
-async def record(session: Session, stamp: str) -> RingRow:
-    """Write a ring record with this stamp, and return the ring row."""
-    old = await session.read_ring()
-    new = old._replace(offset=1, stamp=stamp, text="{}")
-    assert await session.write_ring(old, new)
-    return new
+def line_of(session: Session) -> Line:
+    """Return the connection of a session."""
+    assert isinstance(session, MySQLSession)
+    return session._line

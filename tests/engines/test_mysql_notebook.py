@@ -1,120 +1,102 @@
 """The locks of the notebook on MySQL and MariaDB."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 
 import pytest
 
 from app.databases.mysql import notebook
-from app.databases.mysql.session import MySQLSession
-from app.databases.session import Book, Mark, Marked, Note, Write
+from app.databases.mysql.login import Result
+from app.databases.session import Book, Mark, Marked, Note, Session, Write
 from app.errors import DatabaseFailed
-from tests.engines.mysql_bench import MySQLBench, mysql_bench, record
-from tests.servers import engines
-from tests.servers_shared import FreshDatabase, SharedServers
+from tests.engines.bench import Bench, record
+from tests.engines.mysql_bench import BOTH, line_of
 
 NOTE = Note(1, 1, "t")
 MARK = Mark("a", "t", 5, 5, True)
-WRITES = {
+CHANGES: dict[str, Mark | Write] = {
+    "mark": MARK,
     "update": Write(Book.MARKS, "a", NOTE, Note(7)),
     "delete": Write(Book.MARKS, "a", NOTE, None),
     "insert": Write(Book.MARKS, "b", None, Note(7)),
 }
 LEVELS = ["READ COMMITTED", "REPEATABLE READ"]
 
-
-@pytest.fixture(params=engines("mariadb", "mysql"))
-async def bench(
-    request: pytest.FixtureRequest, fresh_database: FreshDatabase, shared_servers: SharedServers
-) -> AsyncIterator[MySQLBench]:
-    """An empty database on MySQL and on MariaDB."""
-    async with mysql_bench(request.param, fresh_database, shared_servers) as made:
-        yield made
+pytestmark = BOTH
 
 
-async def opened(bench: MySQLBench, level: str, seconds: float = 20) -> MySQLSession:
+async def opened(bench: Bench, level: str = LEVELS[1], seconds: float = 20) -> Session:
     """Open a session with this isolation."""
     session = await bench.open(None, seconds)
-    await session._line.run([f"SET SESSION TRANSACTION ISOLATION LEVEL {level}"])
+    await line_of(session).step(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
     return session
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("what", ["mark", *WRITES])
-async def test_a_change_of_the_record_waits_for_a_mark_or_write_under_way(
-    bench: MySQLBench, what: str, level: str
+@pytest.mark.parametrize("what", CHANGES)
+async def test_a_mark_or_write_and_a_change_of_the_record_never_pass_each_other(
+    bench: Bench, what: str, level: str
 ) -> None:
-    session, writer = await opened(bench, level), await opened(bench, level)
-    mariadb = session._line.mariadb
-    ring = await record(session, "1.word")
+    session, other = await opened(bench, level), await opened(bench, level)
+    ring, change = await record(session, "1.word"), CHANGES[what]
     await session.write([Write(Book.MARKS, "a", None, NOTE)], None)
-    if what == "mark":
-        statement = notebook.of_mark(MARK, "1.word", mariadb=mariadb)
-    else:
-        statement = notebook.of_write(WRITES[what], "1.word", mariadb=mariadb)
-    results = await writer._line.run(["BEGIN", statement])
-    assert results[-1].affected == 1
-    change = asyncio.create_task(session.write_ring(ring, ring._replace(stamp="2.word")))
-    assert not (await asyncio.wait({change}, timeout=0.3))[0]
-    await writer._line.run(["COMMIT"])
-    assert await change
 
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("what", ["mark", *WRITES])
-async def test_a_mark_or_write_waits_for_a_change_of_the_record_and_is_refused(
-    bench: MySQLBench, what: str, level: str
-) -> None:
-    session, changer = await opened(bench, level), await opened(bench, level)
-    ring = await record(session, "1.word")
-    await session.write([Write(Book.MARKS, "a", None, NOTE)], None)
-    await session.read(Book.MARKS, ["a"])
-    await changer._line.run(["BEGIN", notebook.of_ring(ring, ring._replace(stamp="2.word"))])
-    if what == "mark":
-        task = asyncio.ensure_future(session.mark([MARK, MARK], "1.word"))
-        refused: object = [Marked.RING] * 2
-    else:
-        task = asyncio.ensure_future(session.write([WRITES[what], WRITES[what]], "1.word"))  # type: ignore[arg-type]
-        refused = [False] * 2
+    of_change = notebook.of_mark if isinstance(change, Mark) else notebook.of_write
+    statement = of_change(change, "1.word")  # type: ignore[arg-type]
+    assert (await line_of(other).run(["BEGIN", statement]))[-1].affected == 1
+    task: asyncio.Future[object] = asyncio.ensure_future(session.write_ring(ring, ring._replace(stamp="2.word")))
     assert not (await asyncio.wait({task}, timeout=0.3))[0]
-    await changer._line.run(["COMMIT"])
-    assert await task == refused
+    await line_of(other).step("ROLLBACK")
+    assert await task is True
+
+    await session.read(Book.MARKS, ["a"])
+    ring = await session.read_ring()
+    await line_of(other).run(["BEGIN", notebook.of_ring(ring, ring._replace(stamp="3.word"))])
+    send, refused = (session.mark, Marked.RING) if isinstance(change, Mark) else (session.write, False)
+    task = asyncio.ensure_future(send([change] * 2, "2.word"))  # type: ignore[list-item]
+    assert not (await asyncio.wait({task}, timeout=0.3))[0]
+    await line_of(other).step("COMMIT")
+    assert await task == [refused] * 2
     assert await session.read(Book.MARKS, ["a", "b"]) == {"a": NOTE}
 
 
-async def test_a_mark_that_waited_too_long_for_a_lock_is_sent_again_as_a_whole(bench: MySQLBench) -> None:
-    session, other = await opened(bench, LEVELS[1], seconds=1), await opened(bench, LEVELS[1])
+async def test_a_mark_that_waited_too_long_for_a_lock_is_sent_again_as_a_whole(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, other = await opened(bench, seconds=1), await opened(bench)
+    line, holder = line_of(session), line_of(other)
     await record(session, "1.word")
     await session.write([Write(Book.MARKS, name, None, NOTE) for name in ("a", "b")], None)
-    lock = "SELECT * FROM _ticket_notes WHERE book = 'marks' AND name = 'b' FOR UPDATE"
-    await other._line.run(["BEGIN", lock])
-    task = asyncio.create_task(session.mark([MARK, MARK._replace(name="b")], "1.word"))
-    await asyncio.sleep(1.2)
-    await other._line.run(["COMMIT"])
-    assert await task == [Marked.DONE] * 2
-    await other._line.run(["BEGIN", lock])
+    lock = ["BEGIN", "SELECT * FROM _ticket_notes WHERE book = 'marks' AND name = 'b' FOR UPDATE"]
+    packets: list[Sequence[str]] = []
+    send = line.run
+
+    async def watch(packet: Sequence[str]) -> list[Result]:
+        packets.append(packet)
+        if packet == ["ROLLBACK"] and len(packets) == 2:
+            await holder.step("COMMIT")
+        found: list[Result] = await send(packet)
+        return found
+
+    monkeypatch.setattr(line, "run", watch)
+    await holder.run(lock)
+    assert await session.mark([MARK, MARK._replace(name="b")], "1.word") == [Marked.DONE] * 2
+    assert len(packets) == 3
+    await holder.run(lock)
     with pytest.raises(DatabaseFailed, match="lock"):
         await session.mark([MARK._replace(limit=9), MARK._replace(name="b")], "1.word")
-    await other._line.run(["COMMIT"])
+    session.abort()
+    await holder.step("COMMIT")
     assert (await other.read(Book.MARKS, ["a"]))["a"].high == 5
-    with contextlib.suppress(DatabaseFailed):
-        await session.read_ring()
-        pytest.fail("the session is still open")
 
 
-async def test_what_a_column_cannot_keep_exactly_is_not_written(bench: MySQLBench) -> None:
+async def test_what_a_column_cannot_keep_exactly_is_not_written(bench: Bench) -> None:
+    session = await bench.open(None)
     for name, note in (
-        ("a ", NOTE),
-        ("", NOTE),
-        ("n" * 81, NOTE),
-        ("ä", NOTE),
-        ("a", NOTE._replace(tenure="t" * 201)),
-        ("a", NOTE._replace(tenure="ä")),
-        ("a", NOTE._replace(text="x" * 4001)),
-        ("a", NOTE._replace(text="\ud800")),
+        *((name, NOTE) for name in ("a ", "", "n" * 81, "ä")),
+        *(("a", NOTE._replace(tenure=tenure)) for tenure in ("t" * 201, "ä")),
+        *(("a", NOTE._replace(text=text)) for text in ("x" * 4001, "\ud800")),
     ):
-        session = await bench.open(None)
-        with pytest.raises(DatabaseFailed, match="cannot keep"):
+        with pytest.raises(DatabaseFailed, match=r"cannot keep|protocol"):
             await session.write([Write(Book.MARKS, name, None, note)], None)
     assert await session.page(Book.MARKS, "", 10) == []

@@ -5,6 +5,7 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,15 @@ from app.errors import DatabaseFailed, DatabaseRefused
 ODD = Residue(1, 2)
 
 
-async def opened(folder: Folder, seconds: float = 5.0) -> SQLiteSession:
-    return await connect(folder.addresses[0], ODD, seconds)
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    folder = lock_folder(tmp_path)
+    yield folder
+    folder.close()
+
+
+async def opened(folder: Folder, number: int = 0, seconds: float = 5.0) -> SQLiteSession:
+    return await connect(folder.addresses[number], ODD, seconds)
 
 
 async def draw(session: SQLiteSession, count: int = 1) -> int:
@@ -34,58 +42,34 @@ def execute(path: Path, script: str) -> None:
 
 
 async def test_a_folder_is_of_one_process_and_each_locking_is_another_life(tmp_path: Path) -> None:
-    folder = lock_folder(tmp_path / "a" / "b")
-    with pytest.raises(DatabaseRefused, match=r"another process uses .*/a/b"):
-        lock_folder(tmp_path / "a" / "b")
-    session, other = await opened(folder), await opened(folder)
-    births = {session.facts.births, other.facts.births, (await session.look("one:8000", Note())).facts.births}
-    assert len(births) == 1
-    assert await session.sequences(None) == await other.sequences(None)
-    assert set(await session.sequences(None)) == {name.lower() for name in FIRST_SEQUENCES}
-    assert await draw(session) == 1
-    body = (await session.read_ring()).body
-    for each in (session, other):
-        each.abort()
-    folder.close()
-    folder = lock_folder(tmp_path / "a" / "b")
-    session = await opened(folder)
-    assert session.facts.births not in births
-    assert (await session.read_ring()).body == body
-    assert await draw(session) == 3
-    session.abort()
-    folder.close()
-
-
-def test_a_folder_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
+    births, bodies, path = set[str](), set[str](), tmp_path / "a" / "b"
+    for number in range(2):
+        folder = lock_folder(path)
+        with pytest.raises(DatabaseRefused, match=r"another process uses .*/a/b"):
+            lock_folder(path)
+        session, other = await opened(folder), await opened(folder)
+        look = await session.look("one:8000", Note())
+        assert session.facts.births == other.facts.births == look.facts.births
+        assert set(await other.sequences(None)) == {name.lower() for name in FIRST_SEQUENCES}
+        assert await draw(session) == 1 + 2 * number
+        births.add(session.facts.births)
+        bodies.add(look.ring.body)
+        folder.close()
+    assert (len(births), len(bodies)) == (2, 1)
     (tmp_path / "file").touch()
     with pytest.raises(DatabaseRefused, match=f"{tmp_path}/file"):
         lock_folder(tmp_path / "file" / "data")
 
 
-async def test_a_file_that_is_replaced_during_use_is_refused(tmp_path: Path) -> None:
-    folder = lock_folder(tmp_path)
-    session = await opened(folder)
-    path = folder.addresses[0].path
+async def test_a_file_that_is_replaced_during_use_is_refused(tmp_path: Path, folder: Folder) -> None:
+    session, path = await opened(folder), tmp_path / "odd.sqlite3"
     path.rename(tmp_path / "old")
     with pytest.raises(DatabaseFailed, match="unable to open"):
         await opened(folder)
     path.touch()
-    with pytest.raises(DatabaseRefused, match="replaced or removed"):
-        await opened(folder)
-    with pytest.raises(DatabaseRefused, match="replaced or removed"):
-        await session.look("one:8000", Note())
-    folder.close()
-
-
-async def test_a_file_that_is_damaged_or_of_a_later_release_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "odd.sqlite3").write_bytes(b"x" * 8192)
-    folder = lock_folder(tmp_path)
-    with pytest.raises(DatabaseRefused, match="not a database: restore the file"):
-        await opened(folder)
-    execute(folder.addresses[1].path, "PRAGMA user_version = 3")
-    with pytest.raises(DatabaseRefused, match="later release"):
-        await connect(folder.addresses[1], ODD, 5.0)
-    folder.close()
+    for call in (opened(folder), session.look("one:8000", Note())):
+        with pytest.raises(DatabaseRefused, match="replaced or removed"):
+            await call
 
 
 OLDER = """
@@ -97,18 +81,23 @@ PRAGMA user_version = 1;
 """
 
 
-async def test_a_file_of_an_older_release_goes_on_where_it_was_unless_it_has_kinds(tmp_path: Path) -> None:
+async def test_a_file_of_an_older_release_goes_on_where_it_was_unless_it_has_kinds(
+    tmp_path: Path, folder: Folder
+) -> None:
     execute(tmp_path / "odd.sqlite3", OLDER)
     execute(tmp_path / "even.sqlite3", OLDER + "INSERT INTO _kinds VALUES ('likes', 'instagram', '{}');")
-    folder = lock_folder(tmp_path)
     session = await opened(folder)
     assert list(await session.sequences(None)) == ["photos"]
     assert await draw(session) == 4713
-    session.abort()
     for _ in range(2):
         with pytest.raises(DatabaseRefused, match="Upgrade notes"):
-            await connect(folder.addresses[1], ODD, 5.0)
-    folder.close()
+            await opened(folder, 1)
+    execute(tmp_path / "even.sqlite3", "PRAGMA user_version = 3")
+    with pytest.raises(DatabaseRefused, match="later release"):
+        await opened(folder, 1)
+    (tmp_path / "even.sqlite3").write_bytes(b"x" * 8192)
+    with pytest.raises(DatabaseRefused, match="not a database: restore the file"):
+        await opened(folder, 1)
 
 
 CHILD = """
@@ -132,24 +121,21 @@ async def test_a_killed_process_leaves_the_folder_and_all_that_was_answered(tmp_
         answered = [int(child.stdout.readline()) for _ in range(200)]
         child.kill()
         answered += [int(line) for line in child.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
-    folder = lock_folder(tmp_path)
-    session = await opened(folder)
     assert answered == list(range(1, 6 * len(answered), 6))
-    assert await draw(session) > answered[-1] + 4
-    session.abort()
+    folder = lock_folder(tmp_path)
+    assert await draw(await opened(folder)) > answered[-1] + 4
     folder.close()
 
 
-async def test_a_locked_file_fails_in_time_and_abort_ends_a_call_at_once(tmp_path: Path) -> None:
-    folder = lock_folder(tmp_path)
-    quick, patient, waiting = await opened(folder, 0.2), await opened(folder, 60.0), await opened(folder, 60.0)
-    with contextlib.closing(sqlite3.connect(folder.addresses[0].path, isolation_level=None)) as stranger:
+async def test_a_locked_file_fails_in_time_and_abort_ends_a_call_at_once(tmp_path: Path, folder: Folder) -> None:
+    quick, *patient = [await opened(folder, seconds=seconds) for seconds in (0.2, 60.0, 60.0)]
+    with contextlib.closing(sqlite3.connect(tmp_path / "odd.sqlite3", isolation_level=None)) as stranger:
         stranger.execute("BEGIN IMMEDIATE")
         with pytest.raises(DatabaseFailed, match="locked"):
             await draw(quick)
-        calls = [asyncio.create_task(draw(patient)), asyncio.create_task(draw(waiting))]
+        calls = [asyncio.create_task(draw(session)) for session in patient]
         assert (await asyncio.wait(calls, timeout=0.1))[0] == set()
-        for session in (patient, waiting):
+        for session in patient:
             session.abort()
         async with asyncio.timeout(5):
             ended = await asyncio.gather(*calls, return_exceptions=True)
@@ -157,16 +143,12 @@ async def test_a_locked_file_fails_in_time_and_abort_ends_a_call_at_once(tmp_pat
         stranger.execute("ROLLBACK")
     with pytest.raises(DatabaseFailed, match="closed"):
         await draw(quick)
-    session = await opened(folder)
-    assert await draw(session) == 1
-    session.abort()
-    folder.close()
+    assert await draw(await opened(folder)) == 1
 
 
-async def test_a_full_file_fails_and_keeps_what_was_answered(tmp_path: Path) -> None:
-    folder = lock_folder(tmp_path)
+async def test_a_full_file_fails_and_keeps_what_was_answered(folder: Folder) -> None:
     session = await opened(folder)
-    await session._file.run(lambda connection: connection.execute("PRAGMA max_page_count = 50"))
+    await session.run(lambda connection: connection.execute("PRAGMA max_page_count = 50"))
     kept = 0
 
     async def fill() -> None:
@@ -181,5 +163,3 @@ async def test_a_full_file_fails_and_keeps_what_was_answered(tmp_path: Path) -> 
     session = await opened(folder)
     assert 0 < kept == len(await session.page(Book.MARKS, "", 1000))
     assert await draw(session) > 2 * kept
-    session.abort()
-    folder.close()

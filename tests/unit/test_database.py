@@ -1,95 +1,107 @@
-"""The connections of a ticket database: shared statements, deadlines, failures. On virtual time."""
+"""A ticket database: shared statements, deadlines, connections, lives, and cancelled callers. On virtual time."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
+from random import Random
 
 import pytest
 
-from app.databases.engines import open_database, parse_list
-from app.databases.session import Book, Drawn, Mark, Marked, Note, Residue, Write
-from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, SequenceMissing, SettingsError
-from tests.unit.database_bench import TIMEOUT, Bench
+from app.databases.address import Address
+from app.databases.database import Database
+from app.databases.session import Book, Drawn, Mark, Marked, Note, Residue, Want, Write
+from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, NoAnswer, OtherLife, SequenceMissing
+from tests.fakes.server import FakeServer
+from tests.fakes.session import fake_connect
 
 pytestmark = pytest.mark.looptime
+BEAT = Note(text="{}")
+TIMEOUT = 0.5
+
+
+class Bench:
+    """A fake server, a database on it, and the number of each of its calls. A way takes a millisecond."""
+
+    def __init__(self) -> None:
+        self.server = FakeServer()
+        self.server.add("photos")
+        self.calls: Counter[str] = Counter()
+        address = Address("db", 3306, "u", "d", "secret")
+        self.database = Database(address, fake_connect(self.server, wait=self._way), TIMEOUT)
+
+    async def _way(self, _client: str, _server: FakeServer, what: str) -> None:
+        self.calls[what] += 1
+        await asyncio.sleep(0.001)
+
+    async def look(self) -> str:
+        return (await self.database.look("me", BEAT))[1]
+
+    async def draw(self, life: str, sequence: str = "photos", count: int = 1, offset: int = 1) -> Drawn:
+        return await self.database.draw(Want(sequence, count), Residue(offset, 2), life)
+
+    def lose_draws(self) -> None:
+        self.server.loses = lambda _client, what: what == "draw"
+
+    async def frozen_draw(self, life: str) -> "asyncio.Task[Drawn]":
+        """A draw that is under way for as long as the server stands still."""
+        await self.draw(life)
+        self.server.freeze()
+        task = asyncio.create_task(self.draw(life))
+        await asyncio.sleep(0.01)
+        return task
 
 
 @pytest.fixture
 async def bench(virtual_time: object) -> AsyncIterator[Bench]:
+    """At the end nothing may be open, and no session was used again after it had failed."""
     bench = Bench()
     yield bench
-    await bench.close()
+    await bench.database.close()
+    assert bench.server.misused == 0
+    assert bench.server.open == set()
 
 
 # --- shared statements -----------------------------------------------------------------------------------------------
 
 
-async def test_draws_that_wait_share_the_next_statement(bench: Bench) -> None:
+async def test_draws_that_wait_share_the_next_statement_and_an_error_reaches_only_its_own_caller(bench: Bench) -> None:
     life = await bench.look()
     for number in range(600):
         bench.server.add(f"s{number}")
-    drawn = await asyncio.gather(*(bench.draw(life, f"s{number}", 3) for number in range(600)))
-    assert drawn == [Drawn(1, 3)] * 600
+    names = ("none", *(f"s{number}" for number in range(600)))
+    error, *drawn = await asyncio.gather(*(bench.draw(life, name, 3) for name in names), return_exceptions=True)
+    assert (type(error), drawn) == (SequenceMissing, [Drawn(1, 3)] * 600)
     assert bench.calls["draw"] == 2  # 500 in the first
+    assert bench.database.connections == 3
 
 
-async def test_a_draw_that_finds_an_idle_connection_is_sent_at_once(bench: Bench) -> None:
-    life = await bench.look()
-    await bench.draw(life)
-    before = asyncio.get_running_loop().time()
-    assert await bench.draw(life) == Drawn(3, 1)
-    assert asyncio.get_running_loop().time() - before == pytest.approx(0.002)
-
-
-async def test_an_error_of_one_sequence_reaches_only_its_own_caller(bench: Bench) -> None:
-    life = await bench.look()
-    names = ("photos", "none")
-    drawn, error = await asyncio.gather(*(bench.draw(life, name) for name in names), return_exceptions=True)
-    assert drawn == Drawn(1, 1)
-    assert isinstance(error, SequenceMissing)
-    assert bench.calls["draw"] == 1
-    assert bench.database.connections == 2
-
-
-async def test_marks_of_one_ring_number_share_a_statement_and_each_has_its_result(bench: Bench) -> None:
-    life = await bench.look()
+async def test_what_shares_a_statement_gives_each_caller_its_own(bench: Bench) -> None:
+    life, database = await bench.look(), bench.database
     lanes = [Write(Book.MARKS, f"photos/{offset}", None, Note(tenure="t")) for offset in (1, 2)]
-    assert await bench.database.write(lanes, "", life) == [True, True]
-    bench.server.freeze()  # so that each of the two connections is busy
-    reads = [asyncio.create_task(bench.database.read_ring(life)) for _ in range(2)]
-    await asyncio.sleep(0.1)
+    assert await asyncio.gather(*(database.write([lane], "", life) for lane in lanes)) == [[True]] * 2
+    await bench.look()
     wanted = (("photos/1", "t", ""), ("photos/2", "other", ""), ("photos/3", "t", ""), ("photos/1", "t", "1.x"))
-    marks = [
-        asyncio.create_task(bench.database.mark(Mark(name, tenure, 9, 1, True), stamp, life))
-        for name, tenure, stamp in wanted
-    ]
+    bench.server.freeze()  # so that each connection of the notebook is busy
+    reads = [asyncio.create_task(database.read_ring(life)) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    calls = (database.mark(Mark(name, tenure, 9, 1, True), stamp, life) for name, tenure, stamp in wanted)
+    marks = asyncio.gather(*calls)
     await asyncio.sleep(0.1)
     bench.server.thaw()
-    assert await asyncio.gather(*marks) == [Marked.DONE, Marked.TENURE, Marked.TENURE, Marked.RING]
+    assert await marks == [Marked.DONE, Marked.TENURE, Marked.TENURE, Marked.RING]
     assert bench.calls["mark"] == 2
     await asyncio.gather(*reads)
-    rows = await bench.database.read(Book.MARKS, ["photos/1", "photos/3"], life)
-    assert rows == {"photos/1": Note(9, 1, "t", True)}
-
-
-async def test_reads_and_raises_that_share_a_statement_give_each_caller_its_own(bench: Bench) -> None:
-    life = await bench.look()
-    bench.server.data.notes[Book.FLOORS] |= {"a": Note(1), "b": Note(2)}
-    names: tuple[list[str], ...] = (["a"], ["b", "c"], [])
-    rows = await asyncio.gather(*(bench.database.read(Book.FLOORS, each, life) for each in names))
-    assert rows == [{"a": Note(1)}, {"b": Note(2)}, {}]
+    names: tuple[list[str], ...] = (["photos/1"], ["photos/2", "c"], [])
+    rows = await asyncio.gather(*(database.read(Book.MARKS, each, life) for each in names))
+    assert rows == [{"photos/1": Note(9, 1, "t", True)}, {"photos/2": Note(tenure="t")}, {}]
     floors = ({"photos": 10}, {"photos": 7, "none": 1})
-    high, low = await asyncio.gather(*(bench.database.raise_above(each, life) for each in floors))
-    assert high == {"photos": None} == {"photos": low["photos"]}
-    assert isinstance(low["none"], SequenceMissing)
-    found, none = await asyncio.gather(*(bench.database.sequences([name], life) for name in ("photos", "none")))
-    assert none == {}
-    counter = found["photos"]
-    assert not isinstance(counter, DatabaseError)
-    assert counter.position == 10
-    assert bench.calls["raise_above"] == 1
+    high, low = await asyncio.gather(*(database.raise_above(each, life) for each in floors))
+    assert (high, low["photos"], type(low["none"])) == ({"photos": None}, None, SequenceMissing)
+    found, none = await asyncio.gather(*(database.sequences([name], life) for name in ("photos", "none")))
+    assert (found["photos"].position, none) == (10, {})  # type: ignore[union-attr]
 
 
-# --- deadlines -------------------------------------------------------------------------------------------------------
+# --- deadlines and connections ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("connected", [True, False])
@@ -99,7 +111,7 @@ async def test_a_call_ends_with_the_timeout_and_its_connection_with_it(bench: Be
         await bench.draw(life)
     bench.server.freeze()
     before = asyncio.get_running_loop().time()
-    with pytest.raises(DatabaseFailed, match=r"did not answer within 0\.5 s"):
+    with pytest.raises(NoAnswer, match=r"did not answer within 0\.5 s"):
         await bench.draw(life)
     assert asyncio.get_running_loop().time() - before == pytest.approx(TIMEOUT)
     assert bench.database.connections == 1
@@ -107,51 +119,30 @@ async def test_a_call_ends_with_the_timeout_and_its_connection_with_it(bench: Be
     assert (await bench.draw(life)).first in (1, 5)  # the draw that was given up took effect where it had been sent
 
 
-async def test_a_lost_answer_is_a_failure(bench: Bench) -> None:
-    life = await bench.look()
-    bench.server.loses = lambda _client, what: what == "draw"
-    with pytest.raises(DatabaseFailed, match="did not answer"):
-        await bench.draw(life)
-    assert bench.server.data.counters["photos"].last == 1
-
-
 async def test_a_connection_that_was_idle_for_long_is_not_used_again(bench: Bench) -> None:
     life = await bench.look()
     await bench.draw(life)
     before = bench.server.connects
-    await asyncio.sleep(20)
-    await bench.draw(life)
-    assert bench.server.connects == before
-    await asyncio.sleep(40)
-    await bench.draw(life)
-    assert bench.server.connects == before + 1
-
-
-# --- connections -----------------------------------------------------------------------------------------------------
+    for seconds, connects in ((20, 0), (40, 1)):
+        await asyncio.sleep(seconds)
+        await bench.draw(life)
+        assert bench.server.connects == before + connects
 
 
 async def test_where_the_server_has_no_further_connection_the_open_ones_serve(bench: Bench) -> None:
     life = await bench.look()
     await bench.draw(life)
     bench.server.max_connections = 2
-    drawn = await asyncio.gather(*(bench.draw(life) for _ in range(5)))
-    assert len({each.first for each in drawn}) == 5
+    await asyncio.gather(*(bench.draw(life) for _ in range(5)))
     tries = bench.server.connects
     await asyncio.gather(*(bench.draw(life) for _ in range(5)))
     assert bench.server.connects == tries  # the server was asked once, and not again so soon
-    assert bench.database.connections == 2
-
-
-async def test_a_call_that_waits_has_a_new_connection_when_the_only_one_ends(bench: Bench) -> None:
-    life = await bench.look()
-    await bench.draw(life)
-    bench.server.max_connections = 2
-    bench.server.loses = lambda _client, what: what == "draw"
+    bench.lose_draws()
     lost = asyncio.create_task(bench.draw(life))
     await asyncio.sleep(0.3)
     bench.server.loses = None
-    assert await bench.draw(life) == Drawn(5, 1)
-    with pytest.raises(DatabaseFailed, match="did not answer"):
+    assert await bench.draw(life) == Drawn(25, 1)  # on a new connection, once the only one has ended
+    with pytest.raises(NoAnswer):
         await lost
 
 
@@ -163,25 +154,25 @@ async def test_all_waiting_calls_fail_when_no_connection_can_be_opened(bench: Be
     with pytest.raises(DatabaseFailed):
         await bench.look()
     bench.server.heal("client")
+    bench.server.login_rejected = True
+    with pytest.raises(DatabaseRefused, match="user and password"):
+        await bench.look()
+    bench.server.login_rejected = False
     assert await bench.look() == life
     assert await bench.draw(life) == Drawn(1, 1)
 
 
-async def test_a_rejected_login_is_raised_as_such(bench: Bench) -> None:
-    bench.server.login_rejected = True
-    with pytest.raises(DatabaseRefused, match="user and password"):
-        await bench.look()
-
-
-async def test_a_draw_of_another_residue_has_connections_of_its_own(bench: Bench) -> None:
+async def test_another_residue_ends_the_draws_of_the_one_before(bench: Bench) -> None:
     life = await bench.look()
     drawing = await bench.frozen_draw(life)
-    other = asyncio.create_task(bench.draw(life, residue=Residue(3, 4)))
+    other = asyncio.create_task(bench.draw(life, offset=2))
     with pytest.raises(DatabaseFailed, match="another residue"):
         await drawing
     bench.server.thaw()
-    assert (await other).first % 4 == 3
-    assert bench.database.connections == 2
+    assert (await other).first % 2 == 0
+    bench.server.end_connections()
+    opening = asyncio.gather(*(bench.draw(life, offset=offset) for offset in (2, 1)), return_exceptions=True)
+    assert all(not isinstance(each, Drawn) or each.first % 2 == offset for offset, each in enumerate(await opening))
 
 
 async def test_nothing_works_and_nothing_is_open_after_close(bench: Bench) -> None:
@@ -190,30 +181,147 @@ async def test_nothing_works_and_nothing_is_open_after_close(bench: Bench) -> No
     waiting = asyncio.create_task(bench.database.read_ring(life))
     await asyncio.sleep(0)
     await bench.database.close()
-    for call in (drawing, waiting, bench.look(), bench.draw(life), bench.draw(life, residue=Residue(2, 2))):
+    for call in (drawing, waiting, bench.look(), bench.draw(life), bench.draw(life, offset=2)):
         with pytest.raises(DatabaseFailed, match="were closed"):
             await call
-    assert bench.database.connections == 0
-    bench.server.thaw()
 
 
-def test_no_secret_is_shown() -> None:
-    assert "secret" not in repr(Bench().database)
+# --- lives -----------------------------------------------------------------------------------------------------------
 
 
-# --- the list of databases -------------------------------------------------------------------------------------------
+async def test_a_connection_serves_no_call_for_another_life(bench: Bench) -> None:
+    first = await bench.look()
+    bench.server.read_back(bench.server.snapshot())
+    with pytest.raises(OtherLife):
+        await bench.draw(first)  # the new connection finds the next life
+    second = await bench.look()
+    for call in (bench.draw(first), bench.database.mark(Mark("a", "t", 1, 1, True), "", first)):
+        with pytest.raises(OtherLife):
+            await call
+    assert bench.calls["draw"] == bench.calls["mark"] == 0
+    assert await bench.draw(second) == Drawn(1, 1)
 
 
-@pytest.mark.parametrize("between", [" ", ",", ", ", "\n", " , "])
-def test_urls_are_separated_by_white_space_or_by_a_comma_before_a_scheme(between: str) -> None:
-    urls = between.join(("postgresql://u:own@a/d", "POSTGRES://u@b:7/d"))
-    first, second = parse_list(f" {urls}\n", "given")
-    assert (first.name, first.password, second.name, second.password) == ("a:5432", "own", "b:7", "given")
-    assert repr(open_database(second, 0.5)) == "<database b:7, 0 connections, life not known>"
+async def test_a_look_that_finds_another_life_ends_the_draws_that_are_under_way(bench: Bench) -> None:
+    first = await bench.look()
+    await bench.draw(first)
+    bench.lose_draws()
+    drawing = [asyncio.create_task(bench.draw(first)) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    drawing.append(asyncio.create_task(bench.draw(first)))  # which waits
+    bench.server.read_back(bench.server.snapshot())
+    second = await bench.look()
+    for each in drawing:
+        with pytest.raises(OtherLife):
+            await each
+    bench.server.loses = None
+    assert (await bench.draw(second)).first == 7
 
 
-@pytest.mark.parametrize("text", ["", " ", "mysq://u:secret@a/d", "mysql:secret", "postgresql://u:secret@a/d, b"])
-def test_a_list_that_cannot_be_read_is_refused_without_its_secret(text: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        parse_list(text, None)
-    assert "secret" not in str(caught.value)
+async def test_an_answer_counts_no_more_once_its_connection_was_ended(bench: Bench) -> None:
+    life = await bench.look()
+    await bench.draw(life)
+    drawing = asyncio.create_task(bench.draw(life))
+    await asyncio.sleep(0.0015)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.fakes.session.FakeSession.abort", lambda _session: None)  # it came too late for that
+        bench.database._found("another")  # as a look does
+        with pytest.raises(OtherLife):
+            await drawing
+    bench.server.open.clear()
+
+
+# --- cancellation ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("callers", [1, 3])
+async def test_a_statement_whose_callers_are_all_cancelled_is_aborted(bench: Bench, callers: int) -> None:
+    life = await bench.look()
+    if callers == 1:
+        await bench.draw(life)  # so that it finds an idle connection
+    bench.lose_draws()
+    drawing = [asyncio.create_task(bench.draw(life)) for _ in range(callers)]
+    await asyncio.sleep(0.1)
+    assert bench.database.connections == 2
+    for task in drawing:
+        task.cancel()
+    await asyncio.gather(*drawing, return_exceptions=True)
+    await asyncio.sleep(0.01)
+    assert bench.database.connections == 1
+
+
+async def test_a_caller_that_is_cancelled_as_it_gets_a_connection_hands_it_on(bench: Bench) -> None:
+    async def look_and_cancel_the_next() -> None:
+        await bench.look()
+        following.cancel()
+
+    looking = asyncio.create_task(look_and_cancel_the_next())
+    following = asyncio.create_task(bench.look())
+    await asyncio.wait([looking, following])
+    assert following.cancelled()
+    await bench.look()
+    assert bench.server.connects == 1
+
+
+async def test_a_cancelled_caller_leaves_a_shared_statement_to_the_other_callers(bench: Bench) -> None:
+    life = await bench.look()
+    drawing = [asyncio.create_task(bench.draw(life)) for _ in range(3)]
+    await asyncio.sleep(0.0065)  # the connection is open, and the draw on its way
+    assert (bench.calls["draw"], bench.calls["draw answer"]) == (1, 0)
+    drawing[0].cancel()
+    results = await asyncio.gather(*drawing, return_exceptions=True)
+    assert isinstance(results[0], asyncio.CancelledError)
+    assert results[1:] == [Drawn(3, 1), Drawn(5, 1)]
+    assert bench.calls["draw"] == 1
+
+
+# --- faults at random -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_under_random_faults_calls_end_in_time_and_no_id_comes_twice(bench: Bench, seed: int) -> None:
+    random, loop, ids, server = Random(seed), asyncio.get_running_loop(), Counter[int](), bench.server
+    life = await bench.look()
+    server.max_connections = 5
+
+    async def client() -> None:
+        nonlocal life
+        for _ in range(30):
+            before = loop.time()
+            call = asyncio.create_task(bench.draw(life) if random.random() < 0.7 else bench.look())
+            await asyncio.wait([call], timeout=random.choice((0.003, 5.0)))
+            call.cancel()
+            (result,) = await asyncio.gather(call, return_exceptions=True)
+            assert loop.time() - before <= TIMEOUT + 0.01
+            if isinstance(result, Drawn):
+                ids[result.first] += 1
+            elif isinstance(result, str):
+                life = result
+            else:
+                assert isinstance(result, DatabaseError | asyncio.CancelledError)
+            await asyncio.sleep(random.random() * 0.02)
+
+    def calm() -> None:
+        server.thaw()
+        server.hold_answers(False)
+        server.heal("client")
+
+    async def trouble() -> None:
+        cut = lambda: server.cut("client")  # noqa: E731
+        while True:
+            await asyncio.sleep(random.random() * 0.2)
+            random.choice((server.restart, server.freeze, server.hold_answers, server.end_connections, cut))()
+            await asyncio.sleep(random.random() * random.choice((0.05, 0.8)))
+            calm()
+
+    harming = asyncio.create_task(trouble())
+    await asyncio.gather(*(client() for _ in range(12)))
+    harming.cancel()
+    await asyncio.wait([harming])
+    calm()
+    assert ids
+    assert max(ids.values()) == 1
+    assert bench.database.connections <= 5
+    await asyncio.sleep(60)
+    life = await bench.look()
+    assert (await bench.draw(life)).first not in ids

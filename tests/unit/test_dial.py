@@ -2,53 +2,32 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
 
 import pytest
 
 from app.databases import dial
 
 
-@pytest.fixture
-def black_hole() -> Iterator[int]:
-    """A port where nobody answers: the kernel drops every further SYN, because the backlog is full."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        waiting = [socket.socket() for _ in range(4)]
-        for each in waiting:
-            each.setblocking(False)
-            each.connect_ex(listener.getsockname())
-        yield listener.getsockname()[1]
-        for each in waiting:
-            each.close()
-
-
-def info(port: int) -> dial.Info:
-    return socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)
-
-
-async def test_the_next_address_is_tried_before_the_first_one_has_failed(
-    black_hole: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_next_address_is_tried_before_the_first_one_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
+    port, loop = server.sockets[0].getsockname()[1], asyncio.get_running_loop()
+    connect, asked = loop.sock_connect, list[str]()
 
-    async def resolve(*_args: object, **_keywords: object) -> list[dial.Info]:
-        return [info(black_hole), info(port)]
+    async def resolve(host: str, *_args: object, **_keywords: object) -> list[dial.Info]:
+        asked.append(host)
+        if asked != ["db.test"]:
+            raise socket.gaierror
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in ("192.0.2.1", "127.0.0.1")]
 
-    loop = asyncio.get_running_loop()
+    async def sock_connect(opened: socket.socket, address: tuple[str, int]) -> None:
+        await (asyncio.sleep(3600) if address[0] == "192.0.2.1" else connect(opened, address))
+
     monkeypatch.setattr(loop, "getaddrinfo", resolve)
-    async with asyncio.timeout(5):
-        with await dial.dial("db.test", 1, 2.0) as opened:
-            assert opened.getpeername()[1] == port
-
-    async def fail(*_args: object, **_keywords: object) -> list[dial.Info]:
-        raise socket.gaierror
-
-    monkeypatch.setattr(loop, "getaddrinfo", fail)
-    with await dial.dial("db.test", 1, 2.0) as opened:  # the addresses of before
-        assert opened.getpeername()[1] == port
+    monkeypatch.setattr(loop, "sock_connect", sock_connect)
+    for _ in range(2):  # where the name cannot be resolved, the addresses of before serve
+        async with asyncio.timeout(5):
+            with await dial.dial("db.test", 1, 2.0) as opened:
+                assert opened.getpeername()[1] == port
     with pytest.raises(OSError):
         await dial.dial("other.test", 1, 2.0)
     server.close()

@@ -2,59 +2,41 @@
 
 import ssl
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from app.databases import urls
 from app.databases.address import Address
 from app.errors import SettingsError
 
-SCHEMES = ("mysql",)
-FORM = "mysql://user:password@host:port/database?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE"
 _OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "get-server-public-key")
-_FLAGS = {"true": True, "false": False}
-
-
-class SslMode(StrEnum):
-    """MySQL's meanings of ssl-mode (MySQL Reference Manual, "Command Options for Encrypted Connections")."""
-
-    DISABLED = "DISABLED"
-    PREFERRED = "PREFERRED"
-    REQUIRED = "REQUIRED"
-    VERIFY_CA = "VERIFY_CA"
-    VERIFY_IDENTITY = "VERIFY_IDENTITY"
+_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
 
 @dataclass(frozen=True, slots=True)
 class MySQLAddress(Address):
     """The address of a MySQL or MariaDB ticket database.
 
-    ssl_mode: whether the connection uses TLS. ssl_ca, ssl_cert, ssl_key: files with the certificates to trust, the
-    client's own certificate, and its key. get_server_public_key: without TLS the driver may encrypt the password for
-    any public key that the server sends.
+    ssl_mode: MySQL's word for whether the connection uses TLS. ssl_ca, ssl_cert, ssl_key: files with the certificates
+    to trust, the client's own certificate, and its key. get_server_public_key: without TLS the driver may encrypt the
+    password for any public key that the server sends.
     """
 
-    ssl_mode: SslMode = SslMode.PREFERRED
+    ssl_mode: str = "PREFERRED"
     ssl_ca: str | None = None
     ssl_cert: str | None = None
     ssl_key: str | None = field(default=None, repr=False)
     get_server_public_key: bool = False
-
-    @property
-    def wants_tls(self) -> bool:
-        """Whether a connection without TLS is an error."""
-        return self.ssl_mode not in (SslMode.DISABLED, SslMode.PREFERRED)
 
     def tls(self) -> ssl.SSLContext | None:
         """Return what a new connection needs for TLS, from the files as they are now; None for ssl-mode=DISABLED.
 
         Raises SettingsError where a file cannot be read. It blocks: loading the machine's certificates takes 0.1 s.
         """
-        if self.ssl_mode is SslMode.DISABLED:
+        if self.ssl_mode == "DISABLED":
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = self.ssl_mode is SslMode.VERIFY_IDENTITY
+        context.check_hostname = self.ssl_mode == "VERIFY_IDENTITY"
         try:
-            if self.ssl_mode in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY):
+            if self.ssl_mode.startswith("VERIFY"):
                 context.load_verify_locations(self.ssl_ca) if self.ssl_ca else context.load_default_certs()
             else:
                 context.verify_mode = ssl.CERT_NONE
@@ -72,29 +54,22 @@ def parse(text: str, default_password: str | None = None) -> MySQLAddress:
     default_password: for a URL that has none. `ssl-ca` always verifies: with it, PREFERRED and REQUIRED are read as
     VERIFY_CA.
     """
-    parts = urls.read(text, SCHEMES, 3306, _OPTIONS)
-    options, where = parts.options, parts.where
+    parts = urls.read(text, ("mysql",), 3306, _OPTIONS)
     urls.check_key(parts, "ssl-key", "ssl-cert")
-    word = options.get("ssl-mode", SslMode.PREFERRED).upper()
-    if word not in SslMode.__members__:
-        raise SettingsError(f"{where} has the ssl-mode {word}, which is not one of {', '.join(SslMode)}")
-    mode, authority = SslMode(word), options.get("ssl-ca")
-    if authority is not None and mode is SslMode.DISABLED:
-        raise SettingsError(f"{where} has an ssl-ca, which verifies a certificate, and ssl-mode=DISABLED")
-    if authority is not None and mode is not SslMode.VERIFY_IDENTITY:
-        mode = SslMode.VERIFY_CA
-    get_key = options.get("get-server-public-key", "false").lower()
-    if get_key not in _FLAGS:
-        raise SettingsError(f"{where} has a get-server-public-key that is neither true nor false")
+    given = parts.options
+    mode, get_key = given.get("ssl-mode", "PREFERRED").upper(), given.get("get-server-public-key", "false").lower()
+    for is_wrong, complaint in (
+        (mode not in _MODES, f"the ssl-mode {mode}, which is not one of {', '.join(_MODES)}"),
+        ("ssl-ca" in given and mode == "DISABLED", "an ssl-ca, which verifies, and ssl-mode=DISABLED"),
+        (get_key not in ("true", "false"), "a get-server-public-key that is neither true nor false"),
+    ):
+        if is_wrong:
+            raise SettingsError(f"{parts.where} has {complaint}")
     return MySQLAddress(
-        host=parts.host,
-        port=parts.port,
-        user=parts.user,
-        database=parts.database,
-        password=default_password if parts.password is None else parts.password,
-        ssl_mode=mode,
-        ssl_ca=authority,
-        ssl_cert=options.get("ssl-cert"),
-        ssl_key=options.get("ssl-key"),
-        get_server_public_key=_FLAGS[get_key],
+        **parts.address(default_password),
+        ssl_mode="VERIFY_CA" if "ssl-ca" in given and mode != "VERIFY_IDENTITY" else mode,
+        ssl_ca=given.get("ssl-ca"),
+        ssl_cert=given.get("ssl-cert"),
+        ssl_key=given.get("ssl-key"),
+        get_server_public_key=get_key == "true",
     )

@@ -1,12 +1,12 @@
 """From PostgreSQL's errors to ours. The driver's message stays at `__cause__` and goes nowhere else."""
 
 import ssl
+from typing import Any
 
 import asyncpg
 
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused
 
-NONSENSE = "gave an answer that makes no sense"
 SET_UP = "run deploy/postgresql/01-tickets.sql there, as the tables' owner"
 POOLED = (
     "is reached through a connection pooler, which loses the settings of a session: name the PostgreSQL server's own "
@@ -16,10 +16,9 @@ CLEAR_TEXT = (
     "asks for the password in clear text, and has not proved its identity: let its pg_hba.conf ask for scram-sha-256, "
     "or use sslmode=verify-full"
 )
-LOCKED, NO_TABLE = "55P03", "42P01"
+LOCKED, _NO_TABLE = "55P03", "42P01"
 UNDONE = ("40001", "40P01")
 """PostgreSQL undid the whole statement because of another one, so it may be sent again."""
-_LOST = "has lost a table of the ticket server's, or its ring row"
 _REFUSED = {
     "26000": POOLED,
     "42P05": POOLED,
@@ -37,7 +36,6 @@ _FAILED = {
     "55000": "is a standby, which takes no writes",
     "3D000": "has no such database",
     **dict.fromkeys(UNDONE, "undid a statement twice because of another one"),
-    NO_TABLE: _LOST,
     "53100": "has a full disk",
     "53200": "is out of memory",
     "53300": "has too many connections",
@@ -49,8 +47,24 @@ _FAILED = {
 }
 
 
-class Missing(LookupError):
-    """A table of the ticket server's, or its ring row, is not there."""
+class NoTLS(ConnectionError):
+    """The server does not offer TLS."""
+
+
+_WITHOUT_CODE: tuple[tuple[Any, str], ...] = (
+    (ssl.SSLCertVerificationError, "has a TLS certificate that cannot be verified"),
+    (ssl.SSLError, "cannot agree on TLS"),
+    (ConnectionRefusedError, "refuses connections"),
+    (NoTLS, "does not offer TLS"),
+    ((asyncpg.ConnectionDoesNotExistError, asyncpg.InterfaceError, ConnectionError), "broke the connection off"),
+    (OSError, "cannot be reached"),
+    (BaseException, "gave an answer that makes no sense"),
+)
+"""The words for an error that the server did not send; the first class that fits."""
+
+
+class Lost(DatabaseFailed):
+    """has lost a table of the ticket server's, or its ring row"""
 
 
 def code_of(error: BaseException | None) -> str:
@@ -65,19 +79,8 @@ def translated(error: BaseException) -> DatabaseError:
     code = code_of(error)
     if code in _REFUSED or (code == "08P01" and "startup parameter" in str(error)):
         return DatabaseRefused(_REFUSED.get(code, POOLED))
+    if code == _NO_TABLE:
+        return Lost()
     if code:
         return DatabaseFailed(_FAILED.get(code, f"answered with SQLSTATE {code}"))
-    words = _LOST if isinstance(error, Missing) else NONSENSE
-    if isinstance(error, ssl.SSLCertVerificationError):
-        words = "has a TLS certificate that cannot be verified"
-    elif isinstance(error, ssl.SSLError):
-        words = "cannot agree on TLS"
-    elif isinstance(error, ConnectionRefusedError):
-        words = "refuses connections"
-    elif isinstance(error, ConnectionError) and "SSL" in str(error):
-        words = "does not offer TLS"
-    elif isinstance(error, asyncpg.ConnectionDoesNotExistError | asyncpg.InterfaceError | ConnectionError):
-        words = "broke the connection off"
-    elif isinstance(error, OSError):
-        words = "cannot be reached"
-    return DatabaseFailed(words)
+    return DatabaseFailed(next(words for kind, words in _WITHOUT_CODE if isinstance(error, kind)))

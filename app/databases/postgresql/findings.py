@@ -53,8 +53,7 @@ class _Reader(PostgreSQLSession):
 
     async def examine(self, address: PostgreSQLAddress, started: float) -> Examination:
         """Examine the database. started: when the login began, by the monotonic clock."""
-        self.check_version()
-        await self._send(self._driver.execute, sql.BEGIN)
+        await self.begin()
         elapsed, began = time.monotonic() - started, time.time()
         (row,) = await self._ask(list, EXAMINE)
         version = f"PostgreSQL {row['version']}"

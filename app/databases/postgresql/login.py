@@ -2,7 +2,7 @@
 
 asyncpg sends the password in clear text to any server that asks for it, and a message whose length is negative has it
 loop for ever, so that nothing else runs in this process (asyncpg 0.32). It has no setting for either. But it opens its
-connections by the event loop that it is given: this one negotiates TLS, and puts a guard before the driver's protocol.
+connections by the event loop that it is given: `_Guard` is that loop, negotiates TLS, and stands before the driver.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 from app.databases.dial import dial
-from app.databases.postgresql.errors import CLEAR_TEXT, translated
+from app.databases.postgresql.errors import CLEAR_TEXT, NoTLS, translated
 from app.databases.postgresql.url import PostgreSQLAddress
 from app.errors import DatabaseRefused, SettingsError
 
@@ -38,17 +38,17 @@ async def login(address: PostgreSQLAddress, settings: dict[str, str], seconds: f
         raise DatabaseRefused(str(error)) from error
     failed: Exception
     for way in {"prefer": (tls, None), "allow": (None, tls)}.get(address.sslmode, (tls,)):
-        loop = _GuardedLoop(seconds, way, takes_clear_text=way is not None and address.verifies)
+        guard = _Guard(seconds, way, takes_clear_text=way is not None and address.verifies)
         try:
             # It is given every parameter, because it would read a missing one from the environment or from a file.
             return await asyncpg.connect(
-                loop=loop,
+                loop=guard,
                 host=address.host,
                 port=address.port,
                 user=address.user,
                 password=address.password or "",
                 database=address.database,
-                ssl=False,  # the loop has seen to it
+                ssl=False,  # the guard has seen to it
                 direct_tls=False,
                 timeout=None,  # Database has a deadline
                 max_cached_statement_lifetime=0,
@@ -58,8 +58,8 @@ async def login(address: PostgreSQLAddress, settings: dict[str, str], seconds: f
                 gsslib="gssapi",
             )
         except Exception as error:  # a server can make the driver raise anything
-            loop.abort()
-            if loop.refused:
+            guard.abort()
+            if guard.refused:
                 raise DatabaseRefused(CLEAR_TEXT) from None
             failed = error
             if isinstance(error, asyncpg.InvalidPasswordError) or not isinstance(error, _OTHER_WAY):
@@ -67,30 +67,42 @@ async def login(address: PostgreSQLAddress, settings: dict[str, str], seconds: f
     raise translated(failed) from failed
 
 
-class _GuardedLoop:
-    """The running event loop as the driver sees it. `refused`: the server wanted the password in clear text."""
+class _Guard(asyncio.Protocol):
+    """The event loop as the driver sees it, and the protocol between the network and the driver's.
+
+    It passes on what the server sends, while the lengths of the messages are possible. `refused`: the server wanted the
+    password in clear text.
+    """
 
     def __init__(self, seconds: float, tls: ssl.SSLContext | None, *, takes_clear_text: bool) -> None:
         self.refused = False
-        self.takes_clear_text = takes_clear_text
-        self._transport: asyncio.Transport | None = None
+        self._takes_clear_text = takes_clear_text
         self._loop = asyncio.get_running_loop()
         self._seconds = seconds
         self._tls = tls
+        self._driver: Any = None
+        self._transport: Any = None
+        self._head = b""
+        """The first bytes of a message, while they do not say enough yet."""
+        self._ahead = 0
+        """How many bytes of the present message are still to come."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
 
     async def create_connection(self, make: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
         """Connect, with TLS where it is wanted. Raises OSError."""
-        connected, driver, tls = await dial(host, port, self._seconds), make(), self._tls
+        connected, tls = await dial(host, port, self._seconds), self._tls
+        self._driver = driver = make()
+        for name in ("connection_lost", "pause_writing", "resume_writing"):
+            setattr(self, name, getattr(driver, name))
         try:
             if tls is not None:
                 await self._loop.sock_sendall(connected, _ASK_FOR_TLS)
                 if await self._loop.sock_recv(connected, 1) != b"S":
-                    raise ConnectionError("SSL is not offered")
-            self._transport, _ = await self._loop.create_connection(
-                lambda: _Guard(driver, self), sock=connected, ssl=tls, server_hostname=host if tls else None
+                    raise NoTLS
+            await self._loop.create_connection(
+                lambda: self, sock=connected, ssl=tls, server_hostname=host if tls else None
             )
         except BaseException:
             connected.close()
@@ -101,22 +113,6 @@ class _GuardedLoop:
         """Close the connection of a login that failed. The driver forgets some of them."""
         if self._transport is not None:
             self._transport.abort()
-
-
-class _Guard(asyncio.Protocol):
-    """Passes on to the driver what the server sends, while the lengths of the messages are possible."""
-
-    def __init__(self, driver: Any, loop: _GuardedLoop) -> None:
-        self._driver = driver
-        self._loop = loop
-        self._transport: Any = None
-        self._head = b""
-        """The first bytes of a message, while they do not say enough yet."""
-        self._ahead = 0
-        """How many bytes of the present message are still to come."""
-        self.connection_lost = driver.connection_lost  # type: ignore[method-assign]
-        self.pause_writing = driver.pause_writing  # type: ignore[method-assign]
-        self.resume_writing = driver.resume_writing  # type: ignore[method-assign]
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -139,8 +135,8 @@ class _Guard(asyncio.Protocol):
             if known[at] == _AUTHENTICATION and length >= 8:
                 if at + 9 > end:
                     break
-                if int.from_bytes(known[at + 5 : at + 9]) == _CLEAR_TEXT and not self._loop.takes_clear_text:
-                    self._loop.refused = True
+                if int.from_bytes(known[at + 5 : at + 9]) == _CLEAR_TEXT and not self._takes_clear_text:
+                    self.refused = True
                     return False
             at += 1 + length
         self._head, self._ahead = (known[at:], 0) if at < end else (b"", at - end)

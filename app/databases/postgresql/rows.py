@@ -1,20 +1,18 @@
-"""What PostgreSQL's rows mean. Rows that no ticket server would write raise LookupError, TypeError or ValueError."""
+"""What PostgreSQL's rows mean."""
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from app.databases.postgresql import sql
-from app.databases.postgresql.errors import POOLED, SET_UP, Missing
-from app.databases.session import EMPTIED, Counter, Facts, Look, Note, RingRow
+from app.databases.postgresql.errors import POOLED, SET_UP, Lost
+from app.databases.session import EMPTIED, ENDS, Counter, Facts, Look, Note, RingRow
 from app.errors import (
     DatabaseError,
     DatabaseRefused,
     SequenceBusy,
-    SequenceError,
     SequenceExhausted,
     SequenceMissing,
     SequenceUnusable,
@@ -33,53 +31,35 @@ SETTINGS = {
     "synchronous_commit": "synchronous_commit is off in the session, so a crash loses tickets: set it on for this user",
 }
 """The harm that each of these settings does where it is off."""
-_REASONS: dict[str, Callable[[], SequenceError]] = {
-    "missing": SequenceMissing,
-    "emptied": partial(SequenceMissing, EMPTIED),
-    "exhausted": SequenceExhausted,
-    "busy": SequenceBusy,
-}
-
-
-def typed(row: Any, *kinds: Any) -> tuple[Any, ...]:
-    """Return the values of a row. Raises TypeError, ValueError where they are not of these types."""
-    if not all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True)):
-        raise TypeError("a value is of another type")
-    return tuple(row)
 
 
 def ring(found: Sequence[Any]) -> RingRow:
-    """Read the ring row. Raises Missing."""
+    """Read the ring row. Raises Lost."""
     if not found:
-        raise Missing
-    (row,) = found
-    return RingRow(*typed(row, str, int, str, str))
+        raise Lost
+    return RingRow(*found[0])
 
 
-def notes(found: Sequence[Any]) -> list[tuple[str, Note]]:
-    """Read rows of the notebook, each with its name."""
-    rows = [typed(row, str, int, int, str | None, bool, str) for row in found]
-    if any(high < 0 or issued < 0 for _, high, issued, *_ in rows):
-        raise ValueError("a number is negative")
-    return [(name, Note(*note)) for name, *note in rows]
+def notes(found: Iterable[Any]) -> dict[str, Note]:
+    """Read rows of the notebook, by their names."""
+    return {name: Note(*note) for name, *note in found}
 
 
-def done(found: Sequence[Any]) -> tuple[str, frozenset[str]]:
-    """Read the stamp of the ring row, and which marks or writes were done. Raises Missing."""
-    ((stamp, names),) = found
+def done(row: Any) -> tuple[str, bool]:
+    """Read the stamp of the ring row, and whether a mark or write was done. Raises Lost."""
+    stamp, is_done = row
     if stamp is None:
-        raise Missing
-    typed((stamp, *names), *[str] * (1 + len(names)))
-    return stamp, frozenset(names)
+        raise Lost
+    return stamp, is_done
 
 
 def look(found: Sequence[Any]) -> Look:
-    """Read what a look finds. Raises Missing, and DatabaseRefused where a table cannot be used."""
+    """Read what a look finds. Raises Lost, and DatabaseRefused where a table cannot be used."""
     (row,) = found
     if not row["direct"]:
         raise DatabaseRefused(POOLED)
     if row["body"] is None or not row["columns"]:
-        raise Missing
+        raise Lost
     if not set(row["columns"]) >= sql.COLUMNS:
         needs = ", ".join(sorted(sql.COLUMNS))
         raise DatabaseRefused(f"has a table {sql.SEQUENCES} without the columns {needs}: move it away and {SET_UP}")
@@ -89,18 +69,17 @@ def look(found: Sequence[Any]) -> Look:
     warnings += [
         f"{name} is UNLOGGED, so a crash empties it: ALTER TABLE {name} SET LOGGED" for name in row["unlogged"]
     ]
-    started, now, version = int(row["started"]) / 1000, int(row["now"]) / 1000, f"PostgreSQL {row['version']}"
-    facts = Facts(str(row["machine"]), started, str(row["births"]), now, version, tuple(warnings))
-    ring_row = ring([[row[each] for each in ("body", "ring_offset", "stamp", "text")]])
-    lives, heartbeats = (dict(notes(json.loads(row[each] or "[]"))) for each in ("lives", "heartbeats"))
-    return Look(facts, ring_row, lives.get(facts.machine), heartbeats, int(row["floors"] or 0))
+    version = f"PostgreSQL {row['version']}"
+    facts = Facts(row["machine"], row["started"], row["births"], row["now"], version, tuple(warnings))
+    ring_row = RingRow(*(row[each] for each in ("body", "ring_offset", "stamp", "text")))
+    lives, heartbeats = (notes(json.loads(row[each] or "[]")) for each in ("lives", "heartbeats"))
+    return Look(facts, ring_row, lives.get(facts.machine), heartbeats, row["floors"] or 0)
 
 
 def counters(found: Sequence[Any]) -> dict[str, Counter | DatabaseError]:
     """Read sequences, by their names in lower case."""
     by_name: dict[str, Counter | DatabaseError] = {}
-    for row in found:
-        name, *rest = typed(row, str, int | None, int | None, str | None, str, str | None)
+    for name, *rest in found:
         by_name[name.lower()] = SequenceUnusable(_TWINS) if name.lower() in by_name else _counter(name, *rest)
     return by_name
 
@@ -110,25 +89,24 @@ def _counter(
 ) -> Counter | DatabaseError:
     if not NAME.fullmatch(name):
         return SequenceUnusable("its name is not 1 to 64 letters, digits and _, a letter first")
-    if bits not in sql.ENDS or number is None or number < 0:
+    if bits not in ENDS or number is None or number < 0:
         return _unusable(number, bits)
     word = hashlib.sha256(f"{birth} {table}".encode()).hexdigest()[:16]
-    warnings = () if birth is not None else (_NO_BIRTH,)
-    return Counter(name, bits, sql.ENDS[bits], min(number, sql.ENDS[bits]), word, warnings)
+    return Counter(name, bits, ENDS[bits], min(number, ENDS[bits]), word, () if birth is not None else (_NO_BIRTH,))
 
 
-def results(found: Sequence[Any]) -> dict[str, int | DatabaseError]:
-    """Read the result for each sequence: the last id that was drawn, or the reason why none was."""
-    by_name: dict[str, int | DatabaseError] = {}
-    for row in found:
-        name, last, word, number, bits = typed(row, str, int | None, str, int | None, int | None)
-        if name in by_name:
-            by_name[name] = SequenceUnusable(_TWINS)
-        elif last is not None:
-            by_name[name] = last
-        else:
-            by_name[name] = _unusable(number, bits) if word == "unusable" else _REASONS[word]()
-    return by_name
+def result(row: Any) -> int | DatabaseError:
+    """Read the result of a change of a sequence: its new id, or the reason why the old one stayed."""
+    last, locked, number, bits, is_emptied, is_there = row
+    if locked > 1:
+        return SequenceUnusable(_TWINS)
+    if locked == 0:
+        return SequenceBusy() if is_there else SequenceMissing()
+    if last is not None:
+        return int(last)
+    if bits not in ENDS or number is None or number < 0:
+        return _unusable(number, bits)
+    return SequenceMissing(EMPTIED) if is_emptied else SequenceExhausted()
 
 
 def _unusable(number: int | None, bits: int | None) -> SequenceUnusable:

@@ -1,18 +1,17 @@
 """Every statement that a session sends to PostgreSQL, and the tables that it makes.
 
-A statement about several rows first locks these rows in the order of their names, so that two sessions never wait for
-each other. A statement that waited for a row goes on with the newest version of the row (READ COMMITTED).
+A change is one statement about one row, with its own condition and its own result. Several go in one packet, which is
+one transaction, in the order of the rows' names, so that two sessions never wait for each other. A statement that
+waited for a row goes on with the newest version of the row (READ COMMITTED).
 """
 
 # ruff: noqa: S608 - the statements are put together from constants of this file alone
 
-from app.databases.session import LARGEST_ID
+from app.databases.session import ENDS
 
 SEQUENCES, RING, NOTES = "ticket_sequences", "_ticket_ring", "_ticket_notes"
 COLUMNS = {"sequence text", "id bigint", "bits smallint"}
 """What a table of sequences needs. It may have other columns."""
-ENDS = {32: (1 << 32) - 1, 53: (1 << 53) - 1, 64: LARGEST_ID}
-"""The largest id of a sequence, by its `bits`."""
 LAYOUT = "ticketd layout 1"
 """The comment of the server's own tables."""
 _LOCK = "SELECT pg_advisory_xact_lock(1953067883, 3);"
@@ -45,8 +44,8 @@ INSERT INTO {RING} VALUES (1, '{{word}}', 0, '', '') ON CONFLICT (one) DO NOTHIN
 def settings(seconds: float) -> dict[str, str]:
     """Return the settings that a session logs in with. They hold against those of the user and of the database.
 
-    The planner has to use indexes: without statistics of a table it may read the whole table. The keepalives end a
-    session whose network was cut in the middle of a statement, so that it holds no lock for long.
+    seconds: the database timeout. The planner has to use indexes, which it might not without statistics of a table. The
+    keepalives end a session whose network was cut in the middle of a statement, so that it holds no lock for long.
     """
     milliseconds = max(3, int(seconds * 1000))
     return {
@@ -56,7 +55,7 @@ def settings(seconds: float) -> dict[str, str]:
         "idle_in_transaction_session_timeout": f"{2 * milliseconds}",
         **{"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "3", "tcp_keepalives_count": "3"},
         **{"client_min_messages": "error", "plan_cache_mode": "force_generic_plan", "jit": "off"},
-        **dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off"),
+        "enable_seqscan": "off",
     }
 
 
@@ -85,8 +84,8 @@ WITH server AS MATERIALIZED (
     FROM pg_class WHERE oid IN (to_regclass('{SEQUENCES}'), to_regclass('{RING}'), to_regclass('{NOTES}'))
 )
 SELECT pg_backend_pid() = $2 AS direct, machine, current_setting('server_version') AS version,
-    (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint AS started,
-    (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
+    extract(epoch FROM clock_timestamp())::float AS now,
+    extract(epoch FROM pg_postmaster_start_time())::float AS started,
     concat_ws('.', (SELECT oid FROM pg_database WHERE datname = current_database()), (SELECT string_agg(
         concat_ws('.', oid, file), '.' ORDER BY name) FROM tables WHERE name <> '{SEQUENCES}'), body) AS births,
     current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
@@ -106,108 +105,93 @@ is another one after a promotion."""
 
 # --- counters --------------------------------------------------------------------------------------------------------
 
-_END = f"CASE s.bits {' '.join(f'WHEN {bits} THEN {end}' for bits, end in ENDS.items())} END"
-_SERVED = f"s.id >= 0 AND s.bits IN ({', '.join(map(str, ENDS))})"
-_RESULTS = f"""
-SELECT sequence, last, 'done' AS result, NULL::bigint AS id, NULL::smallint AS bits FROM done UNION ALL
-SELECT w.sequence, NULL, CASE WHEN s.sequence IS NULL THEN 'missing' WHEN ({_SERVED}) IS NOT TRUE THEN 'unusable'
-    WHEN w.sequence IN (SELECT sequence FROM held WHERE emptied) THEN 'emptied'
-    WHEN w.sequence IN (SELECT sequence FROM held) THEN 'exhausted' ELSE 'busy' END, s.id, s.bits
-FROM wanted w LEFT JOIN {SEQUENCES} s USING (sequence) WHERE w.sequence NOT IN (SELECT sequence FROM done)
-"""
+_END = f"CASE bits {' '.join(f'WHEN {bits} THEN {end}' for bits, end in ENDS.items())} END"
 
 
-def _given(first: int, *kinds: str) -> str:
-    """Return the rows of a statement, given as columns from parameter `first` on. They are arrays of text, because the
-    driver would ask the server on each connection what an array of numbers is."""
-    return f"unnest({', '.join(f'${number}::text[]::{kind}[]' for number, kind in enumerate(kinds, first))})"
+def _changing(new: str, condition: str = "true") -> tuple[str, str]:
+    """Return the statement that changes the row of the sequence $1, and the same statement passing a locked row over.
 
-
-def _locking(statement: str) -> tuple[str, str]:
-    """Return the statement that waits for locked rows, and the same statement passing them over."""
-    return statement.format(locked=""), statement.format(locked="SKIP LOCKED")
-
-
-DRAW = _locking(f"""
-WITH wanted AS (
-    SELECT * FROM {_given(1, *["text", *["bigint"] * 4])} AS w(sequence, span, above, ceiling, drawn)
-), held AS MATERIALIZED (
-    SELECT s.sequence, span, greatest(s.id, above) AS base, least(ceiling, {_END}) AS ceiling, s.id < drawn AS emptied
-    FROM wanted JOIN {SEQUENCES} s USING (sequence) WHERE {_SERVED}
-    ORDER BY s.sequence FOR NO KEY UPDATE OF s {{locked}}
-), ahead AS (
-    SELECT sequence, base, ceiling, 1 + mod(mod($6 - 1 - base, $7::bigint) + $7, $7) + span AS step
-    FROM held WHERE NOT emptied
+    new: the new id. condition: whether it can be given. Both may use `id`, its end `ends`, and `base`, the larger of
+    the id and $2. $3: an id that the caller has drawn, or 0; a row below it stays. The result: the new id, how many
+    rows were locked, their id and bits, whether they are below $3, and whether there is such a row.
+    """
+    waits, passes = (
+        f"""
+WITH held AS MATERIALIZED (
+    SELECT id, bits, greatest(id, $2::bigint) AS base, {_END} AS ends FROM {SEQUENCES} WHERE sequence = $1
+    FOR NO KEY UPDATE {locked}
 ), done AS (
-    UPDATE {SEQUENCES} s SET id = base + step FROM ahead a WHERE s.sequence = a.sequence AND step <= ceiling - base
-    RETURNING s.sequence, s.id AS last
-){_RESULTS}""")
-"""`span`: by how much the last id is above the first one. `drawn`: an id that the caller has drawn, or 0. $6, $7:
-offset and increment. Nothing here can overflow."""
-RAISE = _locking(f"""
-WITH wanted AS (SELECT * FROM {_given(1, "text", "bigint")} AS w(sequence, floor)), held AS MATERIALIZED (
-    SELECT s.sequence, least(floor, {_END}) AS last, false AS emptied
-    FROM wanted JOIN {SEQUENCES} s USING (sequence) WHERE {_SERVED}
-    ORDER BY s.sequence FOR NO KEY UPDATE OF s {{locked}}
-), raised AS (
-    UPDATE {SEQUENCES} s SET id = h.last FROM held h WHERE s.sequence = h.sequence AND s.id < h.last
-), done AS (SELECT sequence, last FROM held){_RESULTS}""")
+    UPDATE {SEQUENCES} s SET id = {new} FROM held h
+    WHERE s.sequence = $1 AND h.id >= $3::bigint AND h.id >= 0 AND ends IS NOT NULL AND {condition} RETURNING s.id
+)
+SELECT (SELECT max(id) FROM done), count(*), min(id), min(bits), min(id) < $3::bigint,
+    EXISTS (SELECT FROM {SEQUENCES} WHERE sequence = $1)
+FROM held"""
+        for locked in ("", "SKIP LOCKED")
+    )
+    return waits, passes
+
+
+_STEP = "1 + mod(mod($6::bigint - 1 - base, $7::bigint) + $7, $7) + $4::bigint"
+DRAW = _changing(f"base + {_STEP}", f"{_STEP} <= least(ends, $5::bigint) - base")
+"""$4: by how much the last id is above the first one. $5: no id is above it. $6, $7: offset and increment. Nothing here
+can overflow."""
+RAISE = _changing("greatest(h.id, least(ends, $2))")
 LIST = f"""
 SELECT s.sequence, s.id, s.bits, to_jsonb(s) ->> 'birth' AS birth, s.tableoid::text AS table,
     pg_relation_filenode(s.tableoid)::text AS file
 FROM {SEQUENCES} s
 """
 LIST_NAMED = LIST + """WHERE lower(s.sequence COLLATE "C") = ANY($1::text[])"""
-MAKE = f"""{_LOCK}
-INSERT INTO {SEQUENCES} (sequence, id, bits) SELECT '{{name}}', {{last}}, {{bits}} WHERE NOT EXISTS
-    (SELECT FROM {SEQUENCES} WHERE lower(sequence COLLATE "C") = lower('{{name}}' COLLATE "C")) ON CONFLICT DO NOTHING
-"""
-"""Two statements in one transaction. The second one sees what the session that had the lock before has made."""
+
+
+def make(name: str, bits: int, above: int) -> str:
+    """Return the two statements that make a sequence, in one transaction.
+
+    The second one sees what the session that had the lock before has made.
+    """
+    return f"""{_LOCK}
+INSERT INTO {SEQUENCES} (sequence, id, bits) SELECT '{name}', {min(above, ENDS[bits])}, {bits} WHERE NOT EXISTS
+    (SELECT FROM {SEQUENCES} WHERE lower(sequence COLLATE "C") = lower('{name}' COLLATE "C")) ON CONFLICT DO NOTHING"""
+
 
 # --- the notebook ----------------------------------------------------------------------------------------------------
 
 READ = f"SELECT {_ROW} FROM {NOTES} WHERE book = $1 AND name = ANY($2::text[])"
 PAGE = f"SELECT {_ROW} FROM {NOTES} WHERE book = $1 AND name > $2 ORDER BY name LIMIT $3"
-HAS_OLD_KINDS = "SELECT to_regclass('_kinds') IS NOT NULL"
+HAS_OLD_KINDS = "SELECT 1 WHERE to_regclass('_kinds') IS NOT NULL"
 OLD_KINDS = "SELECT 1 FROM _kinds WHERE decided AND kind <> 'ticket' LIMIT 1"
-"""What finds a kind of sequence in the table where releases before 1.0 kept them."""
+"""Finds sequences of other kinds in the table where releases before 1.0 kept them."""
 READ_RING = f"SELECT body, ring_offset, stamp, text FROM {RING} WHERE one = 1"
 WRITE_RING = f"""
 UPDATE {RING} SET ring_offset = $1, stamp = $2, text = $3
 WHERE one = 1 AND body = $4 AND ring_offset = $5 AND stamp = $6 AND text = $7 RETURNING one
 """
-_LOCKED_RING = f"ring AS MATERIALIZED (SELECT stamp FROM {RING} WHERE one = 1 FOR SHARE)"
+_UNDER_RING = f"WITH ring AS MATERIALIZED (SELECT stamp FROM {RING} WHERE one = 1 FOR SHARE)"
 """A change of the ring row waits for this lock, and this lock for a change; after that it reads the newest stamp."""
-MARK = f"""
-WITH {_LOCKED_RING}, held AS MATERIALIZED (
-    SELECT g.* FROM ring, {_given(1, "text", "text", "bigint", "bigint", "boolean")}
-        AS g(name, tenure, high, issued, sure) JOIN {NOTES} n ON n.book = 'marks' AND n.name = g.name
-    WHERE ring.stamp = $6 AND n.tenure = g.tenure ORDER BY n.name FOR NO KEY UPDATE OF n
-), raised AS (
-    UPDATE {NOTES} n SET high = greatest(n.high, h.high), issued = greatest(n.issued, h.issued), sure = n.sure OR h.sure
-    FROM held h WHERE n.book = 'marks' AND n.name = h.name RETURNING n.name
+MARK = f"""{_UNDER_RING}, done AS (
+    UPDATE {NOTES} n SET high = greatest(n.high, $3), issued = greatest(n.issued, $4), sure = n.sure OR $5
+    FROM ring WHERE ring.stamp = $6 AND n.book = 'marks' AND n.name = $1 AND n.tenure = $2 RETURNING 1
 )
-SELECT (SELECT stamp FROM ring) AS stamp, array(SELECT name FROM raised) AS done
+SELECT (SELECT stamp FROM ring), EXISTS (TABLE done)
 """
-_OLD = ", ".join(f"old_{each}" for each in _FIELDS)
-WRITE = f"""
-WITH {_LOCKED_RING}, given AS MATERIALIZED (
-    SELECT g.* FROM ring, {_given(2, "text", "text", "boolean", *_FIELDS.values(), "boolean", *_FIELDS.values())}
-        AS g(book, name, was, {_OLD}, stays, {_NOTE}) WHERE $1::text IS NULL OR ring.stamp = $1
-), held AS MATERIALIZED (
-    SELECT g.* FROM given g JOIN {NOTES} n USING (book, name)
-    WHERE g.was AND {" AND ".join(f"n.{each} IS NOT DISTINCT FROM g.old_{each}" for each in _FIELDS)}
-    ORDER BY n.book, n.name FOR UPDATE OF n
-), inserted AS (
-    INSERT INTO {NOTES} (book, {_ROW}) SELECT book, {_ROW} FROM given WHERE stays AND NOT was
-    ORDER BY book COLLATE "C", name COLLATE "C" ON CONFLICT (book, name) DO NOTHING RETURNING book, name
+
+
+def _given(first: int) -> str:
+    """Return a note that is given by parameters from this one on. All five are null where there is none."""
+    return ", ".join(f"${number}::{kind}" for number, kind in enumerate(_FIELDS.values(), first))
+
+
+_WHERE = f"""($13::text IS NULL OR ring.stamp = $13) AND n.book = $1 AND n.name = $2
+        AND ({", ".join(f"n.{each}" for each in _FIELDS)}) IS NOT DISTINCT FROM ({_given(3)})"""
+WRITE = f"""{_UNDER_RING}, inserted AS (
+    INSERT INTO {NOTES} (book, {_ROW}) SELECT $1, $2, {_given(8)} FROM ring
+    WHERE $3::bigint IS NULL AND ($13::text IS NULL OR ring.stamp = $13) ON CONFLICT (book, name) DO NOTHING RETURNING 1
 ), replaced AS (
-    UPDATE {NOTES} n SET ({_NOTE}) = row({", ".join(f"h.{each}" for each in _FIELDS)})
-    FROM held h WHERE h.stays AND n.book = h.book AND n.name = h.name RETURNING n.book, n.name
+    UPDATE {NOTES} n SET ({_NOTE}) = row({_given(8)}) FROM ring WHERE $8::bigint IS NOT NULL AND {_WHERE} RETURNING 1
 ), removed AS (
-    DELETE FROM {NOTES} n USING held h
-    WHERE NOT h.stays AND n.book = h.book AND n.name = h.name RETURNING n.book, n.name
+    DELETE FROM {NOTES} n USING ring WHERE $8::bigint IS NULL AND {_WHERE} RETURNING 1
 )
-SELECT (SELECT stamp FROM ring) AS stamp, array(SELECT book || ' ' || name FROM (TABLE inserted UNION ALL
-    TABLE replaced UNION ALL TABLE removed) AS done) AS done
+SELECT (SELECT stamp FROM ring), EXISTS (TABLE inserted UNION ALL TABLE replaced UNION ALL TABLE removed)
 """
+"""$1, $2: book and name of the row. Then the note that has to be there, the note to write, and the stamp or null."""

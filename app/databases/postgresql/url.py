@@ -2,6 +2,7 @@
 
 import ssl
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.databases import urls
 from app.databases.address import Address
@@ -85,13 +86,10 @@ def parse(text: str, default_password: str | None = None) -> PostgreSQLAddress:
     ):
         if is_wrong:
             raise SettingsError(f"{parts.where} has {complaint}")
+    files: dict[str, Any] = {file: words.get(file) for file in _FILES}
     return PostgreSQLAddress(
-        host=parts.host,
-        port=parts.port,
-        user=parts.user,
-        database=parts.database,
-        password=default_password if parts.password is None else parts.password,
+        **parts.address(default_password),
         sslmode=mode,
         application_name=words.get("application_name", "ticketd"),
-        **{file: words.get(file) for file in _FILES},
+        **files,
     )

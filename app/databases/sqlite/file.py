@@ -1,15 +1,14 @@
-"""A connection to one file of the embedded pair: how it is opened and laid out, and the thread that works on it.
+"""A connection to one file of the embedded pair: how it is opened and laid out, and how the file's thread works on it.
 
-A commit is on the disk before it is answered (WAL, full synchronisation). One transaction at a time writes to a file,
-so transactions never deadlock.
+A commit is on the disk before it is answered (WAL, full synchronisation). One thread works on a file, so transactions
+wait for each other without SQLite's own way, which is to sleep and to try again.
 """
 
 import asyncio
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from app.databases.examination import OLD_KINDS
 from app.databases.record import new_word
@@ -37,31 +36,25 @@ CREATE TABLE IF NOT EXISTS _ticket_ring (
 
 
 class SQLiteFile:
-    """One connection with a thread of its own. It runs one call at a time, and none after a call has failed."""
+    """One connection. It runs one call at a time, and none after a call has failed."""
 
     def __init__(self, address: SQLiteAddress, seconds: float) -> None:
+        """seconds: how long it waits for another process that has locked the file."""
         self.address = address
         self._seconds = seconds
         self._connection: sqlite3.Connection | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=address.path.stem)
         self._end = asyncio.get_running_loop().create_future()
 
-    @classmethod
-    async def open(cls, address: SQLiteAddress, seconds: float) -> Self:
-        """Open a file, and lay it out if it is new. Raises DatabaseFailed, DatabaseRefused.
-
-        seconds: how long a transaction waits for another one at most.
-        """
-        file = cls(address, seconds)
-        await file._call(file._open)
-        return file
+    async def open(self) -> None:
+        """Open the file, and lay it out if it is new. Raises DatabaseFailed, DatabaseRefused."""
+        await self._call(self._open)
 
     async def run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
         """Run `work` in the thread, in a transaction of its own, and commit it. Raises DatabaseFailed, DatabaseRefused.
 
         writes: whether `work` writes.
         """
-        return await self._call(partial(self._write if writes else self._transaction, work))
+        return await self._call(partial(self._transaction, work, "BEGIN IMMEDIATE" if writes else "BEGIN"))
 
     def abort(self) -> None:
         """Close the connection at once. The call under way ends with DatabaseFailed, even if the disk stands still."""
@@ -69,20 +62,17 @@ class SQLiteFile:
             self._end.set_result(None)
             if self._connection is not None:
                 self._connection.interrupt()
-            self._thread.submit(self._close)
-            self._thread.shutdown(wait=False)
+            self.address.thread.submit(self._close)
 
     async def _call(self, work: Callable[[], T]) -> T:
         """Run `work` in the thread, and translate its errors. After any error the connection is closed."""
         try:
-            if self._end.done():
-                raise DatabaseFailed("the connection to it is closed")
-            answer = asyncio.wrap_future(self._thread.submit(work))
+            answer = asyncio.get_running_loop().run_in_executor(self.address.thread, work)
             try:
                 await asyncio.wait([answer, self._end], return_when=asyncio.FIRST_COMPLETED)
-                if answer.done():
-                    return answer.result()
-                raise DatabaseFailed("the connection to it was closed")
+                if self._end.done():
+                    raise DatabaseFailed("the connection to it was closed")
+                return await answer
             finally:
                 answer.cancel()  # nobody reads a result that comes later
         except sqlite3.Error as error:
@@ -96,20 +86,11 @@ class SQLiteFile:
 
     # --- in the thread -----------------------------------------------------------------------------------------------
 
-    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        # SQLite's own way is to sleep and try again: a draw beside another session then waits up to 0.2 s, here 1 ms.
-        if not self.address.writing.acquire(timeout=self._seconds):
-            raise DatabaseFailed("has a transaction that does not end")
-        try:
-            return self._transaction(work, "BEGIN IMMEDIATE")
-        finally:
-            self.address.writing.release()
-
-    def _transaction(self, work: Callable[[sqlite3.Connection], T], begin: str = "BEGIN") -> T:
+    def _transaction(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
         assert self._connection is not None
         self._connection.execute(begin)
-        if self._end.done():  # the caller gave up while this waited for the lock
-            raise DatabaseFailed("the connection to it is closed")
+        if self._end.done():  # the caller gave up while this waited
+            raise DatabaseFailed("the connection to it was closed")
         result = work(self._connection)
         self._connection.execute("COMMIT")
         return result
@@ -126,7 +107,7 @@ class SQLiteFile:
             )
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")  # on macOS fsync alone does not reach the disk
-        self._write(self._lay_out)
+        self._transaction(self._lay_out, "BEGIN IMMEDIATE")
 
     def _lay_out(self, connection: sqlite3.Connection) -> None:
         (layout,) = connection.execute("PRAGMA user_version").fetchone()

@@ -2,24 +2,16 @@
 
 import sqlite3
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from app.databases.address import Address
 from app.databases.examination import Examination, Severity
-from app.databases.sqlite.file import LAYOUT, SQLiteFile
-from app.databases.sqlite.folder import FILES, SQLiteAddress
+from app.databases.sqlite.file import LAYOUT
+from app.databases.sqlite.folder import SQLiteAddress
 from app.databases.sqlite.session import SQLiteSession
 
 
-def embedded_files(folder: Path) -> Sequence[SQLiteAddress]:
-    """Return the addresses of the embedded pair, to be examined; the folder is not locked, and need not be there."""
-    paths = [folder.absolute() / name for name in FILES]
-    return [SQLiteAddress("", 0, "", path.name, path=path, opening="", opened=0.0, inode=(0, 0)) for path in paths]
-
-
-class _ReadFile(SQLiteFile):
+class _Reader(SQLiteSession):
     """A file that is opened for reading alone."""
 
     def _open(self) -> None:
@@ -32,36 +24,35 @@ async def examine(address: Address, seconds: float) -> Examination:
     assert isinstance(address, SQLiteAddress)
     now = time.time()
     found = Examination(f"SQLite {sqlite3.sqlite_version}", str(address.path), now, now, now)
-    if not address.path.exists():
+    if address.inode is None:
         found.add(Severity.NOTE, "file", f"{address.path} is not there yet: `ticketd serve` makes it")
         return found
-    status = address.path.stat()
-    found.machine = f"{status.st_dev}:{status.st_ino}"
-    file = await _ReadFile.open(address, seconds)
+    found.machine = ":".join(map(str, address.inode))
+    reader = _Reader(address, seconds, None)
     try:
-        await _examine_file(file, found)
+        await reader.open()
+        await _examine_file(reader, found)
     finally:
-        file.abort()
+        reader.abort()
     return found
 
 
-async def _examine_file(file: SQLiteFile, found: Examination) -> None:
-    ((layout,),) = await _rows(file, "PRAGMA user_version")
+async def _examine_file(reader: _Reader, found: Examination) -> None:
+    ((layout,),) = await _rows(reader, "PRAGMA user_version")
     if layout > LAYOUT:
         found.unread = "was changed by a later release: install that release"
         return
-    checks = await _rows(file, "PRAGMA quick_check")
+    checks = await _rows(reader, "PRAGMA quick_check")
     if checks != [("ok",)]:
         found.add(Severity.WRONG, "file", f"it is damaged ({checks[0][0]}): restore it, or remove it")
-    tables = [name for (name,) in await _rows(file, "SELECT name FROM sqlite_master")]
+    tables = [name for (name,) in await _rows(reader, "SELECT name FROM sqlite_master")]
     if layout == LAYOUT:
-        session = SQLiteSession(file, None, "")
-        await found.read(session)
-        found.counters = await session.sequences(None)
+        await found.read(reader)
+        found.counters = await reader.sequences(None)
         found.add_old_tables(tables)
-    elif "_kinds" in tables and await _rows(file, "SELECT 1 FROM _kinds"):
+    elif "_kinds" in tables and await _rows(reader, "SELECT 1 FROM _kinds"):
         found.unread = "holds sequences of kinds that a release before 1.0 made: see Upgrade notes"
 
 
-async def _rows(file: SQLiteFile, question: str) -> list[tuple[Any, ...]]:
-    return await file.run(lambda connection: connection.execute(question).fetchall())
+async def _rows(reader: _Reader, question: str) -> list[tuple[Any, ...]]:
+    return await reader.run(lambda connection: connection.execute(question).fetchall())

@@ -7,9 +7,10 @@ lowers the limits in both files to the positions first, so that the next life sk
 
 import fcntl
 import os
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from app.databases.address import Address
@@ -25,14 +26,15 @@ class SQLiteAddress(Address):
     """One file of a locked folder.
 
     path: of the file. opening: the random word of the locking. opened: when the folder was locked, in seconds since
-    1970. inode: the device of the file and its number there. writing: held by the session that writes to the file.
+    1970. inode: the device of the file and its number there, None where there is no file. thread: the one that works on
+    the file, for every session.
     """
 
     path: Path
     opening: str
     opened: float
-    inode: tuple[int, int]
-    writing: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+    inode: tuple[int, int] | None
+    thread: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1), compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -41,28 +43,28 @@ class SQLiteAddress(Address):
 
     def check(self) -> None:
         """Raise DatabaseRefused where the path leads to another file than when the folder was locked, or to none."""
-        try:
-            found = _inode(self.path)
-        except OSError:
-            found = None
-        if found != self.inode:
+        if _inode(self.path) != self.inode:
             raise DatabaseRefused(f"{self.path} was replaced or removed during use: restart the ticket server")
 
 
-class Folder:
-    """A folder that this process has locked. `addresses`: of the two files, in the order of the offsets."""
+def addresses(folder: Path, opening: str = "") -> tuple[SQLiteAddress, ...]:
+    """Return the addresses of the two files, in the order of the offsets. opening: the word of the locking, if any."""
+    return tuple(
+        SQLiteAddress("", 0, "", path.name, path=path, opening=opening, opened=time.time(), inode=_inode(path))
+        for path in (folder.absolute() / name for name in FILES)
+    )
 
-    def __init__(self, path: Path, lock: int) -> None:
-        self._lock = lock
-        word, now = new_word(), time.time()
-        self.addresses = tuple(
-            SQLiteAddress("", 0, "", name, path=path / name, opening=word, opened=now, inode=_inode(path / name))
-            for name in FILES
-        )
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder that this process has locked. addresses: of the two files. lock: the descriptor that holds the lock."""
+
+    addresses: tuple[SQLiteAddress, ...]
+    lock: int
 
     def close(self) -> None:
         """Unlock the folder. Close every session first."""
-        os.close(self._lock)
+        os.close(self.lock)
 
 
 def lock_folder(path: Path) -> Folder:
@@ -81,7 +83,7 @@ def lock_folder(path: Path) -> Folder:
             directory = os.open(each, os.O_RDONLY | os.O_DIRECTORY)
             os.fsync(directory)
             os.close(directory)
-        return Folder(path, lock)
+        return Folder(addresses(path, new_word()), lock)
     except OSError as error:
         if lock >= 0:
             os.close(lock)
@@ -91,6 +93,9 @@ def lock_folder(path: Path) -> Folder:
         raise DatabaseRefused(f"user {os.geteuid()} cannot write to {where}: {error.strerror}") from error
 
 
-def _inode(path: Path) -> tuple[int, int]:
-    found = path.stat()
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
     return found.st_dev, found.st_ino

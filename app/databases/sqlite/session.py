@@ -9,7 +9,7 @@ from app.databases.address import Address
 from app.databases.record import new_word
 from app.databases.session import (
     EMPTIED,
-    LARGEST_ID,
+    ENDS,
     Book,
     Counter,
     Drawn,
@@ -27,103 +27,109 @@ from app.databases.sqlite.file import SQLiteFile
 from app.databases.sqlite.folder import SQLiteAddress
 from app.errors import DatabaseError, SequenceExhausted, SequenceMissing, SequenceUnusable
 
+_COUNTERS = "SELECT name, bits, last, created FROM _sequences"
+_MARK = """
+UPDATE _ticket_notes SET high = MAX(high, ?3), issued = MAX(issued, ?4), sure = MAX(sure, ?5)
+WHERE book = 'marks' AND name = ?1 AND tenure = ?2
+"""
 _NOTES = "SELECT name, high, issued, tenure, sure, text FROM _ticket_notes"
-_CEILINGS = {32: (1 << 32) - 1, 53: (1 << 53) - 1, 64: LARGEST_ID}
 
 
 async def connect(address: Address, residue: Residue | None, seconds: float) -> "SQLiteSession":
     """Open a session to one file of a locked folder. See `app.databases.session.Connect`."""
     assert isinstance(address, SQLiteAddress)
-    file = await SQLiteFile.open(address, seconds)
-    ring = await file.run(_ring)
-    return SQLiteSession(file, residue, ring.body)
+    session = SQLiteSession(address, seconds, residue)
+    await session.open()
+    session.facts = session.facts_of((await session.read_ring()).body)
+    return session
 
 
-class SQLiteSession:
+class SQLiteSession(SQLiteFile):
     """Implements `app.databases.session.Session`, where its methods are described."""
 
-    def __init__(self, file: SQLiteFile, residue: Residue | None, body: str) -> None:
+    facts: Facts
+
+    def __init__(self, address: SQLiteAddress, seconds: float, residue: Residue | None) -> None:
+        super().__init__(address, seconds)
         self.residue = residue
         self.life = ""
-        self._file = file
-        self.facts = self._facts(body)
 
-    def _facts(self, body: str) -> Facts:
-        """A file may have been replaced before the folder was locked, so the word of the locking is in `births`."""
-        address = self._file.address
-        version = f"SQLite {sqlite3.sqlite_version}"
+    def facts_of(self, body: str) -> Facts:
+        """Return what the file says of itself. body: the word of its data.
+
+        A file may have been replaced before the folder was locked, so the word of the locking is in `births`.
+        """
+        address, version = self.address, f"SQLite {sqlite3.sqlite_version}"
         return Facts(address.name, address.opened, f"{body} {address.opening}", time.time(), version)
-
-    def abort(self) -> None:
-        self._file.abort()
 
     # --- counters ----------------------------------------------------------------------------------------------------
 
     async def draw(self, wanted: Sequence[Want]) -> list[Drawn | DatabaseError]:
         residue = self.residue
         assert residue is not None, "this session draws nothing"
-        return await self._file.run(lambda file: [_draw(file, want, residue) for want in wanted], writes=True)
+        return await self.run(lambda file: [_draw(file, want, residue) for want in wanted], writes=True)
 
     async def sequences(self, names: Sequence[str] | None) -> dict[str, Counter | DatabaseError]:
-        return await self._file.run(lambda file: _counters(file, names))
+        wanted = None if names is None else frozenset(names)
+        return await self.run(lambda file: _counters(file, wanted))
 
     async def make(self, name: str, bits: int, above: int) -> None:
         statement = (
             "INSERT INTO _sequences SELECT ?1, ?2, ?3, ?4 "
             "WHERE NOT EXISTS (SELECT * FROM _sequences WHERE name = ?1 COLLATE NOCASE)"
         )
-        row = (name, bits, min(above, _CEILINGS[bits]), new_word())
-        await self._file.run(lambda file: file.execute(statement, row), writes=True)
+        row = (name, bits, min(above, ENDS[bits]), new_word())
+        await self.run(lambda file: file.execute(statement, row), writes=True)
 
     async def raise_above(self, floors: Mapping[str, int]) -> dict[str, DatabaseError | None]:
-        return await self._file.run(
-            lambda file: {name: _raise(file, name, floors[name]) for name in floors}, writes=True
-        )
+        return await self.run(lambda file: {name: _raise(file, name, floors[name]) for name in floors}, writes=True)
 
     # --- the notebook ------------------------------------------------------------------------------------------------
 
     async def look(self, server: str, beat: Note) -> Look:
         def work(file: Connection) -> Look:
-            self._file.address.check()
+            self.address.check()
             _put(file, Book.HEARTBEATS, server, beat)
             ring = _ring(file)
-            facts = self._facts(ring.body)
+            facts = self.facts_of(ring.body)
             beats = dict(_page(file, Book.HEARTBEATS, "", -1))
             floors = _note(file, Book.COUNTS, "floors") or Note()
             return Look(facts, ring, _note(file, Book.LIVES, facts.machine), beats, floors.high)
 
-        return await self._file.run(work, writes=True)
+        return await self.run(work, writes=True)
 
     async def read(self, book: Book, names: Sequence[str]) -> dict[str, Note]:
-        return await self._file.run(lambda file: {name: note for name in names if (note := _note(file, book, name))})
+        return await self.run(lambda file: {name: note for name in names if (note := _note(file, book, name))})
 
     async def page(self, book: Book, after: str, count: int) -> list[tuple[str, Note]]:
-        return await self._file.run(lambda file: _page(file, book, after, count))
+        return await self.run(lambda file: _page(file, book, after, count))
 
     async def read_ring(self) -> RingRow:
-        return await self._file.run(_ring)
+        return await self.run(_ring)
 
     async def write_ring(self, old: RingRow, new: RingRow) -> bool:
-        statement = "UPDATE _ticket_ring SET ring_offset = ?, stamp = ?, text = ?"
-        where = " WHERE body = ? AND ring_offset = ? AND stamp = ? AND text = ?"
-        done = await self._file.run(
-            lambda file: file.execute(statement + where, (*new[1:], *old)).rowcount, writes=True
-        )
-        return done == 1
+        def work(file: Connection) -> bool:
+            if _ring(file) != old:
+                return False
+            file.execute("UPDATE _ticket_ring SET ring_offset = ?, stamp = ?, text = ?", new[1:])
+            return True
+
+        return await self.run(work, writes=True)
 
     async def mark(self, marks: Sequence[Mark], stamp: str) -> list[Marked]:
         def work(file: Connection) -> list[Marked]:
-            fits = _ring(file).stamp == stamp
-            return [_mark(file, mark) if fits else Marked.RING for mark in marks]
+            if _ring(file).stamp != stamp:
+                return [Marked.RING] * len(marks)
+            return [Marked.DONE if file.execute(_MARK, mark).rowcount else Marked.TENURE for mark in marks]
 
-        return await self._file.run(work, writes=True)
+        return await self.run(work, writes=True)
 
     async def write(self, writes: Sequence[Write], stamp: str | None) -> list[bool]:
         def work(file: Connection) -> list[bool]:
             fits = stamp in (None, _ring(file).stamp)
             return [fits and _write(file, write) for write in writes]
 
-        return await self._file.run(work, writes=True)
+        return await self.run(work, writes=True)
 
 
 # --- inside a transaction ---------------------------------------------------------------------------------------------
@@ -153,26 +159,25 @@ def _raise(file: Connection, name: str, floor: int) -> DatabaseError | None:
 
 
 def _counter(file: Connection, name: str) -> Counter | DatabaseError:
-    row = file.execute("SELECT name, bits, last, created FROM _sequences WHERE name = ?", (name,)).fetchone()
+    row = file.execute(f"{_COUNTERS} WHERE name = ?", (name,)).fetchone()
     return SequenceMissing(f"there is no sequence {name}") if row is None else _as_counter(*row)
 
 
-def _counters(file: Connection, names: Sequence[str] | None) -> dict[str, Counter | DatabaseError]:
+def _counters(file: Connection, names: frozenset[str] | None) -> dict[str, Counter | DatabaseError]:
     found: dict[str, Counter | DatabaseError] = {}
-    wanted = None if names is None else frozenset(names)
-    for row in file.execute("SELECT name, bits, last, created FROM _sequences"):
+    for row in file.execute(_COUNTERS):
         name = row[0].lower()
         if name in found:
             found[name] = SequenceUnusable(f"there are two sequences {name}, whose names differ by case alone")
-        elif wanted is None or name in wanted:
+        elif names is None or name in names:
             found[name] = _as_counter(*row)
     return found
 
 
 def _as_counter(name: str, bits: int, position: int, birth: str) -> Counter | DatabaseError:
-    if bits not in _CEILINGS:
+    if bits not in ENDS:
         return SequenceUnusable(f"{name} has {bits} bits, and not 32, 53 or 64")
-    return Counter(name, bits, _CEILINGS[bits], position, birth)
+    return Counter(name, bits, ENDS[bits], position, birth)
 
 
 def _ring(file: Connection) -> RingRow:
@@ -205,12 +210,3 @@ def _write(file: Connection, write: Write) -> bool:
         return False
     _put(file, write.book, write.name, write.new)
     return True
-
-
-def _mark(file: Connection, mark: Mark) -> Marked:
-    row = _note(file, Book.MARKS, mark.name)
-    if row is None or row.tenure != mark.tenure:
-        return Marked.TENURE
-    high, issued = max(row.high, mark.limit), max(row.issued, mark.issued)
-    _put(file, Book.MARKS, mark.name, Note(high, issued, row.tenure, row.sure or mark.sure, row.text))
-    return Marked.DONE

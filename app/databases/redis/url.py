@@ -1,0 +1,60 @@
+"""The URL of a Redis ticket database, as it stands in TICKETS_DATABASES."""
+
+import ssl
+from dataclasses import dataclass, field
+
+from app.databases import urls
+from app.databases.address import Address
+from app.errors import SettingsError
+
+SCHEMES = ("redis", "rediss", "redis+sentinel")
+
+
+@dataclass(frozen=True, slots=True)
+class RedisAddress(Address):
+    """The address of a Redis ticket database.
+
+    database: its number. encrypts: whether the connection is encrypted; the server's certificate is verified then.
+    ssl_ca_certs: a file with the certificates to trust, None for those that this machine trusts. group: the name by
+    which Sentinels know the server; the nodes are the Sentinels then. sentinel_password: of these.
+    """
+
+    encrypts: bool = False
+    ssl_ca_certs: str | None = None
+    group: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return what a new connection needs for TLS, from the file as it is now; None where it is not encrypted.
+
+        Raises SettingsError where the file cannot be used. It blocks while it reads.
+        """
+        if not self.encrypts:
+            return None
+        try:
+            return ssl.create_default_context(cafile=self.ssl_ca_certs)
+        except (OSError, ssl.SSLError) as error:
+            words = error.strerror if type(error) is not ssl.SSLError and error.strerror else "not PEM"
+            raise SettingsError(f"the ssl_ca_certs of {self.name} cannot be used: {words}") from error
+
+
+def parse(text: str, default_password: str | None = None) -> RedisAddress:
+    """Read one URL. Raises SettingsError, which says what is wrong and never repeats the URL."""
+    scheme, group = text.partition("://")[0].lower(), None
+    options = {"rediss": ("ssl_ca_certs",), "redis+sentinel": ("sentinel_password",)}.get(scheme, ())
+    port = 26379 if scheme == "redis+sentinel" else 6379
+    parts = urls.read(text, SCHEMES, port, options, default_user="default", grouped=scheme == "redis+sentinel")
+    if scheme == "redis+sentinel":
+        group, _, number = parts.database.rpartition("/")
+        parts = parts._replace(database=number)
+    elif len(parts.hosts) > 1:
+        raise SettingsError(f"{parts.where} names several servers: Redis has several nodes by redis+sentinel://")
+    if not parts.database.isdecimal():
+        raise SettingsError(f"{parts.where} has to name the number of a database after the host, as in /0")
+    return RedisAddress(
+        **parts.address(default_password),
+        encrypts=scheme == "rediss",
+        ssl_ca_certs=parts.options.get("ssl_ca_certs"),
+        group=group,
+        sentinel_password=parts.options.get("sentinel_password"),
+    )

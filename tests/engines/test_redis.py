@@ -1,0 +1,137 @@
+"""Redis as a ticket database: what no other engine has."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.databases.redis.line import open_line
+from app.databases.redis.session import RedisSession, connect
+from app.databases.redis.url import parse
+from app.databases.session import Book, Drawn, Mark, Note, Want, Write
+from app.errors import DatabaseFailed, DatabaseRefused, SettingsError
+from tests.engines.bench import ODD, Bench, record, server_bench
+from tests.servers import DatabaseServer
+from tests.servers_shared import OwnServer
+
+ACL = Path(__file__).parents[2] / "deploy/redis/users.acl"
+
+
+@pytest.fixture
+def server(own_server: OwnServer) -> DatabaseServer:
+    return own_server("redis")
+
+
+@pytest.fixture
+async def bench(server: DatabaseServer) -> AsyncIterator[Bench]:
+    bench = server_bench(server, "0")
+    yield bench
+    await bench.close()
+
+
+async def test_the_account_of_the_deployment_may_do_what_a_session_does_and_nothing_else(
+    bench: Bench, server: DatabaseServer
+) -> None:
+    line = next(each for each in ACL.read_text(encoding="utf-8").splitlines() if each.startswith("user ticketd"))
+    server.execute("ACL SETUSER " + line.removeprefix("user "))
+    bench.address = replace(bench.address, user="ticketd", password="development-only-database-password")
+    session = await bench.open()
+    await session.make("photos", 53, 10)
+    assert await session.raise_above({"photos": 20}) == {"photos": None}
+    assert await session.draw([Want("photos", 3)]) == [Drawn(21, 3)]
+    await record(session, "1.word")
+    assert await session.write([Write(Book.MARKS, "a", None, Note(tenure="t"))], "1.word") == [True]
+    await session.mark([Mark("a", "t", 5, 1, True)], "1.word")
+    assert await session.page(Book.MARKS, "", 10) == [("a", Note(5, 1, "t", True))]
+    assert (await session.look("one:1", Note(1))).facts.warnings == ()
+    assert isinstance(session, RedisSession)
+    for command in (("SET", "other", "1"), ("DEL", "{tickets}:ring"), ("FLUSHALL",), ("HSET", "other", "a", "1")):
+        with pytest.raises(DatabaseRefused, match="does not give this user"):
+            await session._line.ask(*command)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["appendonly no"], "appendonly is not yes"),
+        (["appendfsync everysec"], "appendfsync is not always"),
+        (["no-appendfsync-on-rewrite yes"], "no-appendfsync-on-rewrite is not no"),
+        (["maxmemory-policy allkeys-lru"], "which evicts counters"),
+    ],
+)
+async def test_what_makes_it_less_than_durable_is_warned_of(
+    bench: Bench, server: DatabaseServer, settings: list[str], words: str
+) -> None:
+    session = await bench.open()
+    assert session.facts.warnings == ()
+    for setting in settings:
+        server.execute(f"CONFIG SET {setting}")
+    (warning,) = (await session.look("one:1", Note())).facts.warnings
+    assert words in warning
+
+
+async def test_a_replica_that_was_promoted_is_another_machine_and_so_has_another_life(
+    bench: Bench, server: DatabaseServer
+) -> None:
+    before = (await bench.open()).facts.machine
+    server.execute("REPLICAOF 127.0.0.1 1")
+    with pytest.raises(DatabaseFailed, match="read-only"):
+        await bench.open()
+    server.execute("REPLICAOF NO ONE")
+    assert (await bench.open()).facts.machine != before
+
+
+async def test_without_its_keys_or_its_memory_it_fails_and_its_scripts_come_back(
+    bench: Bench, server: DatabaseServer
+) -> None:
+    session = await bench.open()
+    await session.make("photos", 64, 0)
+    assert await session.draw([Want("photos", 1)]) == [Drawn(1, 1)]
+    server.execute("SCRIPT FLUSH")
+    assert await session.draw([Want("photos", 1)]) == [Drawn(3, 1)]
+    server.execute("CONFIG SET maxmemory 1")
+    with pytest.raises(DatabaseFailed, match="out of memory"):
+        await session.draw([Want("photos", 1)])
+    server.execute("CONFIG SET maxmemory 0")
+    server.execute("FLUSHALL")
+    session = await bench.open(None)
+    server.execute("DEL {tickets}:ring")
+    with pytest.raises(DatabaseFailed, match="lost the ticket server's own keys"):
+        await session.look("one:1", Note())
+
+
+async def test_a_cluster_is_refused_by_name(own_server: OwnServer) -> None:
+    server = own_server("redis", options=["--cluster-enabled", "yes", "--databases", "1"])
+    with pytest.raises(DatabaseRefused, match="is a Redis Cluster"):
+        await connect(parse(server.url("0")), ODD, 10.0)
+
+
+async def test_what_was_not_asked_for_ends_the_connection(server: DatabaseServer) -> None:
+    line = await open_line(parse(server.url("0")), 10.0)
+    assert await line.ask("PING") == "PONG"
+    line.data_received(b"+OK\r\n")
+    with pytest.raises(DatabaseFailed, match="makes no sense"):
+        await line.ask("PING")
+
+
+def test_a_url_says_where_it_is_and_who_logs_in() -> None:
+    address = parse("redis://h/3", "secret")
+    assert (address.name, address.user, address.database, address.password) == ("h:6379", "default", "3", "secret")
+    address = parse("rediss://u:p%40@[::1]:7000/0?ssl_ca_certs=/ca.pem")
+    assert (address.name, address.user, address.password, address.encrypts) == ("[::1]:7000", "u", "p@", True)
+    assert "p@" not in repr(address)
+    address = parse("redis+sentinel://u:secret@s1,[::1]:5/main/2?sentinel_password=hidden")
+    assert [each.name for each in address.nodes] == ["s1:26379", "[::1]:5"]
+    assert (address.group, address.database, address.sentinel_password) == ("main", "2", "hidden")
+    assert "hidden" not in repr(address)
+    for url, words in (
+        ("redis://h", "name one database"),
+        ("redis://h/tickets", "number of a database"),
+        ("redis://h/0?ssl_ca_certs=x", "option ssl_ca_certs"),
+        ("redis://h1,h2/0", "several servers"),
+        ("redis+sentinel://h1/0", "a group and one database"),
+        ("rediss://h/0?ssl=no", "option ssl"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            parse(url)
