@@ -14,11 +14,9 @@ from app.kinds.timed import TimedKind
 from app.tickets.bump import Bumps
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.clean_end import lower_limits
-from app.tickets.counted import Counted
 from app.tickets.desk import Desk
 from app.tickets.floors import Floors
 from app.tickets.issuer import Issuer
-from app.tickets.known_kinds import KnownKinds
 from app.tickets.lane import Again, Lane
 from app.tickets.leases import WorkerNumber
 from app.tickets.level import Levels
@@ -80,10 +78,9 @@ class Service:
         self.floors = Floors(self.sight)
         self.levels = Levels(self.sight, warns=not options.embedded)
         self.clock = ServerClock(clock, wall)
-        kinds = KnownKinds(self.clock.now_ms)
-        self.catalog = Catalog(self.sight, self.floors, kinds)
+        self.catalog = Catalog(self.sight, self.floors)
         self.listing = Listing(self.catalog, self.sight)
-        self.maker = Maker(self.catalog, self.sight, kinds)
+        self.maker = Maker(self.catalog, self.sight, self.clock.now_ms)
         self.opener = Opener(self.sight, self.floors, chance)
         self.probe = Probe(
             self.sight, options.name, increment=options.increment, levels=self.levels, floors=self.floors
@@ -129,15 +126,14 @@ class Service:
             return self.memory.source(entry.name, entry.definition)
         counter = partial(self.catalog.counter, entry)
         if isinstance(kind, TimedKind):
-            stamps = Stamps(kind, parameters, self.clock)
+            stamps = Stamps(kind, parameters, self.clock, self.sight)
 
             async def stamped(member: Member) -> Counter:
                 return stamps.capped(await counter(member))
 
-            issuer = Issuer(entry.name, self.sight, partial(self._make_lanes, entry, stamps, stamped, Reserve()))
-            return Counted(issuer, stamps, self.sight)
-        reserve = Reserve(self.options.reserve, len(self.sight.members))
-        return Issuer(entry.name, self.sight, partial(self._make_lanes, entry, TicketPace(), counter, reserve))
+            return Issuer(entry.name, self.sight, stamps, partial(self._make_lanes, entry, stamps, stamped, Reserve()))
+        pace, reserve = TicketPace(), Reserve(self.options.reserve, len(self.sight.members))
+        return Issuer(entry.name, self.sight, pace, partial(self._make_lanes, entry, pace, counter, reserve))
 
     def _make_lanes(
         self, entry: Entry, pace: Pace, counter: Callable[[Member], Awaitable[Counter]], reserve: Reserve, again: Again

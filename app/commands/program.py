@@ -1,6 +1,5 @@
 """The command line `ticketd`. Exit status: 1 where something was refused, 2 where arguments or settings are wrong."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,7 +8,7 @@ import typer
 from typer.exceptions import TyperException
 
 from app.commands import local, remote
-from app.errors import SettingsError, TicketError
+from app.errors import SettingsError
 from app.version import VERSION
 
 app = typer.Typer(
@@ -42,23 +41,12 @@ remote.add_to(app)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command, and return its exit status. Every error is one line on standard error."""
+    """Run one command, and return its exit status. Raises TicketError, and BrokenPipeError if the reader has gone."""
     try:
         status: int | None = app(list(arguments), prog_name="ticketd", standalone_mode=False)
         sys.stdout.flush()
     except TyperException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "ticketd"
-        return _failed(f"{error.format_message().rstrip('.')}; {path} --help says what is wanted", 2)
-    except TicketError as error:
-        return _failed(str(error), 2 if isinstance(error, SettingsError) else 1)
-    except BrokenPipeError:
-        # The reader has closed the pipe. Python would complain when it writes what is left.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        raise SettingsError(f"{error.format_message().rstrip('.')}; {path} --help says what is wanted") from error
     return status or 0
-
-
-def _failed(text: str, status: int) -> int:
-    print(f"ticketd: {' '.join(text.split())}", file=sys.stderr)
-    return status

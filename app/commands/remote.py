@@ -4,27 +4,24 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from app.commands.server_connection import Refused, ServerConnection
+from app.commands.options import Bits, Epoch, Kind, RandomBits, Shards
+from app.commands.server_connection import Refused, ServerConnection, printable
 from app.errors import SettingsError, TicketError
-from app.kinds.table import KINDS
-
-if TYPE_CHECKING:
-    from rich.table import Table  # imported where a table is made: the server has no use for its memory
+from app.setting_names import check_names
+from app.tickets.definitions import key_of
 
 URL, TOKEN_FILE = "TICKETD_URL", "TICKETD_TOKEN_FILE"
 DEFAULT_URL = "http://127.0.0.1:8000"
 LIST, BLOCK, PAGE = 1_000, 10_000, 1_000
 """Of one request: tickets in a list, tickets in a block, sequences."""
-MANY = 20 * LIST
-"""From so many tickets on, a terminal shows how far the command is."""
-_ID = re.compile("[0-9A-Za-z-]{1,36}")
+_ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]{0,35}")
 
 Sequence = Annotated[str, typer.Argument(metavar="SEQUENCE", help="The sequence's name, in any case.")]
 Url = Annotated[
@@ -48,10 +45,8 @@ def take(
     token_file: TokenFile = None,
 ) -> None:
     """Print tickets of a sequence, one a line. If it fails, the tickets that it has printed are drawn and valid."""
-    is_shown = n >= MANY and sys.stderr.isatty() and not sys.stdout.isatty()
     with _server(url, token_file) as server:
-        pieces = _tickets(server, _name(sequence), n)
-        for ids in _tracked(pieces, n) if is_shown else pieces:
+        for ids in _tickets(server, key_of(sequence), n):
             print(*ids, sep="\n", flush=True)
 
 
@@ -67,20 +62,18 @@ def bump(
     """Advance a sequence above a number, on every ticket database. A smaller number changes nothing."""
     body = {"above": str(above), "force": force}
     with _server(url, token_file) as server:
-        _, found = server.ask("POST", f"/sequence/{_name(sequence)}/bump", body)
-    print(f"{found.get('sequence', sequence)}: every ticket from now on is larger than {above}")
+        _, found = server.ask("POST", f"/sequence/{key_of(sequence)}/bump", body)
+    print(printable(f"{found.get('sequence')}: every ticket from now on is larger than {above}"))
 
 
 def create(  # noqa: PLR0917  one argument for each flag
     sequence: Sequence,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help=f"{', '.join(KINDS)}; without it, ticket.")] = None,
-    bits: Annotated[int | None, typer.Option(metavar="N", help="ticket: 32, 53 or 64; without it, 64.")] = None,
+    kind: Kind = None,
+    bits: Bits = None,
     start: Annotated[int | None, typer.Option(metavar="N", help="ticket: the first ticket is at least this.")] = None,
-    epoch: Annotated[
-        int | None, typer.Option(metavar="MS", help="Where the ids' time begins, in ms since 1970.")
-    ] = None,
-    shards: Annotated[int | None, typer.Option(metavar="N", help="instagram, instagram32: how many shards.")] = None,
-    random_bits: Annotated[int | None, typer.Option(metavar="N", help="simpleflake: how many random bits.")] = None,
+    epoch: Epoch = None,
+    shards: Shards = None,
+    random_bits: RandomBits = None,
     as_json: AsJSON = False,
     url: Url = None,
     token_file: TokenFile = None,
@@ -89,12 +82,8 @@ def create(  # noqa: PLR0917  one argument for each flag
     named = {"kind": kind, "bits": bits, "start": start, "epoch": epoch, "shards": shards, "random_bits": random_bits}
     body = {name: value for name, value in named.items() if value is not None}
     with _server(url, token_file) as server:
-        status, found = server.ask("PUT", f"/sequence/{_name(sequence)}", body, accepted=(200, 201))
-    if as_json:
-        _print_json(found)
-    else:
-        print(f"{found.get('sequence', sequence)}: {'made' if status == 201 else 'exists already'}")
-        _print_sequence(found)
+        status, found = server.ask("PUT", f"/sequence/{key_of(sequence)}", body, accepted=(200, 201))
+    _print_sequence(found, f"{found.get('sequence')}: {'made' if status == 201 else 'exists already'}", as_json)
 
 
 def list_(
@@ -109,26 +98,20 @@ def list_(
     if as_json:
         _print_json({"sequences": found})
         return
-    table = _table("SEQUENCE", "KIND", "BITS", "LAST", "HEADROOM")
+    rows = []
     for each in found:
         on = [database for database in each.get("databases") or () if each.get("kind") == "ticket"]
         last = [database["last"] for database in on if database.get("last") is not None]
         left = [database["headroom"] for database in on if database.get("headroom") is not None]
-        table.add_row(
-            *_cells(each, "sequence", "kind", "bits"), _text(max(last, default=None)), _text(sum(left) or None)
-        )
-    _print_table(table)
+        rows.append(each | {"last": max(last, default=None), "headroom": sum(left) or None})
+    _print_table(rows, "sequence", "kind", "bits", "last", "headroom")
 
 
 def show(sequence: Sequence, as_json: AsJSON = False, url: Url = None, token_file: TokenFile = None) -> None:
     """Show a sequence, and where it stands on each ticket database."""
     with _server(url, token_file) as server:
-        _, found = server.ask("GET", f"/sequence/{_name(sequence)}")
-    if as_json:
-        _print_json(found)
-    else:
-        print(found.get("sequence", sequence))
-        _print_sequence(found)
+        _, found = server.ask("GET", f"/sequence/{key_of(sequence)}")
+    _print_sequence(found, f"{found.get('sequence')}", as_json)
 
 
 def _server(url: str | None, token_file: str | None) -> ServerConnection:
@@ -141,11 +124,13 @@ def _server(url: str | None, token_file: str | None) -> ServerConnection:
 
 def _given(value: str | None, flag: str, variable: str) -> tuple[str | None, str]:
     """Return the value of the flag or of the variable, None where neither is set, and the name of which it is."""
-    source = flag if value is not None or variable not in os.environ else variable
-    text = os.environ.get(variable) if value is None else value
-    if text is not None and not text.strip():
+    source = flag
+    if value is None:
+        check_names(os.environ, (URL, TOKEN_FILE), "TICKETD_")
+        value, source = os.environ.get(variable), variable
+    if value is not None and not value.strip():
         raise SettingsError(f"{source} is set and empty; expected a value, or leave it out")
-    return text, source
+    return value, source
 
 
 def _token(path: str, source: str) -> str:
@@ -159,20 +144,6 @@ def _token(path: str, source: str) -> str:
     return token
 
 
-def _name(sequence: str) -> str:
-    if not sequence.isascii() or not sequence.replace("_", "a").isalnum():
-        raise SettingsError("a sequence's name is 1 to 64 letters, digits and underscores, a letter first")
-    return sequence
-
-
-def _of(found: Mapping[str, Any], key: str, kind: type) -> Any:
-    """Return a value of an answer. Raises TicketError where the answer has none of this type."""
-    value = found.get(key)
-    if not isinstance(value, kind):
-        raise TicketError(f"the server's answer has no {key}: is it a ticket server?")
-    return value
-
-
 def _tickets(server: ServerConnection, name: str, n: int) -> Iterator[list[str]]:
     """Yield n tickets in pieces: in blocks if there are many and the kind has blocks, else in lists.
 
@@ -182,7 +153,7 @@ def _tickets(server: ServerConnection, name: str, n: int) -> Iterator[list[str]]
     while n > 0:
         size = min(n, most)
         try:
-            ids = _block(server, name, size) if size > LIST else _list(server, name, size)
+            ids = _piece(server, name, size)
         except Refused as refused:
             if refused.says == "exhausted" and size > 1:
                 most = size // 2
@@ -195,84 +166,64 @@ def _tickets(server: ServerConnection, name: str, n: int) -> Iterator[list[str]]
             n -= size
 
 
-def _tracked(pieces: Iterator[list[str]], n: int) -> Iterator[list[str]]:
-    """Yield the pieces, and show on standard error how many of the n tickets that makes."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("tickets", total=n)
-        for ids in pieces:
-            yield ids
-            progress.advance(task, len(ids))
-
-
-def _list(server: ServerConnection, name: str, count: int) -> list[str]:
-    _, found = server.ask("POST", f"/ticket/{name}?count={count}")
-    ids: list[str] = _of(found, "ids_str", list)
-    if len(ids) != count or not all(isinstance(each, str) and _ID.fullmatch(each) for each in ids):
-        raise TicketError(f"the server's answer does not have {count} tickets: is it a ticket server?")
+def _piece(server: ServerConnection, name: str, size: int) -> list[str]:
+    """Return the tickets of one request. Raises TicketError where the answer has others than were asked for."""
+    is_list = size <= LIST
+    _, found = server.ask("POST", f"/ticket/{name}?count={size}" if is_list else f"/block/{name}?size={size}")
+    try:
+        ids = found["ids_str"] if is_list else [str(found["first"] + found["step"] * place) for place in range(size)]
+        if not isinstance(ids, list) or len(set(ids)) != size or not all(map(_ID.fullmatch, ids)):
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise TicketError(f"the server's answer does not have {size} tickets: is it a ticket server?") from None
     return ids
-
-
-def _block(server: ServerConnection, name: str, size: int) -> list[str]:
-    _, found = server.ask("POST", f"/block/{name}?size={size}")
-    first, step = _of(found, "first", int), _of(found, "step", int)
-    if found.get("size") != size or first < 1 or step < 1:
-        raise TicketError(f"the server's answer is no block of {size} tickets: is it a ticket server?")
-    return [str(first + step * place) for place in range(size)]
 
 
 def _pages(server: ServerConnection, search: str) -> Iterator[dict[str, Any]]:
     """Yield the sequences of all pages."""
     after: str | None = ""
     while after is not None:
-        place = f"&after={after}" if after else ""
+        place = f"&after={quote(str(after))}" if after else ""
         _, found = server.ask("GET", f"/sequence?limit={PAGE}&search={quote(search)}{place}")
-        yield from _of(found, "sequences", list)
-        following = found.get("next")
-        after = _name(following) if following else None
+        if not isinstance(found.get("sequences"), list):
+            raise TicketError("the server's answer has no sequences: is it a ticket server?")
+        yield from found["sequences"]
+        after = found.get("next")
 
 
 def _print_json(found: Mapping[str, Any]) -> None:
     print(json.dumps(found, separators=(",", ":")))
 
 
-def _print_sequence(found: Mapping[str, Any]) -> None:
+def _print_sequence(found: Mapping[str, Any], head: str, as_json: bool) -> None:
+    if as_json:
+        _print_json(found)
+        return
+    print(printable(head))
     for key, value in found.items():
         if key not in {"sequence", "databases"} and not key.endswith("_str"):
             print(f"  {key.replace('_', ' ')}: {_text(value)}")
-    keys = "name", "offset", "status", "last", "headroom"
-    table = _table(*(key.upper() for key in ("database", *keys[1:])))
-    for each in found.get("databases") or ():
-        table.add_row(*_cells(each, *keys))
-    if table.row_count:
-        _print_table(table)
-
-
-def _cells(found: Mapping[str, Any], *keys: str) -> Iterator[str]:
-    return (_text(found.get(key)) for key in keys)
+    rows = [{"database": each.get("name"), **each} for each in found.get("databases") or ()]
+    if rows:
+        _print_table(rows, "database", "offset", "status", "last", "headroom")
 
 
 def _text(value: object) -> str:
-    shown = "-" if value is None else "yes" if value is True else "no" if value is False else str(value)
-    return "".join(sign if sign.isprintable() else "?" for sign in shown)
+    return printable(
+        "-" if value is None else {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    )
 
 
-def _table(*heads: str) -> "Table":
+def _print_table(rows: Iterable[Mapping[str, Any]], *keys: str) -> None:
+    """Print a table whose columns are the same in a pipe, whatever its width."""
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="")
-    for head in heads:
-        table.add_column(
-            head, no_wrap=True, justify="right" if head in {"BITS", "LAST", "HEADROOM", "OFFSET"} else "left"
-        )
-    return table
-
-
-def _print_table(table: "Table") -> None:
-    """Print a table whose columns are the same in a pipe, whatever its width."""
-    from rich.console import Console
-
+    for key in keys:
+        is_number = key in {"bits", "last", "headroom", "offset"}
+        table.add_column(key.upper(), no_wrap=True, justify="right" if is_number else "left")
+    for row in rows:
+        table.add_row(*(_text(row.get(key)) for key in keys))
     width = None if sys.stdout.isatty() else 1_000
     Console(width=width, highlight=False, markup=False, soft_wrap=True).print(table)

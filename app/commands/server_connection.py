@@ -3,18 +3,13 @@
 It uses no proxy and follows no redirect, so that the token reaches only the server that was named.
 """
 
-import asyncio
-import http.client
 import json
-import os
-import socket
-import ssl
 import time
 from collections.abc import Mapping
-from typing import Any, NoReturn, Self
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
-from app.databases.dial import dial
 from app.errors import SettingsError, TicketError
 
 SECONDS = 10.0
@@ -26,7 +21,7 @@ MOST_BYTES = 32 * 1024 * 1024
 LONGEST_SHOWN = 400
 """Characters of a foreign text that an error repeats."""
 PROBLEM = "application/problem+json"
-PORTS = {"http": 80, "https": 443}
+CONNECTIONS: Mapping[str, type[HTTPConnection]] = {"http": HTTPConnection, "https": HTTPSConnection}
 HINTS = {"unauthenticated": "; --token-file FILE, or TICKETD_TOKEN_FILE, names a file with a token"}
 """What the command line adds to an error of the server, by its code."""
 
@@ -39,40 +34,27 @@ class Refused(TicketError):
         self.says = code
 
 
-class _Plain(http.client.HTTPConnection):
-    """Connects to the first address of the host that answers, and not to each in turn."""
-
-    def connect(self) -> None:
-        """See HTTPConnection."""
-        self.sock = asyncio.run(_dial(self.host, self.port))
-        self.sock.settimeout(SECONDS)
-
-
-class _Encrypted(_Plain):
-    """The same with TLS; the certificate is verified."""
-
-    def connect(self) -> None:
-        """See HTTPConnection."""
-        super().connect()
-        self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
-
-
-async def _dial(host: str, port: int) -> socket.socket:
-    async with asyncio.timeout(SECONDS):
-        return await dial(host, port, SECONDS)
-
-
 class ServerConnection:
     """One connection to the ticket server at a URL. Use it as a context manager.
 
     url: http:// or https://, with a path where a proxy serves the ticket server below one. token: None where the server
-    wants none. source: the flag or variable that gave the URL. Raises SettingsError for a URL that names no server.
+    wants none. source: the flag or variable that gave the URL. Raises SettingsError for a URL that names no server; the
+    error shows no password.
     """
 
     def __init__(self, url: str, token: str | None, source: str) -> None:
-        scheme, host, port, path = _read(url, source)
-        self._url, self._path, self._token = url, quote(path.rstrip("/"), safe="/%"), token
-        self._connection = (_Encrypted if scheme == "https" else _Plain)(host, port)
+        try:
+            parts = urlsplit(url)
+            connect = CONNECTIONS[parts.scheme]
+            (parts.hostname or "").encode("idna")
+            is_plain = url.isprintable() and " " not in url and "@" not in parts.netloc and parts.port != 0
+            if not parts.hostname or parts.query or parts.fragment or not is_plain:
+                raise ValueError
+        except (ValueError, KeyError):
+            wanted = "http://host:port or https://host, without a user or a password"
+            raise SettingsError(f"{source} cannot be used; expected {wanted}") from None
+        self._url, self._path, self._token = url, quote(parts.path.rstrip("/"), safe="/%"), token
+        self._connection = connect(parts.hostname, parts.port or connect.default_port, timeout=SECONDS)
 
     def __enter__(self) -> Self:
         return self
@@ -89,69 +71,50 @@ class ServerConnection:
         """
         until = time.monotonic() + PATIENCE
         while True:
-            status, media, retry_after, found = self._exchange(method, path, body)
-            if status in accepted and media != PROBLEM:
-                return status, found
-            code = str(found.get("code", "")) if media == PROBLEM else ""
-            says = f"{status}: {self._printable(str(found.get('detail', 'is it a ticket server?')))}"
-            if status != 503 or time.monotonic() + retry_after > until:
-                raise Refused(f"{self._url}: {says}{HINTS.get(code, '')}", code)
-            time.sleep(max(0.1, retry_after))
+            response, found = self._exchange(method, path, body)
+            is_problem = response.headers.get_content_type() == PROBLEM
+            if response.status in accepted and not is_problem:
+                return response.status, found
+            wait = response.headers.get("Retry-After", "")
+            seconds = float(wait) if wait.isascii() and wait.isdigit() else 0.0
+            if response.status != 503 or time.monotonic() + seconds > until:
+                code = str(found.get("code", "")) if is_problem else ""
+                says = self._printable(str(found.get("detail", "is it a ticket server?")))
+                raise Refused(f"{self._url}: {response.status}: {says}{HINTS.get(code, '')}", code)
+            time.sleep(max(0.1, seconds))
 
     def _exchange(
         self, method: str, path: str, body: Mapping[str, object] | None
-    ) -> tuple[int, str, float, dict[str, Any]]:
+    ) -> tuple[HTTPResponse, dict[str, Any]]:
         headers = {"Accept": "application/json", "User-Agent": "ticketd"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
-        text = None
         if body is not None:
-            text, headers["Content-Type"] = json.dumps(body), "application/json"
+            headers["Content-Type"] = "application/json"
         try:
-            self._connection.request(method, self._path + path, text, headers)
+            self._connection.request(method, self._path + path, None if body is None else json.dumps(body), headers)
             response = self._connection.getresponse()
             content = response.read(MOST_BYTES)
             if response.read(1):
-                self._failed(f"the answer has more than {MOST_BYTES} bytes")
-        except TimeoutError:
-            self._failed(f"no answer within {SECONDS:g} s")
-        except ssl.SSLCertVerificationError as error:
-            self._failed(f"its certificate: {error.verify_message}")
-        except OSError as error:
-            number = error.errno or 0
-            self._failed(f"no answer: {os.strerror(number) if number > 0 else error.strerror or error}")
-        except (http.client.HTTPException, ValueError):
-            self._failed("the answer is not HTTP")
+                raise self._failure(f"the answer has more than {MOST_BYTES} bytes")
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._failure(f"no answer: {getattr(error, 'strerror', None) or error}") from error
         try:
             found = json.loads(content)
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            self._failed(f"answered {response.status} and no JSON object: is it a ticket server?")
-        wait = response.headers.get("Retry-After", "")
-        media = response.headers.get_content_type()
-        return response.status, media, float(wait) if wait.isascii() and wait.isdigit() else 0.0, found
+            raise self._failure(f"answered {response.status} and no JSON object: is it a ticket server?")
+        return response, found
 
-    def _failed(self, why: str) -> NoReturn:
-        self._connection.close()
-        raise TicketError(f"{self._url}: {self._printable(why)}")
+    def _failure(self, why: str) -> TicketError:
+        return TicketError(f"{self._url}: {self._printable(why)}")
 
     def _printable(self, text: str) -> str:
-        """Return a text of the server on one line, without the token, which it may have sent back."""
-        hidden = text.replace(self._token, "[token]") if self._token else text
-        return "".join(sign if sign.isprintable() else "?" for sign in hidden[:LONGEST_SHOWN])
+        """Return the beginning of a text of the server, without the token, which it may have sent back."""
+        return printable((text.replace(self._token, "[token]") if self._token else text)[:LONGEST_SHOWN])
 
 
-def _read(url: str, source: str) -> tuple[str, str, int, str]:
-    """Return scheme, host, port and path of a URL. Raises SettingsError, which shows no password."""
-    wanted = f"{source} cannot be used; expected http://host:port or https://host, without a user or a password"
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", PORTS[parts.scheme] if parts.port is None else parts.port
-        host.encode("idna")
-    except (ValueError, KeyError):
-        raise SettingsError(wanted) from None
-    is_plain = url.isprintable() and " " not in url and "@" not in parts.netloc
-    if parts.scheme not in PORTS or not host or not port or parts.query or parts.fragment or not is_plain:
-        raise SettingsError(wanted)
-    return parts.scheme, host, port, parts.path
+def printable(text: str) -> str:
+    """Return a text of the server on one line, without what a terminal would act on."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -8,7 +8,7 @@ any server that notices.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -27,7 +27,6 @@ from app.errors import (
 from app.tickets.definitions import CEILINGS, Definition, Row, Seen, key_of, seen_of, settle
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.floors import Floors
-from app.tickets.known_kinds import KnownKinds
 from app.tickets.sight import Member, Sight
 
 log = logging.getLogger(__name__)
@@ -38,41 +37,33 @@ REMEMBERED_SECONDS = 1.0
 """How long the server remembers that there is no such sequence."""
 MOST_REMEMBERED = 10_000
 """The most names that it remembers so; with one more it forgets all of them."""
-MOST_ASKED = 1_000
-"""The most names in one question to the databases."""
 
 
 @dataclass(eq=False, slots=True)
 class Entry:
     """A sequence. The catalog replaces the entry where another definition of the sequence stands.
 
-    Attributes:
-        name: as it was made.
-        key: the name in lower case, as the notebook has it.
-        definition: its kind and that kind's parameters.
-        row: its row of DEFINITIONS; None for a table made by hand.
-        counter_bits: the width of the counters that are made for it; None for a kind whose ids are made in memory.
-        counters: as they were read last, by database.
-        reasons: why it is not drawn from some databases.
+    name: as it was made. key: the name in lower case, as the notebook has it. definition: its kind and that kind's
+    parameters. row: its row of DEFINITIONS; None for a table made by hand. counters: as they were read last, by
+    database. reasons: why it is not drawn from some databases.
     """
 
     name: str
     key: str
     definition: Definition
     row: Row | None
-    counter_bits: int | None
     counters: dict[Member, Counter] = field(default_factory=dict)
     reasons: dict[Member, str] = field(default_factory=dict)
 
     @property
     def is_counted(self) -> bool:
         """Whether its ids are drawn from the ticket databases."""
-        return self.counter_bits is not None
+        return self.definition.counter_bits is not None
 
     @property
     def bits(self) -> int:
         """The width of its counters, the narrowest where databases differ."""
-        return min((counter.bits for counter in self.counters.values()), default=self.counter_bits or 64)
+        return min((counter.bits for counter in self.counters.values()), default=self.definition.counter_bits or 64)
 
     @property
     def ceiling(self) -> int:
@@ -84,14 +75,9 @@ class Entry:
         """No id at or below it is given: one less than the `start` of the definition."""
         return self.definition.start - 1
 
-    @property
-    def differs(self) -> bool:
-        """Whether the columns of its tables differ between the databases."""
-        return len({(counter.bits, counter.ceiling) for counter in self.counters.values()}) > 1
-
 
 class Catalog:
-    """The sequences that this server knows.
+    """The sequences that this server knows. floors: of this server.
 
     Attributes:
         entries: the sequences that can be served, by name in lower case.
@@ -100,26 +86,20 @@ class Catalog:
         replaced: called with an entry that is not served any more: the sequence is gone, or defined otherwise.
     """
 
-    def __init__(self, sight: Sight, floors: Floors, kinds: KnownKinds) -> None:
-        """Know no sequence yet. floors: of this server. kinds: says what kinds of sequence this release can serve."""
+    def __init__(self, sight: Sight, floors: Floors) -> None:
         self.entries: dict[str, Entry] = {}
         self.troubles: dict[str, str] = {}
         self.making: set[str] = set()
         self.replaced: Callable[[Entry], None] = lambda _entry: None
-        self._sight = sight
-        self._floors = floors
-        self._kinds = kinds
-        self._by_name: dict[str, Entry] = {}
+        self._sight, self._floors = sight, floors
         self._views: dict[str, dict[Member, Seen]] = {}
-        self._refused: dict[str, tuple[float, TicketError]] = {}
-        self._asked: dict[str, None] = {}
-        self._asking: asyncio.Task[None] | None = None
+        self._absent_until: dict[str, float] = {}
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
     def known(self, name: str) -> Entry | None:
-        """Return the sequence of this name, in lower case or as it was made, if this server knows it already."""
-        return self._by_name.get(name)
+        """Return the sequence of this name, in lower case, if this server knows it already."""
+        return self.entries.get(name)
 
     async def find(self, name: str, *, fresh: bool = False) -> Entry:
         """Return the sequence of this name, in any case, looked up on all databases in sight if it is not known.
@@ -128,16 +108,12 @@ class Catalog:
         UnknownSequence; NoTicketDatabase where no database can be asked, or none can serve the sequence.
         """
         key = key_of(name)
-        entry = self.entries.get(key)
-        if entry is not None and not fresh:
-            return entry
-        if fresh or key not in self._refused or self._refused[key][0] <= self._sight.clock():
+        entry = None if fresh else self.entries.get(key)
+        if entry is None and (fresh or self._absent_until.get(key, 0.0) <= self._sight.clock()):
             await self.first_look()
-            await self.look_up(key)
-        entry = self.entries.get(key)
+            entry = await self.look_up(key)
         if entry is None:
-            _, error = self._refused.get(key, (0.0, UnknownSequence()))
-            raise type(error)(str(error))
+            raise self._absent(key)
         return entry
 
     async def first_look(self) -> None:
@@ -147,62 +123,52 @@ class Catalog:
                 while not self._sight.in_sight and self._sight.is_settling:
                     await self._sight.moved()
 
-    async def look_up(self, key: str) -> None:
-        """Look a name up on all databases in sight, together with all names that are asked for at the same time."""
-        self._asked[key] = None
-        while key in self._asked:  # a look-up that is under way may have begun too early
-            if self._asking is None or self._asking.done():
-                self._asking = asyncio.create_task(self._look_up_asked())
-            await asyncio.shield(self._asking)
+    async def look_up(self, key: str) -> Entry | None:
+        """Look a name up on all databases in sight; None where it cannot be served. Look-ups share statements.
 
-    async def _look_up_asked(self) -> None:
-        keys = list(self._asked)[:MOST_ASKED]  # in the order in which they were asked for
-        for key in keys:
-            del self._asked[key]
-        reads = await self.read(keys, lives_in_sight(self._sight))
-        now = self._sight.clock()
-        if len(self._refused) > MOST_REMEMBERED:
-            self._refused.clear()
-        for key in keys:
-            if not reads:
-                self._refused[key] = now, NoTicketDatabase("no ticket database can be asked for the sequence now")
-            elif self.take(key, {member: seen[key] for member, seen in reads.items()}) is not None:
-                self._refused.pop(key, None)
-            elif key in self.troubles:
-                reason = f"no ticket database can serve the sequence {key}: {self.troubles[key]}"
-                self._refused[key] = now + REMEMBERED_SECONDS, NoTicketDatabase(reason)
-            else:
-                reason = f"there is no sequence {key}; PUT /sequence/{key} makes it"
-                self._refused[key] = now + REMEMBERED_SECONDS, UnknownSequence(reason)
+        Raises NoTicketDatabase where no database can be asked.
+        """
+        reads = await everywhere(
+            self._sight, lives_in_sight(self._sight), lambda member, life: self._see(member, life, key)
+        )
+        if not reads:
+            raise NoTicketDatabase("no ticket database can be asked for the sequence now")
+        entry = self.take(key, reads)
+        if entry is None:
+            if len(self._absent_until) > MOST_REMEMBERED:
+                self._absent_until.clear()
+            self._absent_until[key] = self._sight.clock() + REMEMBERED_SECONDS
+        return entry
 
-    async def read(self, keys: Sequence[str], lives: Mapping[Member, str]) -> dict[Member, dict[str, Seen]]:
-        """Read what these databases have of the sequences; a database that fails goes out of sight and is left out."""
-        return await everywhere(self._sight, lives, lambda member, life: self.see(member, life, keys))
+    def _absent(self, key: str) -> TicketError:
+        if key in self.troubles:
+            return NoTicketDatabase(f"no ticket database can serve the sequence {key}: {self.troubles[key]}")
+        return UnknownSequence(f"there is no sequence {key}; PUT /sequence/{key} makes it")
 
-    async def see(self, member: Member, life: str, keys: Sequence[str]) -> dict[str, Seen]:
-        """Read what one database has of the sequences: first the counters, then the rows that define them."""
+    async def _see(self, member: Member, life: str, key: str) -> Seen:
+        """Read what one database has of a sequence: first the counter, then the row that defines it."""
         at = self._sight.clock()
-        counters = await member.database.sequences(keys, life)
-        rows = await member.database.read(Book.DEFINITIONS, keys, life)
-        return {key: seen_of(key, counters.get(key), rows.get(key), at) for key in keys}
+        counter = (await member.database.sequences([key], life)).get(key)
+        row = (await member.database.read(Book.DEFINITIONS, [key], life)).get(key)
+        return seen_of(key, counter, row, at)
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
     def take(self, key: str, reads: Mapping[Member, Seen]) -> Entry | None:
-        """Take over what databases have of a sequence; return its entry, or None where there is no such sequence."""
+        """Take over what databases have of a sequence; return its entry, or None where it cannot be served."""
         views = self._views.setdefault(key, {})
         for member, seen in reads.items():
             if member not in views or views[member].at <= seen.at:
                 views[member] = seen
         settled = settle(key, {member.offset: seen for member, seen in views.items()})
-        definition, row, reason = settled.definition, settled.row, settled.reason
-        if row is not None and not self._kinds.holds(row.definition):
+        definition, reason = settled.definition, settled.reason
+        if definition is not None and not definition.is_known:
             reason = f"it is {definition}, which this release cannot serve"
         if reason:
             self.troubles[key] = reason
         else:
             self.troubles.pop(key, None)
-        if definition is None or reason or not self._is_there(key, row, views):
+        if definition is None or reason or not self._is_there(key, definition, views):
             self._drop(key)
             if all(seen.is_empty for seen in views.values()):
                 del self._views[key]
@@ -210,11 +176,10 @@ class Catalog:
         entry = self.entries.get(key)
         if entry is None or (entry.name, entry.definition) != (settled.name, definition):
             self._drop(key)
-            bits = self._kinds.counter_bits(definition) if row is not None else 64
-            entry = Entry(settled.name, key, definition, row, bits)
-            self.entries[key] = self._by_name[key] = self._by_name[entry.name] = entry
+            entry = self.entries[key] = Entry(settled.name, key, definition, settled.row)
+            self._absent_until.pop(key, None)
             self._floors.remember(key, entry.floor)
-        entry.row = row
+        entry.row = settled.row
         entry.reasons = {member: settled.reasons[member.offset] for member in views if member.offset in settled.reasons}
         entry.counters = {
             member: seen.counter
@@ -231,17 +196,15 @@ class Catalog:
         """Return the row that defines the sequence by what was read last, even if its counters are gone."""
         return settle(key, {member.offset: seen for member, seen in self._views.get(key, {}).items()}).row
 
-    def _is_there(self, key: str, row: Row | None, views: Mapping[Member, Seen]) -> bool:
+    def _is_there(self, key: str, definition: Definition, views: Mapping[Member, Seen]) -> bool:
         """Whether there is such a sequence. One whose tables were dropped on all databases is there no more."""
-        if any(seen.counter is not None for seen in views.values()) or key in self.making:
+        if key in self.making or any(seen.counter is not None for seen in views.values()):
             return True
-        return row is not None and (self._kinds.counter_bits(row.definition) is None or not self._sight.whole)
+        return definition.counter_bits is None or not self._sight.whole
 
     def _drop(self, key: str) -> None:
         entry = self.entries.pop(key, None)
         if entry is not None:
-            self._by_name.pop(key, None)
-            self._by_name.pop(entry.name, None)
             self.replaced(entry)
 
     # --- counters -----------------------------------------------------------------------------------------------------
@@ -255,12 +218,12 @@ class Catalog:
         key, life = entry.key, member.life
         if life is None:
             raise DatabaseFailed(f"{member.name} is not in sight")
-        seen = (await self.see(member, life, [key]))[key]
+        seen = await self._see(member, life, key)
         if seen.counter is None and entry.is_counted:
             await self.look_up(key)  # a sequence that was dropped everywhere is not made again
-            if self.entries.get(key) is entry and self.view(key, member).counter is None:
+            if self.entries.get(key) is entry:
                 await self._make(entry, member, life)
-            seen = (await self.see(member, life, [key]))[key]
+            seen = await self._see(member, life, key)
         if self.take(key, {member: seen}) is not entry:
             raise SequenceMissing(f"the sequence {entry.name} was dropped, or made otherwise, meanwhile; ask again")
         if isinstance(seen.counter, DatabaseError):
@@ -275,8 +238,6 @@ class Catalog:
 
     async def _make(self, entry: Entry, member: Member, life: str) -> None:
         """Write the row that defines the sequence, then make its counter above all that is known of the sequence."""
-        if entry.counter_bits is None:
-            return
         if entry.row is not None and await self.define(entry.key, entry.row, member, life) != entry.row:
             raise SequenceMissing(f"{member.name} did not take the definition of {entry.name}; ask again")
         above = min(await self._known(entry), CEILINGS[entry.bits])
@@ -330,8 +291,8 @@ class Catalog:
                 await self.counter(entry, member)
             elif entry.row is not None:
                 await self.define(entry.key, entry.row, member, life)
-        except DatabaseError as error:
-            if not isinstance(error, SequenceError) and member.life == life:
+        except (DatabaseError, NoTicketDatabase) as error:
+            if isinstance(error, DatabaseError) and not isinstance(error, SequenceError) and member.life == life:
                 self._sight.failed(member, error)
             return str(error)
         return None

@@ -37,6 +37,7 @@ class Post:
         void: looks up to this number say nothing of what is there now: this server has written the ring row since, or
             stood still.
         failures, refusals: how many of each the last decision, and the last look, knew of; see Member and Sight.
+        tried: when a node that another server uses was tried last.
         wake: set to look at once.
         look: the look that is under way, or the last one.
     """
@@ -56,6 +57,7 @@ class Post:
     void: int = 0
     failures: int = 0
     refusals: int = 0
+    tried: float = float("-inf")
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     look: asyncio.Future[tuple[Look, str]] | None = None
 

@@ -27,12 +27,12 @@ async def lower_limits(sight: Sight, lanes: Iterable[Lane]) -> None:
 
 
 async def _lower(sight: Sight, lane: Lane) -> None:
-    lives, stamp, name = lives_in_sight(sight), sight.stamp, lane.name
-    if stamp is None or name.member not in lives:
+    lives, stamp, spec = lives_in_sight(sight), sight.stamp, lane.spec
+    if stamp is None or spec.member not in lives:
         return
-    key = name.sequence.lower()
+    key = spec.sequence.lower()
     try:
-        counter = (await name.member.database.sequences([key], lives[name.member])).get(key)
+        counter = (await spec.member.database.sequences([key], lives[spec.member])).get(key)
     except DatabaseError:
         return
     if not isinstance(counter, Counter):
@@ -40,8 +40,8 @@ async def _lower(sight: Sight, lane: Lane) -> None:
     position = counter.position
 
     async def lower(member: Member, life: str) -> None:
-        row = (await member.database.read(Book.MARKS, [name.row], life)).get(name.row)
+        row = (await member.database.read(Book.MARKS, [spec.row], life)).get(spec.row)
         if row is not None and row.high > position:
-            await member.database.write([Write(Book.MARKS, name.row, row, row._replace(high=position))], stamp, life)
+            await member.database.write([Write(Book.MARKS, spec.row, row, row._replace(high=position))], stamp, life)
 
     await everywhere(sight, lives, lower)

@@ -41,3 +41,8 @@ class Counts:
         self.violations: Counter[str] = Counter()
         self.statement_seconds = Histogram(SECONDS)
         self.statement_tickets = Histogram(TICKETS)
+
+    def note_statement(self, seconds: float, tickets: int) -> None:
+        """A statement has taken so long, and has drawn so many ids."""
+        self.statement_seconds.add(seconds)
+        self.statement_tickets.add(tickets)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from app.databases.session import LARGEST_ID, Counter, Note
 from app.errors import DatabaseError, InvalidRequest
+from app.kinds.table import KINDS
+from app.kinds.timed import TimedKind
 
 TICKET = "ticket"
 """The kind of plain numbers."""
@@ -39,6 +41,22 @@ class Definition:
         """The first id that may be given."""
         return self.parameters.get("start", 1) if self.kind == TICKET else 1
 
+    @property
+    def is_known(self) -> bool:
+        """Whether this release can serve it."""
+        return self == PLAIN or (self.kind in KINDS and KINDS[self.kind].holds(self.parameters))
+
+    @property
+    def counter_bits(self) -> int | None:
+        """The width of the counters that ids are drawn from, in bits; None for a kind whose ids are made in memory.
+
+        A tick needs a counter of 64 bits, whatever the length of the ids.
+        """
+        if self.kind == TICKET:
+            return self.parameters.get("bits", 64)
+        kind = KINDS.get(self.kind)
+        return 64 if isinstance(kind, TimedKind) and kind.part == "shard" else None
+
     def agrees(self, other: "Definition") -> bool:
         """Whether both make the same sequence. A `start` is not compared, nor is anything with a table made by hand."""
         if self.kind != other.kind or not (self.parameters and other.parameters):
@@ -63,12 +81,8 @@ class Row(NamedTuple):
 
     def note(self) -> Note:
         """The row as the notebook keeps it."""
-        told = {
-            "name": self.name,
-            "kind": self.definition.kind,
-            "parameters": dict(self.definition.parameters),
-            "word": self.word,
-        }
+        kind, parameters = self.definition.kind, dict(self.definition.parameters)
+        told = {"name": self.name, "kind": kind, "parameters": parameters, "word": self.word}
         return Note(text=json.dumps(told, sort_keys=True, separators=(",", ":")))
 
     @classmethod

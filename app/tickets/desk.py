@@ -71,14 +71,14 @@ class Desk:
         elif source is None:
             request.deadline = self._loop.time() + self._seconds
             self._find(request)
-        elif not source.give(request):
-            pending = self._pending
-            if not pending:
+        elif source in self._pending:
+            self._pending[source].append(request)
+        elif request.is_plain and (issued := source.ready()) is not None:
+            request.finish(issued)
+        else:
+            if not self._pending:
                 self._loop.call_soon(self._hand_on)
-            if source in pending:
-                pending[source].append(request)
-            else:
-                pending[source] = [request]
+            self._pending[source] = [request]
 
     async def end(self) -> None:
         """End everything that is under way; what waits fails, and so does every later request."""
@@ -119,7 +119,8 @@ class Desk:
 
     def _ask(self, source: Source, requests: list[Request]) -> None:
         try:
-            source.ask(requests)
+            if requests:
+                source.ask(requests)
         except Exception:  # a defect in one source is nobody else's affair
             log.exception("requests for %s could not be handed on", source.sequence)
             _fail(requests, Defect())

@@ -1,7 +1,7 @@
 """Ask all databases in sight at the same time, and lose sight of those that fail."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from app.databases.session import Book, Note, Write
@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 ROUNDS = 10
 """How often a server reads a row and tries to raise it, while others change it at the same moment."""
+PACKET = 500
+"""The most reads or writes in one packet."""
 PAGE = 1_000
 """How many rows of a book a server reads at a time."""
 
@@ -55,6 +57,11 @@ async def raise_row(member: Member, life: str, book: Book, name: str, high: int,
         if (await member.database.write([Write(book, name, row, raised)], stamp, life))[0]:
             return True
     return False
+
+
+def packets(items: Sequence[T]) -> Iterable[Sequence[T]]:
+    """Divide what is to be read or written into packets."""
+    return (items[start : start + PACKET] for start in range(0, len(items), PACKET))
 
 
 async def all_rows(member: Member, life: str, book: Book) -> dict[str, Note]:

@@ -20,30 +20,34 @@ from app.errors import (
     TicketError,
     Unverified,
 )
-from app.tickets.lane import Lane
+from app.tickets.lane import Again, Lane
 from app.tickets.request import Request
 from app.tickets.sight import Sight, Status
+from app.tickets.step import Pace
 
+FEW = 8
+"""So many are not worth waiting for."""
+LONGEST_GATHERING = 0.002
+"""Seconds for which few requests wait for more, at most."""
 SHUNNING, LONGEST_SHUNNING = 1.0, 30.0
 """Seconds for which a lane that did not answer in time is passed over, the first time and at most."""
 
 
 class Issuer:
-    """Serves the requests for one sequence.
+    """Serves the requests for one sequence, see `source.Source`.
 
-    sequence: as it was made. sight: of this server. make_lanes: makes the lane of each database, given what a lane
-    calls with the requests that it hands back.
+    sequence: as it was made. sight: of this server. pace: of the sequence's kind. make_lanes: makes the lane of each
+    database, given what a lane calls with the requests that it hands back.
     """
 
-    def __init__(
-        self, sequence: str, sight: Sight, make_lanes: Callable[[Callable[..., None]], Sequence[Lane]]
-    ) -> None:
-        self.sequence = sequence
-        self._sight = sight
+    def __init__(self, sequence: str, sight: Sight, pace: Pace, make_lanes: Callable[[Again], Sequence[Lane]]) -> None:
+        self.sequence, self._sight, self._accept = sequence, sight, pace.accept
         self.lanes = make_lanes(self._again)
         self._has_reserve = any(lane.has_reserve for lane in self.lanes)
         self._turn = 0
         self._errors: dict[int, TicketError] = {}
+        self._gathered: list[Request] = []
+        self._timer: asyncio.TimerHandle | None = None
         self._parked: list[Request] = []
         self._shunned: dict[Lane, tuple[float, float]] = {}
         self._waking: asyncio.Task[None] | None = None
@@ -52,38 +56,59 @@ class Issuer:
         return f"<issuer {self.sequence} parked {len(self._parked)} {list(self.lanes)}>"
 
     @property
-    def is_busy(self) -> bool:
-        """Whether requests wait."""
-        return bool(self._parked) or any(lane.waiting for lane in self.lanes)
-
-    @property
     def issued(self) -> int:
-        """How many ids were issued since the start."""
+        """See Source.issued."""
         return sum(lane.given for lane in self.lanes)
 
-    def give(self, request: Request) -> bool:
-        """Serve a request from a stock at once; False where it has to wait."""
-        if not self._has_reserve:
-            return False
+    def ready(self) -> int | None:
+        """See Source.ready: from the stock of a lane, in turn."""
+        if not self._has_reserve or self._gathered:
+            return None
         lanes, turn = self.lanes, self._turn
         for place in range(turn - len(lanes), turn):
-            if lanes[place].give(request):
+            issued = lanes[place].ready()
+            if issued is not None:
                 self._turn = (turn + 1) % len(lanes)
-                return True
-        return False
+                return issued
+        return None
 
     def ask(self, requests: Sequence[Request]) -> None:
-        """Serve requests that have not been tried yet: all of them by one lane, in their order."""
-        lane = self._next_lane(0)
-        if lane is None:
-            self._park(requests)
-        else:
-            lane.ask(requests)
+        """See Source.ask. One lane serves all of them, together with those that came shortly before.
+
+        A statement costs a database much the same for few ids as for many. So few wait a moment while more are under
+        way, or where more were answered together last, since the clients of those come back.
+        """
+        self._gathered += [request for request in requests if self._accepts(request)]
+        expected = max(sum([len(lane.waiting) for lane in self.lanes]), *[lane.together for lane in self.lanes])
+        if len(self._gathered) >= expected or expected <= FEW:
+            self._send()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LONGEST_GATHERING, self._send)
+
+    def _accepts(self, request: Request) -> bool:
+        try:
+            self._accept(request)
+        except TicketError as error:
+            request.fail(error)
+        return not request.is_over
+
+    def _send(self) -> None:
+        """Hand what was gathered to the next lane."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        requests, self._gathered = self._gathered, []
+        if requests:
+            lane = self._next_lane(0)
+            if lane is None:
+                self._park(requests)
+            else:
+                lane.ask(requests)
 
     def expire(self, now: float, error: Callable[[], TicketError]) -> None:
-        """Fail the requests whose deadline has passed, and drop ids that are too old. now: by the loop's clock."""
+        """See Source.expire. Ids that are too old are dropped."""
         for lane in self.lanes:
-            if lane.waiting or lane.stock:
+            if lane.waiting or lane.stock.size:
                 lane.expire(now, error)
         if not self._parked:
             return
@@ -93,15 +118,21 @@ class Issuer:
         self._parked = [request for request in self._parked if not request.is_over]
 
     def hand_over(self) -> list[Request]:
-        """Return the requests that wait, and serve none of them any more."""
-        requests, self._parked = self._parked, []
+        """See Source.hand_over. The requests are as the client made them."""
+        requests = [*self._parked, *self._gathered]
+        self._parked.clear()
+        self._gathered.clear()
         for lane in self.lanes:
             requests += lane.waiting
             lane.waiting.clear()
+        for request in requests:
+            request.encode = None
         return [request for request in requests if not request.is_over]
 
     async def end(self) -> None:
-        """End the lanes' tasks."""
+        """See Source.end."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._waking is not None:
             self._waking.cancel()
             await asyncio.gather(self._waking, return_exceptions=True)
@@ -122,6 +153,7 @@ class Issuer:
             if lane.member.life is not None and not tried >> lane.member.offset & 1
         ]
         now = self._sight.clock()
+        self._shunned = {lane: each for lane, each in self._shunned.items() if now - each[0] < LONGEST_SHUNNING}
         there = [lane for lane in there if self._shunned.get(lane, (0.0, 0.0))[0] <= now] or there
         return next((lane for lane in there if lane.task is None), there[0] if there else None)
 

@@ -39,21 +39,21 @@ from app.tickets.tasks import Tasks
 log = logging.getLogger(__name__)
 Again = Callable[["Lane", Sequence[Request], TicketError], None]
 
-NO_ROOM = 0.001
-"""Seconds to wait where the kind's clock has no room for the ids that are wanted."""
+NO_ROOM = 0.001  # seconds to wait where the kind's clock has no room for the ids that are wanted
 
 
 class Lane:
     """One sequence on one database.
 
-    name: which lane. sight, floors, opener: of this server. reserve: how many ids are drawn ahead. again: called with
+    spec: which lane. sight, floors, opener: of this server. reserve: how many ids are drawn ahead. again: called with
     the requests that this lane could not serve, and why. refuses: whether an unprotected lane issues nothing.
-    given: how many ids were issued since the start. highest: the largest id that was drawn, 0 while the lane is closed.
+    given: how many ids were issued since the start. together: how many requests the last statement has answered.
+    highest: the largest id that was drawn, 0 while the lane is closed.
     """
 
     def __init__(
         self,
-        name: LaneSpec,
+        spec: LaneSpec,
         sight: Sight,
         floors: Floors,
         opener: Opener,
@@ -62,31 +62,31 @@ class Lane:
         reserve: Reserve,
         refuses: bool,
     ) -> None:
-        self.name, self.member = name, name.member
+        self.spec, self.member = spec, spec.member
         self._sight, self._floors, self._opener, self._again = sight, floors, opener, again
         self._reserve, self._refuses = reserve, refuses
-        self._key = name.sequence.lower()
+        self._key = spec.sequence.lower()
         self.has_reserve = reserve.seconds > 0
         self.waiting: deque[Request] = deque()
         self.task: asyncio.Task[None] | None = None
-        self._rate = Rate()
-        self._remembered = self._low = self.given = 0
-        self._wants_refill = self._near_end = False
-        self._marking: asyncio.Task[None] | None = None
         self._tasks = Tasks()
+        self._marking: asyncio.Task[None] | None = None
+        self._rate = Rate()
         self._opened: Opened | None = None
         self.stock = Stock(1)
-        self.highest = self._issued = self._limit = self._generation = 0
+        self.highest = self._remembered = self._issued = self.given = self.together = 0
+        self._limit = self._generation = self._low = 0
+        self._wants_refill = self._near_end = False
 
     def __repr__(self) -> str:
         state = "closed" if self._opened is None else f"highest {self.highest} limit {self._limit_now}"
-        return f"<lane {self.name.row} {state} stock {self.stock.size} waiting {len(self.waiting)}>"
+        return f"<lane {self.spec.row} {state} stock {self.stock.size} waiting {len(self.waiting)}>"
 
     @property
     def is_unprotected(self) -> bool:
         """Whether a database that comes back older could repeat what this lane issues now (rule 3)."""
-        sight, opened = self._sight, self._opened
-        return sight.alone(self.member) or (opened is not None and not opened.sure and not sight.whole)
+        is_sure = self._opened is None or self._opened.sure or self._sight.whole
+        return self._sight.alone(self.member) or not is_sure
 
     # --- what the issuer calls ---------------------------------------------------------------------------------------
 
@@ -98,18 +98,18 @@ class Lane:
             self.waiting.extend(requests)
         self._start()
 
-    def give(self, request: Request) -> bool:
-        """Serve a request from the stock at once; False where the request has to wait."""
-        if self.waiting or not self.stock or not self._is_open() or not self._may_issue():
-            return False
-        last = self.stock.serve(request, self._limit_now)
-        if last is None:
-            return False
-        self._note(last, request.count)
-        if not self._wants_refill and self.stock.size < self._low:
-            self._wants_refill = True
-            self._start()
-        return True
+    def ready(self) -> int | None:
+        """Issue the next id in stock, outside of any request; None where a request would have to wait."""
+        stock = self.stock
+        if self.waiting or not stock.size or not self._is_open() or not self._may_issue():
+            return None
+        issued = stock.pop(self._limit_now)
+        if issued is not None:
+            self._note(issued, 1)
+            if stock.size < self._low and not self._wants_refill:
+                self._wants_refill = True
+                self._start()
+        return issued
 
     def expire(self, now: float, error: Callable[[], TicketError]) -> None:
         """Fail requests whose deadline has passed, and drop ids that are too old. now: by the event loop's clock."""
@@ -122,12 +122,14 @@ class Lane:
         """Close the lane and drop its stock. The next request opens it again."""
         self._opened, self._marking, self._near_end = None, None, False
         self._remembered = max(self._remembered, self.highest)
-        self.member.counts.gaps["closed"] += self.stock.size
-        self.stock.clear()
+        self.member.counts.gaps["closed"] += self.stock.clear()
         self.highest = self._issued = self._limit = 0
 
     async def end(self) -> None:
         """End the lane's tasks and close it."""
+        if (task := self.task) is not None:
+            task.cancel()
+            await asyncio.wait([task])
         await self._tasks.end()
         self.close()
 
@@ -135,7 +137,7 @@ class Lane:
 
     def _start(self) -> None:
         if self.task is None and (self.waiting or self._wants_refill):
-            self.task = self._tasks.start(self._work())
+            self.task = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
         try:
@@ -157,11 +159,11 @@ class Lane:
         """Make one step towards serving the first request that waits, or towards a full reserve."""
         while self.waiting and self.waiting[0].is_over:
             self.waiting.popleft()
-        if not self.waiting and not self._wants_refill:
+        if not (self.waiting or self._wants_refill):
             return
         if not self._is_open():
             self.close()
-            self._take_up(await self._opener.open(self.name, self._remembered))
+            self._take_up(await self._opener.open(self.spec, self._remembered))
         elif self._wants_refill or not self.stock.has(self.waiting[0]):
             if await self._draw():
                 self._issue()
@@ -196,9 +198,9 @@ class Lane:
         record = self._sight.record
         if record is None or opened.era != self._sight.era:
             return
-        self._opened, self.stock = opened, Stock(record.increment)
+        self._opened, self.stock, self._limit = opened, Stock(record.increment), opened.limit
         self.highest = self._issued = opened.highest
-        self._limit, self._generation = opened.limit, opened.generation
+        self._generation = opened.generation
         if opened.limit and opened.sure:
             self._mark()  # the first mark says that the lane is sure
 
@@ -209,16 +211,19 @@ class Lane:
         """
         if not self._may_issue():
             return False
-        limit, waiting, stock, served, last = self._limit_now, self.waiting, self.stock, 0, 0
-        clock, until = self._sight.clock, self._sight.fresh_until
+        limit, waiting, serve, served, last = self._limit_now, self.waiting, self.stock.serve, 0, 0
+        clock, until, before = self._sight.clock, self._sight.fresh_until, len(waiting)
         while waiting and clock() <= until:  # the process may stand still between any two requests
-            if not (request := waiting[0]).is_over:
-                given = stock.serve(request, limit)
+            request = waiting[0]
+            if not request.is_over:
+                given = serve(request, limit)
                 if given is None:
                     break
-                last, served = given, served + request.count
+                last = given
+                served += request.count
             waiting.popleft()
         self._note(last, served)
+        self.together = before - len(waiting)
         if limit and self.highest + self._step_ahead() // 2 > limit:
             self._mark()
         return served > 0
@@ -247,10 +252,9 @@ class Lane:
         self._wants_refill = False
         if self._opened is not None and not self._near_end:
             self._near_end = True
-        elif self.waiting and self.waiting[0].count > 1:
-            self._hand_back([self.waiting[0]], error)
         else:
-            self._hand_back(list(self.waiting), error)
+            first = [request for request in list(self.waiting)[:1] if request.count > 1]
+            self._hand_back(first or list(self.waiting), error)
 
     def _hand_back(self, requests: Sequence[Request], error: TicketError) -> None:
         for _ in requests:
@@ -261,33 +265,30 @@ class Lane:
 
     async def _draw(self) -> bool:
         """Draw for all that wait, and for the reserve, with one statement; False where nothing came of it."""
-        opened, increment, clock = self._opened, self.stock.step, self._sight.clock
+        opened, step, clock, pace = self._opened, self.stock.step, self._sight.clock, self.spec.pace
         assert opened is not None
         began = clock()
         self._rate.measure(began)
         self._low, self._wants_refill = 0, False
         if self.member.life is None:
             raise DatabaseFailed(f"{self.member.name} is not in sight")
-        if self.waiting and self.waiting[0].is_block and self.waiting[0].count > most_ids(increment):
-            self.waiting.popleft().fail(InvalidRequest(f"a block has {most_ids(increment)} ids at most here"))
+        if self.waiting and self.waiting[0].is_block and self.waiting[0].count > most_ids(step):
+            self.waiting.popleft().fail(InvalidRequest(f"a block has {most_ids(step)} ids at most here"))
             return False
-        above = max(opened.floor, self.name.pace.above())
-        room = self.name.pace.room(max(self.highest, above), increment)
+        above = max(opened.floor, pace.above())
+        room = pace.room(max(self.highest, above), step)
         if self.waiting and room < self.waiting[0].count:
             await asyncio.sleep(NO_ROOM)
             return False
-        count = min(self._how_many(), room)
-        has_drawn = self.highest > opened.highest
-        want = Want(opened.counter.name, count, above, self.highest, opened.counter.ceiling, has_drawn)
-        drawn = await self.member.database.draw(want, Residue(self.member.offset, increment), opened.life)
-        counts, now = self.member.counts, clock()
-        counts.statement_seconds.add(now - began)
-        counts.statement_tickets.add(drawn.count)
-        last = drawn.first + increment * (drawn.count - 1)
+        counter, has_drawn = opened.counter, self.highest > opened.highest
+        want = Want(counter.name, min(self._how_many(), room), above, self.highest, counter.ceiling, has_drawn)
+        drawn = await self.member.database.draw(want, Residue(self.member.offset, step), opened.life)
+        counts, now, last = self.member.counts, clock(), drawn.first + step * (drawn.count - 1)
+        counts.note_statement(now - began, drawn.count)
         if self._opened is not opened or not self._is_open():
             counts.gaps["closed"] += drawn.count
             return False
-        if drawn.first <= self.highest or last > opened.counter.ceiling:
+        if drawn.first <= self.highest or last > counter.ceiling:
             counts.violations["order" if drawn.first <= self.highest else "ceiling"] += 1
             self.close()  # the counter is not where it was
             return False
@@ -307,8 +308,7 @@ class Lane:
 
     def _left(self) -> int:
         """How many ids the lane can still draw."""
-        assert self._opened is not None
-        return (self._opened.counter.ceiling - self.highest) // self.stock.step
+        return (self._opened.counter.ceiling - self.highest) // self.stock.step if self._opened is not None else 0
 
     # --- limits ------------------------------------------------------------------------------------------------------
 
@@ -319,7 +319,7 @@ class Lane:
 
     def _step_ahead(self) -> int:
         """How far ahead of the highest id drawn the limit is set, in numbers."""
-        return self.name.pace.step(self._rate.per_second, self._left(), self.stock.step)
+        return self.spec.pace.step(self._rate.per_second, self._left(), self.stock.step)
 
     def _mark(self) -> asyncio.Task[None]:
         """Raise the limit, unless that is under way already; return the task that does it."""
@@ -335,7 +335,7 @@ class Lane:
         if opened is None or self._opened is not opened or not self._is_open():
             return
         limit = min(self.highest + self._step_ahead(), opened.counter.ceiling)
-        generation, mark = sight.generation, Mark(self.name.row, opened.tenure, limit, self._issued, opened.sure)
+        generation, mark = sight.generation, Mark(self.spec.row, opened.tenure, limit, self._issued, opened.sure)
         try:
             outcome = await mark_everywhere(sight, self.member, mark, opened.era)
         except DatabaseFailed:

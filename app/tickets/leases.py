@@ -18,10 +18,10 @@ from random import Random
 
 from app.databases.record import Record, new_word
 from app.databases.session import Book, Mark, Note
-from app.errors import DatabaseError, DatabaseFailed, NoTicketDatabase, TicketError, Unavailable, Unverified
+from app.errors import DatabaseError, DatabaseFailed, NoTicketDatabase, Unavailable, Unverified
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.marks import Outcome, mark_everywhere, replace_rows
-from app.tickets.rights import Right
+from app.tickets.rights import Holder, Right
 from app.tickets.server_clock import ServerClock
 from app.tickets.sight import Member, Sight
 
@@ -60,7 +60,7 @@ class Lease:
     renewed: float
 
 
-class WorkerNumber:
+class WorkerNumber(Holder):
     """Holds one lease at a time, once a sequence needs it; see `rights.Holder`.
 
     sight, clock: of this server. chance: chooses the number. refuses: whether an unprotected lease is neither taken nor
@@ -68,18 +68,13 @@ class WorkerNumber:
     """
 
     def __init__(self, sight: Sight, clock: ServerClock, chance: Random, *, refuses: bool) -> None:
+        super().__init__()
         self._sight, self._clock, self._chance, self._refuses = sight, clock, chance, refuses
-        self._needed = asyncio.Event()
         self.lease: Lease | None = None
         """The lease that was held last; `right` says whether it counts."""
-        self.trouble: TicketError | None = None
 
     def __repr__(self) -> str:
         return f"<worker number {self.lease}>"
-
-    def need(self) -> None:
-        """See Holder.need."""
-        self._needed.set()
 
     def right(self) -> Right | None:
         """See Holder.right."""

@@ -7,7 +7,7 @@ on the next database may go back.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -15,7 +15,7 @@ from typing import TypeVar
 from app.databases.database import Database
 from app.databases.session import Book, Note, Write
 from app.errors import DatabaseError
-from app.tickets.everywhere import lives_in_sight
+from app.tickets.everywhere import lives_in_sight, packets
 from app.tickets.sight import Member, Sight
 
 log = logging.getLogger(__name__)
@@ -27,8 +27,6 @@ Rows = dict[str, Note]
 
 PAGE = 1_000
 """How many rows of each database are compared at a time, so that no lane waits for long."""
-PACKET = 500
-"""The most writes in one packet."""
 ROUNDS = 20
 """How often rows are read and raised, while something else changes them at the same moment."""
 SECOND_LEVEL = 3.0
@@ -128,7 +126,7 @@ async def _raise_rows(databases: Sequence[Place], book: Book, rows: Sequence[Row
 
     async def write(database: Database, life: str, stamp: str) -> list[str]:
         missed: list[str] = []
-        for packet in _packets(writes[database]):
+        for packet in packets(writes[database]):
             done = await database.write(packet, stamp, life)
             missed += [each.name for each, is_done in zip(packet, done, strict=True) if not is_done]
         return missed
@@ -141,15 +139,11 @@ async def _read(databases: Sequence[Place], book: Book, names: Sequence[str]) ->
 
     async def read(database: Database, life: str, _stamp: str) -> Rows:
         found: Rows = {}
-        for packet in _packets(names):
+        for packet in packets(names):
             found |= await database.read(book, packet, life)
         return found
 
     return await _on_all(databases, read)
-
-
-def _packets(items: Sequence[T]) -> Iterable[Sequence[T]]:
-    return (items[start : start + PACKET] for start in range(0, len(items), PACKET))
 
 
 async def _on_all(databases: Sequence[Place], call: Callable[[Database, str, str], Awaitable[T]]) -> list[T]:

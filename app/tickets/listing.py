@@ -12,7 +12,7 @@ from app.databases.session import Book
 from app.errors import DatabaseError
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.definitions import Seen, seen_of
-from app.tickets.everywhere import all_rows, lives_in_sight
+from app.tickets.everywhere import all_rows, everywhere, lives_in_sight
 from app.tickets.sight import Member, Sight
 
 INTERVAL = 10.0
@@ -85,7 +85,7 @@ class Listing:
             found += [Warned(entry.name, member.name, reason) for member, reason in entry.reasons.items()]
             for member, counter in entry.counters.items():
                 found += [Warned(entry.name, member.name, reason) for reason in counter.warnings]
-            if entry.differs:
+            if len({(counter.bits, counter.ceiling) for counter in entry.counters.values()}) > 1:
                 found.append(Warned(entry.name, None, "its columns differ between the databases"))
         return found
 
@@ -94,20 +94,18 @@ class Listing:
     async def refresh(self) -> None:
         """List the sequences of all databases in sight, and make what a database lacks."""
         async with self._refreshing:
-            self._generation = self._sight.generation
-            at = self._sight.clock()
-            lives = lives_in_sight(self._sight)
-            results = await asyncio.gather(*(_read(*place, at) for place in lives.items()), return_exceptions=True)
+            self._generation, at, lives = self._sight.generation, self._sight.clock(), lives_in_sight(self._sight)
             lists: dict[Member, dict[str, Seen]] = {}
             failures: dict[Member, str] = {}
-            for member, result in zip(lives, results, strict=True):
-                if isinstance(result, DatabaseError):  # a list that takes too long is no reason to draw nothing
-                    if member.life == lives[member]:
-                        failures[member] = f"its sequences could not be listed: {result}"
-                elif isinstance(result, BaseException):
-                    raise result
-                else:
-                    lists[member] = result
+
+            async def read(member: Member, life: str) -> None:
+                try:
+                    lists[member] = await _read(member, life, at)
+                except DatabaseError as error:  # a list that takes too long is no reason to draw nothing
+                    if member.life == life:
+                        failures[member] = f"its sequences could not be listed: {error}"
+
+            await everywhere(self._sight, lives, read)
             await self._take(lists, Seen(at=at))
             self._has_listed = self._has_listed or bool(lists)
             self._failures = failures | await self._mend(list(lists))

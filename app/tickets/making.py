@@ -6,43 +6,41 @@ their counters are made.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from app.databases.record import State, new_word
 from app.errors import AboveCeiling, Growing, NoTicketDatabase, SequenceConflict
+from app.kinds.table import kind_named
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.definitions import CEILINGS, TICKET, Definition, Row, key_of
 from app.tickets.everywhere import everywhere, lives_in_sight
-from app.tickets.known_kinds import KnownKinds
 from app.tickets.sight import Sight
 
 
 class Maker:
-    """Makes sequences. catalog, sight: of this server. kinds: says what a kind's parameters are."""
+    """Makes sequences. catalog, sight: of this server. now_ms: the time for new ones, in milliseconds since 1970."""
 
-    def __init__(self, catalog: Catalog, sight: Sight, kinds: KnownKinds) -> None:
-        self._catalog = catalog
-        self._sight = sight
-        self._kinds = kinds
+    def __init__(self, catalog: Catalog, sight: Sight, now_ms: Callable[[], int]) -> None:
+        self._catalog, self._sight, self._now_ms = catalog, sight, now_ms
 
     async def create(self, name: str, kind: str | None, given: Mapping[str, int]) -> tuple[Entry, bool]:
         """Make a sequence, unless it is there. Returns the sequence, and whether this call has made it.
 
         kind, given: what the client named; None or left out stands for `ticket` and the kind's own values. One that is
         there is compared with what the client named, except for a `start`. Raises InvalidRequest, SequenceConflict,
-        AboveCeiling for a `start` at the end of the sequence, NoTicketDatabase where no database could make it.
+        AboveCeiling for a `start` at the end of the sequence, NoTicketDatabase where no database could make it, and
+        what `now_ms` raises, for a kind with an epoch.
         """
-        key = key_of(name)
-        wanted = self._kinds.complete(kind or TICKET, given)
+        key, known = key_of(name), kind_named(kind or TICKET)
+        now_ms = self._now_ms() if "epoch" in known.parameters else 0
+        wanted = Definition(known.name, known.complete(given, now_ms))
         await self._catalog.first_look()
-        await self._catalog.look_up(key)
-        entry = self._catalog.entries.get(key)
-        made = False
+        entry, made = await self._catalog.look_up(key), False
         if entry is None:
             if key in self._catalog.troubles:
                 raise NoTicketDatabase(f"no ticket database can serve {name}: {self._catalog.troubles[key]}")
-            self._kinds.check_new(wanted)
+            known.check_new(wanted.parameters, now_ms)
             entry, made = await self._make(key, Row(name, wanted, new_word()))
         if not made:
             _compare(entry, kind, given)
@@ -54,8 +52,7 @@ class Maker:
         self._catalog.making.add(key)
         try:
             row = await self._agree(key, mine)
-            await self._catalog.look_up(key)
-            entry = self._catalog.entries.get(key)
+            entry = await self._catalog.look_up(key)
             if entry is None:
                 raise NoTicketDatabase(f"no ticket database could make the sequence {mine.name}")
             members = self._sight.in_sight

@@ -14,12 +14,12 @@ from app.kinds.chance import RandomKind
 from app.kinds.kind import Kind, Parameters
 from app.kinds.table import KINDS
 from app.kinds.timed import TimedKind
-from app.tickets.counted import check
 from app.tickets.definitions import Definition
 from app.tickets.lane import Lane
 from app.tickets.request import Request, Shape
 from app.tickets.rights import Holder
 from app.tickets.server_clock import MOST_AHEAD, ServerClock
+from app.tickets.source import shard_of
 
 RETRY = 0.005
 """Seconds after which a request that waits for a right tries again."""
@@ -55,24 +55,20 @@ class MemorySource(ABC):
         return f"<{self._kind.name} {self.sequence} waiting {len(self._waiting)}>"
 
     @property
-    def is_busy(self) -> bool:
-        """See Source.is_busy."""
-        return bool(self._waiting)
-
-    @property
     @abstractmethod
     def gives(self) -> bool:
         """Whether an id can be had now."""
 
-    def give(self, request: Request) -> bool:
-        """See Source.give."""
+    def ready(self) -> int | str | None:
+        """See Source.ready."""
         if self._waiting:
-            return False
+            return None
         try:
-            self._settle(request)
-        except NotYet:
-            return False
-        return True
+            (made,) = self._make(1)
+        except (NotYet, TicketError):  # a request is told why
+            return None
+        self.issued += 1
+        return made
 
     def ask(self, requests: Sequence[Request]) -> None:
         """See Source.ask."""
@@ -119,8 +115,7 @@ class MemorySource(ABC):
     def _settle(self, request: Request) -> None:
         """Answer or refuse a request. Raises NotYet where it has to wait."""
         try:
-            check(self._kind, request)
-            self._kind.shard_of(self._parameters, request.key, request.shard)
+            shard_of(self._kind, self._parameters, request)
             ids = self._make(request.count)
         except TicketError as error:
             request.fail(error)

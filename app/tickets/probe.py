@@ -11,19 +11,22 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from app.databases.record import Record, State, new_word
-from app.databases.session import Book, Look, Note, Write
+from app.databases.session import Book, Look, Note, RingRow, Write
 from app.errors import DatabaseError, DatabaseRefused
 from app.tickets.agreement import agree
 from app.tickets.changes import Changes, Post
 from app.tickets.floors import Floors
 from app.tickets.heartbeats import Heartbeats, Said, Server, Use, silence
 from app.tickets.level import Levels
+from app.tickets.nodes import choose_nodes
 from app.tickets.sight import Member, Sight, Status
 from app.tickets.situation import Agreement, Situation, Standing, Verdict
 from app.tickets.trial import Trial, try_marks
 
 SLICE = 0.25
 """Seconds after which a waiting task looks at the clock. The event loop's timers do not count suspension."""
+CHANGING = 0.1
+"""Seconds between two looks at most while `ticketd grow` changes the ring."""
 SHORTEST = 0.001
 """Seconds that a wait lasts at least: two clocks of different resolution never agree on less."""
 MOST_DELETED = 100
@@ -63,6 +66,16 @@ class Probe:
         """Look at this member at once, and at all if none is in sight; after a look that is under way, once more."""
         for post in [self._posts[member]] if self._sight.in_sight else self._posts.values():
             post.wake.set()
+
+    @property
+    def number(self) -> int:
+        """The largest number of any ring record that was seen."""
+        return self._number
+
+    def found(self, member: Member) -> tuple[RingRow | None, str]:
+        """Return the ring row that the last look found, None where it failed, and the life in which it was."""
+        post = self._posts[member]
+        return post.row, post.life
 
     def servers(self) -> list[Server]:
         """Return the other live servers, in the order of their names."""
@@ -118,11 +131,16 @@ class Probe:
         sight = self._sight
         while True:
             await self._look(post)
-            while not post.wake.is_set() and (left := post.began + sight.interval - sight.clock()) > 0:
+            while not post.wake.is_set() and (left := post.began + self._pause() - sight.clock()) > 0:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(SHORTEST, min(left, SLICE))):
                         await post.wake.wait()
                 self._notice_standstill()
+
+    def _pause(self) -> float:
+        """Return how many seconds there are between two looks: fewer while the ring is changed, and nobody draws."""
+        record, interval = self._sight.record, self._sight.interval
+        return min(interval, CHANGING) if record is not None and record.state is State.CHANGING else interval
 
     async def _look(self, post: Post) -> None:
         """Look at one member, and decide anew. A look settles only what happened before it began."""
@@ -270,6 +288,7 @@ class Probe:
             self._place(post, agreement.verdicts[post.member.offset], may_enter)
         if agreement.step is not None:
             self._change_due.set()
+        choose_nodes(posts, self._heartbeats, now)
         if (uses := self._uses()) != self._published:
             self._published = uses
             self._wake_all()

@@ -15,6 +15,9 @@ class Shape(Enum):
     BLOCK = "block"
 
 
+SINGLE = Shape.SINGLE
+
+
 class Block(NamedTuple):
     """The ids `first + i * step` for i from 0 to `size` - 1."""
 
@@ -29,13 +32,14 @@ class Request:
     sequence: its name, in any case; kept in lower case. count: how many ids. shape: of the answer.
     deadline: when the request runs out of time, by the event loop's clock; the desk sets it.
     tried: the offsets of the lanes that failed it, as bits.
-    key, shard: which shard a kind with shards takes the id from.
+    key, shard: which shard a kind with shards takes the id from. is_plain: whether any single id will do.
     encode: makes the answer of what was drawn, where that is not the ids themselves; the source sets it.
     """
 
     deadline = 0.0
     tried = 0
     is_over = False
+    is_plain: bool
     encode: Callable[[Any], Any] | None = None
 
     def __init__(
@@ -49,6 +53,7 @@ class Request:
         # some letters beyond ASCII become ASCII in lower case, so they stay as they are, and are refused
         self.sequence = sequence.lower() if sequence.isascii() else sequence
         self.count, self.shape, self.key, self.shard = count, shape, key, shard
+        self.is_plain = shape is SINGLE and key is None and shard is None
 
     def done(self, answer: Any) -> None:
         """Take the answer: an int or str, a list of these, or a Block. Called once, when `is_over` is set already.

@@ -8,7 +8,7 @@ number: no clone of the same image, and not this server after a restart.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from app.errors import NoTicketDatabase, TicketError
 from app.tickets.definitions import TICKET
@@ -33,40 +33,37 @@ class Right(NamedTuple):
     until_ms: int
 
 
-class Holder(Protocol):
-    """Holds the right of this server, for all sequences of a kind."""
+class Holder:
+    """Holds the right of this server, for all sequences of a kind, once one needs it.
+
+    trouble: why the server could not get the right, or not renew it; None where nothing is wrong.
+    """
+
+    def __init__(self) -> None:
+        self._needed = asyncio.Event()
+        self.trouble: TicketError | None = None
 
     def need(self) -> None:
         """Get the right and keep it: a sequence makes ids under it."""
-        ...
+        self._needed.set()
 
     def right(self) -> Right | None:
         """Return the right as it stands now; None where this server has none now."""
-        ...
+        raise NotImplementedError
 
     @property
     def is_coming(self) -> bool:
         """Whether the server may get the right, or a longer one, in a moment."""
-        ...
-
-    @property
-    def trouble(self) -> TicketError | None:
-        """Why the server could not get the right, or not renew it; None where nothing is wrong."""
-        ...
+        raise NotImplementedError
 
 
-class InstanceNumber:
+class InstanceNumber(Holder):
     """The number of this start of the server. draw: draws a ticket; it raises a TicketError where none can be had."""
 
     def __init__(self, draw: Callable[[], Awaitable[int]]) -> None:
+        super().__init__()
         self._draw = draw
-        self._needed = asyncio.Event()
         self._right: Right | None = None
-        self.trouble: TicketError | None = None
-
-    def need(self) -> None:
-        """See Holder.need."""
-        self._needed.set()
 
     def right(self) -> Right | None:
         """See Holder.right."""
@@ -94,18 +91,10 @@ class InstanceNumber:
 async def draw_instance(maker: Maker, desk: Desk) -> int:
     """Draw an instance number, and make the sequence of the numbers first if there is none. Raises TicketError."""
     await maker.create(INSTANCES, TICKET, {})
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def settle(value: Any) -> None:
-        if not answer.done():  # this call was cancelled
-            answer.set_result(value)
-
-    request = Call(INSTANCES, settle, settle)
+    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    request = Call(INSTANCES, answer.set_result, answer.set_exception)
+    desk.take(request)
     try:
-        desk.take(request)
-        drawn = await answer
+        return await answer
     finally:
         request.abandon()
-    if isinstance(drawn, TicketError):
-        raise drawn
-    return int(drawn)

@@ -46,7 +46,6 @@ class Member:
     offset: int
     database: Database
     life: str | None = None
-    node: str | None = None
     status: Status = Status.DOWN
     reason: str = "no look has ended yet"
     since: float = 0.0
@@ -64,6 +63,11 @@ class Member:
     def name(self) -> str:
         """host:port, for people."""
         return self.database.name
+
+    @property
+    def node(self) -> str | None:
+        """host:port of the node in use; None where the database has one node only."""
+        return self.database.node
 
     def __repr__(self) -> str:
         return f"<{self.name} offset {self.offset} {self.status} life {self.life}>"
@@ -100,6 +104,10 @@ class Sight:
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     fresh_until: float = float("-inf")
     """Until then, by `clock`, ids may be issued; see `is_fresh`."""
+
+    def __post_init__(self) -> None:
+        for member in self.members:
+            member.since = self.clock()
 
     @property
     def stamp(self) -> str | None:

@@ -3,40 +3,31 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from app.errors import TicketError
+from app.errors import NotForThisKind, TicketError
+from app.kinds.kind import Kind, Parameters
 from app.tickets.lane import Lane
 from app.tickets.request import Request
 
 
 class Source(Protocol):
-    """Gives the ids of one sequence: an `Issuer` of plain tickets, `Counted` or `memory.MemorySource`."""
+    """Gives the ids of one sequence: an `Issuer`, or a `memory.MemorySource`.
+
+    sequence: its name as it was made. lanes: that the ids are drawn by; none for ids from memory. issued: how many ids
+    were given since the start.
+    """
+
+    sequence: str
+    lanes: Sequence[Lane]
 
     @property
-    def sequence(self) -> str:
-        """The sequence's name as it was made."""
-        ...
+    def issued(self) -> int: ...
 
-    @property
-    def lanes(self) -> Sequence[Lane]:
-        """The lanes that the ids are drawn by; none for ids from memory."""
-        ...
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether requests wait."""
-        ...
-
-    @property
-    def issued(self) -> int:
-        """How many ids were issued since the start."""
-        ...
-
-    def give(self, request: Request) -> bool:
-        """Settle a request at once; False where it has to wait."""
+    def ready(self) -> int | str | None:
+        """Issue one id that is there already; None where a request has to be asked."""
         ...
 
     def ask(self, requests: Sequence[Request]) -> None:
-        """Serve requests, in their order."""
+        """Serve requests, in their order, or refuse those that this kind of sequence cannot serve."""
         ...
 
     def expire(self, now: float, error: Callable[[], TicketError]) -> None:
@@ -50,3 +41,13 @@ class Source(Protocol):
     async def end(self) -> None:
         """End what is under way."""
         ...
+
+
+def shard_of(kind: Kind, parameters: Parameters, request: Request) -> int:
+    """Return the shard that a request for ids of another kind than `ticket` names.
+
+    Raises NotForThisKind for a block, InvalidRequest for a shard that is none.
+    """
+    if request.is_block:
+        raise NotForThisKind(f"{request.sequence} is of kind {kind.name}, which has no blocks; use ?count=")
+    return kind.shard_of(parameters, request.key, request.shard)

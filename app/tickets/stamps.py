@@ -1,15 +1,20 @@
-"""How lanes work whose numbers are ticks: the pace of `instagram` and `instagram32`.
+"""How `instagram` and `instagram32` work: their ids are made of ticks that lanes draw.
 
 A tick is the time since the epoch with some lower bits that count. Before a draw the database raises the counter to the
 present tick, so one draw stamps and counts. No tick comes twice, so no pair of a time and a count does, however many
 servers, databases and clocks there are.
 """
 
+from typing import Any
+
 from app.databases.session import Counter, most_ids
-from app.errors import SequenceError
+from app.errors import InvalidRequest, SequenceError
 from app.kinds.kind import Parameters
 from app.kinds.timed import TimedKind
+from app.tickets.request import Request
 from app.tickets.server_clock import ServerClock
+from app.tickets.sight import Sight
+from app.tickets.source import shard_of
 
 STEP_MS, SMALLEST_MS = 2_000, 1_000
 """How far ahead of the highest tick a limit is set: while a lane is used, and after an advance."""
@@ -20,10 +25,24 @@ WORTH_WAITING_MS = 1_000
 
 
 class Stamps:
-    """The pace of one sequence, see `step.Pace`."""
+    """The pace of one sequence, see `step.Pace`. clock, sight: of this server."""
 
-    def __init__(self, kind: TimedKind, parameters: Parameters, clock: ServerClock) -> None:
-        self.kind, self.parameters, self.clock = kind, parameters, clock
+    def __init__(self, kind: TimedKind, parameters: Parameters, clock: ServerClock, sight: Sight) -> None:
+        self.kind, self.parameters, self.clock, self._sight = kind, parameters, clock, sight
+
+    def accept(self, request: Request) -> None:
+        """See Pace.accept. The answer becomes ids of the shard that the request names."""
+        shard = shard_of(self.kind, self.parameters, request)
+        self.clock.now_ms()
+        record = self._sight.record
+        if record is not None and request.count > (most := self.most_at_once(record.increment)):
+            raise InvalidRequest(f"{request.sequence} gives at most {most} ids at once: count is {request.count}")
+
+        def encode(ticks: Any) -> Any:
+            encode = self.kind.encode
+            return [encode(tick, shard) for tick in ticks] if isinstance(ticks, list) else encode(ticks, shard)
+
+        request.encode = encode
 
     def step(self, rate: float, left: int, increment: int) -> int:
         """See Pace.step. The time that is left does not matter, because the lane stops at the last tick."""

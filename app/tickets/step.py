@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from app.kinds.table import KINDS
+from app.tickets.definitions import TICKET
+from app.tickets.request import Request
+
 SECONDS_AHEAD = 10.0
 """A limit is set ahead by what the lane's present rate uses up in this time."""
 SMALLEST, LARGEST = 1_000, 1_000_000
@@ -14,7 +18,11 @@ WINDOW = 0.1
 
 
 class Pace(Protocol):
-    """What a kind of sequence decides about its lanes."""
+    """What a kind of sequence decides about its requests and its lanes."""
+
+    def accept(self, request: Request) -> None:
+        """Let a request be served. Raises TicketError where this kind has nothing like it, or cannot give it now."""
+        ...
 
     def step(self, rate: float, left: int, increment: int) -> int:
         """Return how far ahead of the highest number drawn the limit is set; at rate 0, after an advance, the least.
@@ -34,6 +42,11 @@ class Pace(Protocol):
 
 class TicketPace:
     """The pace of plain tickets: ten seconds ahead, in the bounds of rule 8."""
+
+    def accept(self, request: Request) -> None:
+        """See Pace.accept: a ticket has no shard."""
+        if request.key is not None or request.shard is not None:
+            KINDS[TICKET].shard_of({}, request.key, request.shard)
 
     def step(self, rate: float, left: int, increment: int) -> int:
         """See Pace.step. At least one id, so that the last ones are given too."""

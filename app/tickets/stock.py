@@ -5,145 +5,131 @@ from dataclasses import dataclass
 
 from app.tickets.request import Block, Request, Shape
 
+SINGLE, LIST = Shape.SINGLE, Shape.LIST  # to look a member of an Enum up takes as long as to call a function
+
 
 @dataclass(slots=True)
 class _Range:
-    """Ids of one draw: `count` of them from `first` on, and the moment at which they were drawn."""
+    """The ids of one draw that are left: from `first` on, below `end`. drawn: the moment of the draw."""
 
     first: int
-    count: int
+    end: int
     drawn: float
 
 
 class Stock:
     """Ranges of ids in steps of the increment.
 
-    step: the increment. Every id that is added is larger than those that are there.
+    step: the increment. size: how many ids there are. Every id that is added is larger than those that are there.
     """
 
     def __init__(self, step: int) -> None:
         self.step = step
+        self.size = 0
         self._ranges: deque[_Range] = deque()
         self._last_of_blocks = 0
-
-    @property
-    def size(self) -> int:
-        """How many ids there are."""
-        return sum([each.count for each in self._ranges])
-
-    def __bool__(self) -> bool:
-        return bool(self._ranges)
-
-    def add(self, first: int, count: int, now: float) -> None:
-        """Add the ids `first`, `first + step`, …, `count` of them, at least one."""
-        self._ranges.append(_Range(first, count, now))
-
-    def clear(self) -> None:
-        """Drop everything."""
-        self._ranges.clear()
-
-    def drop_above(self, limit: int) -> int:
-        """Drop every id that is larger; return how many these were."""
-        before = self.size
-        while self._ranges and self._last(self._ranges[-1]) > limit:
-            last = self._ranges[-1]
-            last.count = max(0, (limit - last.first) // self.step + 1)
-            if last.count:
-                break
-            self._ranges.pop()
-        return before - self.size
-
-    def drop_older(self, moment: float) -> int:
-        """Drop what was drawn before this moment; return how many ids these were."""
-        dropped = 0
-        while self._ranges and self._ranges[0].drawn < moment:
-            dropped += self._ranges.popleft().count
-        return dropped
 
     @property
     def first(self) -> int | None:
         """The smallest id; None where there is none."""
         return self._ranges[0].first if self._ranges else None
 
+    def add(self, first: int, count: int, now: float) -> None:
+        """Add the ids `first`, `first + step`, …, `count` of them, at least one. now: the moment of the draw."""
+        self._ranges.append(_Range(first, first + count * self.step, now))
+        self.size += count
+
+    def clear(self) -> int:
+        """Drop everything; return how many ids that were."""
+        return self.drop_above(0)
+
+    def drop_above(self, limit: int) -> int:
+        """Drop every id that is larger; return how many these were."""
+        before, ranges, step = self.size, self._ranges, self.step
+        while ranges and ranges[-1].end - step > limit:
+            last = ranges[-1]
+            kept = max(0, (limit - last.first) // step + 1)
+            self.size -= (last.end - last.first) // step - kept
+            last.end = last.first + kept * step
+            if kept:
+                break
+            ranges.pop()
+        return before - self.size
+
+    def drop_older(self, moment: float) -> int:
+        """Drop what was drawn before this moment; return how many ids these were."""
+        before, ranges = self.size, self._ranges
+        while ranges and ranges[0].drawn < moment:
+            oldest = ranges.popleft()
+            self.size -= (oldest.end - oldest.first) // self.step
+        return before - self.size
+
     def has(self, request: Request) -> bool:
         """Whether there are ids for this request, whatever the limit."""
-        if request.is_block:
-            return self._place_of_block(request.count) is not None
-        return self.size >= request.count
+        if not request.is_block:
+            return self.size >= request.count
+        newest = self._ranges[-1] if self._ranges else None
+        if newest is None or newest.first <= self._last_of_blocks:
+            return False
+        return newest.first + request.count * self.step <= newest.end
 
     def serve(self, request: Request, limit: int) -> int | None:
-        """Answer a request with ids at or below the limit, and return the last of them; None where that cannot be."""
-        if request.shape is Shape.SINGLE:
-            smallest = self._ranges[0] if self._ranges else None
-            if smallest is None or smallest.first > limit:
-                return None
-            first = smallest.first
-            smallest.first = first + self.step
-            smallest.count -= 1
-            if not smallest.count:
-                self._ranges.popleft()
-            request.finish(first)
-            return first
-        if request.shape is Shape.LIST:
-            ids = self._take(request.count, limit)
-            if ids is None:
-                return None
-            request.finish(ids)
-            return ids[-1]
-        beginning = self._take_block(request.count, limit)
-        if beginning is None:
-            return None
-        request.finish(Block(beginning, self.step, request.count))
-        return beginning + (request.count - 1) * self.step
+        """Answer a request with ids at or below the limit, and return the last of them; None where that cannot be.
 
-    def _take(self, count: int, limit: int) -> list[int] | None:
-        """Take the smallest ids, so many; None where there are not so many at or below the limit."""
-        if not self._reaches(count, limit):
-            return None
-        taken: list[int] = []
-        while count:
-            smallest = self._ranges[0]
-            used = min(smallest.count, count)
-            beyond = smallest.first + used * self.step
-            taken += range(smallest.first, beyond, self.step)
-            smallest.first, smallest.count = beyond, smallest.count - used
-            count -= used
-            if not smallest.count:
-                self._ranges.popleft()
-        return taken
-
-    def _take_block(self, count: int, limit: int) -> int | None:
-        """Take so many ids of one range and return the first; None where no range has them at or below the limit.
-
-        The ids before and behind them stay. Each block lies above the block before.
+        Singles and lists get the smallest ids. A block is the beginning of the newest range, since its ids have to
+        follow each other, and lies above the block before.
         """
-        place = self._place_of_block(count)
-        if place is None:
+        shape = request.shape
+        if shape is SINGLE:
+            first = self.pop(limit)
+            if first is not None:
+                request.finish(first)
+            return first
+        if not self._ranges:
             return None
-        found = self._ranges[place]
-        first, last = found.first, found.first + (count - 1) * self.step
-        if last > limit:
+        return self._serve_list(request, limit) if shape is LIST else self._serve_block(request, limit)
+
+    def pop(self, limit: int) -> int | None:
+        """Take the smallest id, if it is at or below the limit."""
+        ranges = self._ranges
+        if not ranges:
             return None
-        self._last_of_blocks = last
-        found.first, found.count = last + self.step, found.count - count
-        if not found.count:
-            del self._ranges[place]
+        smallest = ranges[0]
+        first = smallest.first
+        if first > limit:
+            return None
+        smallest.first = beyond = first + self.step
+        self.size -= 1
+        if beyond == smallest.end:
+            ranges.popleft()
         return first
 
-    def _place_of_block(self, count: int) -> int | None:
-        """The place of the first range that a block can be taken from."""
-        for place, each in enumerate(self._ranges):
-            if each.count >= count and each.first > self._last_of_blocks:
-                return place
-        return None
+    def _serve_block(self, request: Request, limit: int) -> int | None:
+        newest, count, step = self._ranges[-1], request.count, self.step
+        first, last = newest.first, newest.first + (count - 1) * step
+        if not self.has(request) or last > limit:
+            return None
+        newest.first = last + step
+        self.size -= count
+        self._last_of_blocks = last
+        if newest.first == newest.end:
+            self._ranges.pop()
+        request.finish(Block(first, step, count))
+        return last
 
-    def _last(self, each: _Range) -> int:
-        return each.first + (each.count - 1) * self.step
-
-    def _reaches(self, count: int, limit: int) -> bool:
-        """Whether there are so many ids at or below the limit."""
-        for each in self._ranges:
-            if each.count >= count:
-                return each.first + (count - 1) * self.step <= limit
-            count -= each.count
-        return False
+    def _serve_list(self, request: Request, limit: int) -> int | None:
+        ranges, count, step, ids = self._ranges, request.count, self.step, list[int]()
+        for each in ranges:
+            ids += range(each.first, min(each.end, each.first + (count - len(ids)) * step), step)
+            if len(ids) == count:
+                break
+        if len(ids) < count or ids[-1] > limit:
+            return None
+        beyond = ids[-1] + step
+        while ranges and ranges[0].end <= beyond:
+            ranges.popleft()
+        if ranges:
+            ranges[0].first = max(ranges[0].first, beyond)
+        self.size -= count
+        request.finish(ids)
+        return ids[-1]

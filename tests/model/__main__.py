@@ -7,6 +7,7 @@ import sys
 import time
 from functools import partial
 
+from tests.model import growing  # noqa: F401 - registers its fault
 from tests.model.faults import at_random
 from tests.model.judge import Judge
 from tests.model.protections import TAKE_OUT, without
@@ -50,7 +51,7 @@ def main() -> int:
             if faults:
                 wrong += 1
                 print(f"\rseed {seed}: {faults[0]}" + (f" (and {len(faults) - 1} more)" if faults[1:] else ""))
-            if sys.stderr.isatty() or done % 100 == 0:
+            if sys.stderr.isatty() or done % 100 == 0 or done == chosen.schedules:
                 spent = time.monotonic() - began
                 print(
                     f"\r{done} schedules, {ids} ids, {repeated} excused, {wrong} wrong, {spent:.0f} s",

@@ -5,25 +5,31 @@ Databases go back, and are replaced, one at a time: guarantee 1 covers no more.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from operator import attrgetter
 from typing import Any
 
 from app.databases.session import Book, Note
 from tests.fakes.server import Data
-from tests.model.network import Weather
+from tests.model.network import ALL, Weather
 from tests.model.scale import SEQUENCES, Place
 from tests.model.server import Server
 from tests.model.world import World
 
-Fault = Callable[[World], Coroutine[Any, Any, None]]
+Fault = Callable[..., Coroutine[Any, Any, None]]
 LIST: dict[Fault, float] = {}
 """How likely each fault is, beside the others."""
+SERVER, DATABASE = attrgetter("servers"), attrgetter("places")
 
 
-def weight(likely: float) -> Callable[[Fault], Fault]:
-    """Register a fault."""
+def weight(likely: float, among: Callable[[World], list[Any]] | None = None) -> Callable[[Fault], Fault]:
+    """Register a fault. among: what it may hit; the fault is given one of them, if there is any."""
 
     def register(fault: Fault) -> Fault:
-        LIST[fault] = likely
+        async def hit(world: World) -> None:
+            if among is not None and (hits := among(world)):
+                await fault(world, world.chance.choice(hits))
+
+        LIST[fault if among is None else hit] = likely
         return fault
 
     return register
@@ -59,11 +65,6 @@ def some_time(world: World, *choices: float) -> float:
     return world.chance.choice(choices) * world.chance.uniform(0.3, 1.7)
 
 
-def any_server(world: World) -> Server | None:
-    """One of the servers that run."""
-    return world.chance.choice(world.servers) if world.servers else None
-
-
 # --- the network ------------------------------------------------------------------------------------------------------
 
 
@@ -75,10 +76,8 @@ async def cut_links(world: World) -> None:
     links = [(name, place.name) for name in names for place in (*world.places, *world.others)]
     if not links:
         return
-    one = chance.choice(links)
-    cut = [
-        link for link in links if link == one or (chance.random() < 0.3 and (link[0] == one[0] or link[1] == one[1]))
-    ]
+    name, place = one = chance.choice(links)
+    cut = [link for link in links if link == one or (chance.random() < 0.3 and (link[0] == name or link[1] == place))]
     silent = chance.random() < 0.6
     for link in cut:
         world.loop.note(link[0], f"is cut off from {link[1]}" + ("" if silent else ", with resets"))
@@ -93,28 +92,25 @@ async def cut_links(world: World) -> None:
 async def bad_weather(world: World) -> None:
     """Packets are slow, late and lost for a while."""
     chance = world.chance
-    world.network.weather = Weather(
-        chance.choice((0.05, 0.3)), chance.choice((0, 0.02)), chance.choice((0, 0.005, 0.03))
-    )
+    slow, late, lost = chance.choice((0.05, 0.3)), chance.choice((0, 0.02)), chance.choice((0, 0.005, 0.03))
+    world.network.weather = Weather(slow, late, lost)
     await asyncio.sleep(some_time(world, 2, 10))
     world.network.weather = Weather()
 
 
-@weight(1)
-async def standstill(world: World) -> None:
+@weight(1, DATABASE)
+async def standstill(world: World, place: Place) -> None:
     """A database stands still and keeps its connections."""
-    place = world.chance.choice(world.places)
     world.loop.note(place, "stands still")
-    world.network.stop(place.name)
+    world.network.cut(ALL, place.name)
     await asyncio.sleep(some_time(world, 0.3, 2, 8))
     world.loop.note(place, "goes on")
-    world.network.resume(place.name)
+    world.network.heal(ALL, place.name)
 
 
-@weight(0.5)
-async def read_only(world: World) -> None:
+@weight(0.5, DATABASE)
+async def read_only(world: World, place: Place) -> None:
     """A database takes no writes for a while, as when its disk is full."""
-    place = world.chance.choice(world.places)
     place.server.read_only = True
     await asyncio.sleep(some_time(world, 1, 5))
     place.server.read_only = False
@@ -123,34 +119,28 @@ async def read_only(world: World) -> None:
 # --- ticket servers ---------------------------------------------------------------------------------------------------
 
 
-@weight(1.5)
-async def kill_server(world: World) -> None:
+@weight(1.5, SERVER)
+async def kill_server(world: World, server: Server) -> None:
     """A ticket server is killed, and mostly starts again under the same name."""
-    server = any_server(world)
-    if server is None:
-        return
     world.kill(server)
     if world.chance.random() < 0.8 or not world.servers:
         await asyncio.sleep(some_time(world, 0, 1, 8))
         world.start(server.name, server.places)
 
 
-@weight(0.5)
-async def end_server(world: World) -> None:
+@weight(0.5, SERVER)
+async def end_server(world: World, server: Server) -> None:
     """A ticket server ends cleanly, and starts again."""
-    server = any_server(world)
-    if server is None or server.process.frozen or len(world.servers) < 2:
+    if server.process.frozen or len(world.servers) < 2:
         return
     await world.end(server)
     world.start(server.name, server.places)
 
 
-@weight(2)
-async def freeze_server(world: World) -> None:
+@weight(2, SERVER)
+async def freeze_server(world: World, server: Server) -> None:
     """A ticket server stands still."""
-    server = any_server(world)
-    if server is not None:
-        server.process.freeze(some_time(world, 0.5, 3, 10), suspend=world.chance.random() < 0.3)
+    server.process.freeze(some_time(world, 0.5, 3, 10), suspend=world.chance.random() < 0.3)
 
 
 @weight(0.3)
@@ -160,29 +150,22 @@ async def sleep_all(world: World) -> None:
     world.loop.slept += 3600.0
 
 
-@weight(0.5)
-async def turn_clock(world: World) -> None:
+@weight(0.5, SERVER)
+async def turn_clock(world: World, server: Server) -> None:
     """The wall clock of a ticket server jumps, or runs at another speed."""
-    server = any_server(world)
-    if server is not None:
-        server.process.wall_ahead += world.chance.choice((-86400.0, -5.0, 5.0, 3600.0))
-        server.process.wall_rate = world.chance.choice((1.0, 0.0, 0.5, 3.0))
+    server.process.wall_ahead += world.chance.choice((-86400.0, -5.0, 5.0, 3600.0))
+    server.process.wall_rate = world.chance.choice((1.0, 0.0, 0.5, 3.0))
 
 
 # --- databases --------------------------------------------------------------------------------------------------------
 
 
-@weight(2)
-async def restart(world: World) -> None:
+@weight(2, DATABASE)
+async def restart(world: World, place: Place) -> None:
     """A database is killed, or fails over to another machine, and comes back as it was."""
-    place = world.chance.choice(world.places)
-    if place.server.down:
-        return
-    await _down(world, place)
-    if world.chance.random() < 0.2:
-        world.loop.note(place, "moves to another machine")
-        place.server.move()
-    place.server.down = False
+    if not place.server.down:
+        await _down(world, place)
+        _up(world, place)
 
 
 async def _down(world: World, place: Place) -> None:
@@ -193,18 +176,25 @@ async def _down(world: World, place: Place) -> None:
     place.server.restart()
 
 
+def _up(world: World, place: Place) -> None:
+    """A database answers again, now and then on another machine."""
+    if world.chance.random() < 0.2:
+        world.loop.note(place, "moves to another machine")
+        place.server.move()
+    place.server.down = False
+
+
 def _backup(world: World, place: Place) -> Data | None:
     """A state of before, the youngest ones more often; None for no data at all."""
     if not place.saved or world.chance.random() < 0.25:
         return None
     back = int(world.chance.expovariate(0.5))
-    return place.saved[max(0, len(place.saved) - 1 - back)][1]
+    return place.saved[max(0, len(place.saved) - 1 - back)]
 
 
-@weight(3)
-async def go_back(world: World) -> None:
+@weight(3, DATABASE)
+async def go_back(world: World, place: Place) -> None:
     """A database comes back older or empty, at the same address."""
-    place = world.chance.choice(world.places)
     if not place.server.down and world.may_go_back():
         await _go_back(world, place, _backup(world, place))
 
@@ -230,24 +220,21 @@ async def _go_back(world: World, place: Place, data: Data | None) -> None:
     await _down(world, place)
     if data is None:
         place.server.wipe()
-        for sequence in SEQUENCES[: world.scale.sequences]:
+        for sequence in world.sequences:
             if world.chance.random() < 0.8:
                 place.server.add(sequence)
     else:
         place.server.restore(data)
-    if world.chance.random() < 0.2:
-        place.server.move()
+    _up(world, place)
     world.go_back(place, "is back, empty" if data is None else "is back, older")
-    place.server.down = False
 
 
-@weight(1)
-async def dump_read_back(world: World) -> None:
+@weight(1, DATABASE)
+async def dump_read_back(world: World, place: Place) -> None:
     """A dump is read back into a database that no server reaches meanwhile."""
-    place = world.chance.choice(world.places)
     if place.server.down or not place.saved or world.loop.now < 2 or not world.may_go_back():
         return  # births have whole seconds: no dump is read back in the second in which the tables were made
-    data = world.chance.choice(place.saved)[1]
+    data = world.chance.choice(place.saved)
     world.go_back(place, "a dump is read back")
     place.server.down = True
     await asyncio.sleep(some_time(world, 1))
@@ -257,14 +244,13 @@ async def dump_read_back(world: World) -> None:
     place.server.down = False
 
 
-@weight(1)
-async def lose_counter(world: World) -> None:
+@weight(1, DATABASE)
+async def lose_counter(world: World, place: Place) -> None:
     """A sequence's table is made anew, or its counter is set back to the beginning, on one database.
 
     A counter that is set back shows only if a mark says that something was issued.
     """
-    place = world.chance.choice(world.places)
-    sequence = world.chance.choice(SEQUENCES[: world.scale.sequences])
+    sequence = world.chance.choice(world.sequences)
     data = place.server.data
     mark = data.notes[Book.MARKS].get(f"{sequence.lower()}/{place.offset}", Note())
     if sequence not in data.counters or not mark.issued or not world.may_go_back():
@@ -286,7 +272,7 @@ async def replace(world: World) -> None:
 
     After a while the operator ends the servers with the old list, or takes the new list back.
     """
-    if world.others or not world.may_go_back():
+    if world.others or world.growth or not world.may_go_back():
         return
     old = world.chance.choice(world.places)
     is_copy = world.chance.random() < 0.5
@@ -314,12 +300,9 @@ async def replace(world: World) -> None:
 # --- operators --------------------------------------------------------------------------------------------------------
 
 
-@weight(1)
-async def bump(world: World) -> None:
+@weight(1, SERVER)
+async def bump(world: World, server: Server) -> None:
     """An operator bumps a sequence."""
-    server = any_server(world)
-    if server is None or server.service is None:
-        return
-    sequence = world.chance.choice(SEQUENCES[: world.scale.sequences])
+    sequence = world.chance.choice(world.sequences)
     top = max(counter.last for place in world.places for counter in place.server.data.counters.values())
     await server.bump(sequence, max(0, top + world.chance.choice((-1000, 0, 1, 500, 100_000))))

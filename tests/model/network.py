@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from app.databases.address import Address
@@ -20,13 +21,16 @@ from tests.model.simulation import Loop, Process
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Weather:
+class Weather(NamedTuple):
     """How likely a packet is slow (tens of milliseconds), late (up to 20 s), and lost together with its connection."""
 
     slow: float = 0.01
     late: float = 0.0
     lost: float = 0.0
+
+
+ALL = ""
+"""Stands for every client of a database."""
 
 
 class Path(NamedTuple):
@@ -36,11 +40,21 @@ class Path(NamedTuple):
     address: str
 
 
+class Packet(NamedTuple):
+    """A packet on its way. refuse: what happens where its link is cut with resets, None for an answer."""
+
+    path: Path
+    what: str
+    arrive: Callable[[], None]
+    refuse: Callable[[], None] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.path.address}"
+
+
 @dataclass(eq=False)
 class Hold:
-    """Stops packets of a kind on a path, until it is told to let them go on: "mark" is a request, "mark answer" is what
-    comes back. `caught` is set once the first packet has been stopped.
-    """
+    """Stops packets of a kind on a path: "mark" is a request, "mark answer" its answer. caught: it has one."""
 
     what: str
     path: Path
@@ -56,26 +70,26 @@ class Hold:
 
 
 class Network:
-    """Who reaches whom. `places` has the server that runs at each address now; None where there is no machine."""
+    """Who reaches whom. `places` has the server that runs at each address."""
 
     def __init__(self, loop: Loop, chance: random.Random) -> None:
-        self.loop = loop
-        self.chance = chance
-        self.weather = Weather()
-        self.places: dict[str, FakeServer | None] = {}
+        self.loop, self.chance, self.weather = loop, chance, Weather()
+        self.places: dict[str, FakeServer] = {}
         self.recorded: dict[FakeServer, float] = {}
         """When the ring record of a server was written last."""
         self.over = False
         """The schedule has ended: every call fails at once."""
         self._cut: dict[Path, bool] = {}
-        self._stopped: set[str] = set()
-        self._parked: list[tuple[Path, Callable[[], None]]] = []
+        self._parked: list[Packet] = []
         self._holds: list[Hold] = []
 
     # --- what happens to it ------------------------------------------------------------------------------------------
 
     def cut(self, client: str, address: str, *, silent: bool = True) -> None:
-        """Cut a link. silent: what is sent waits or is lost; otherwise every call fails at once."""
+        """Cut a link. silent: what is sent waits or is lost; otherwise every call fails at once.
+
+        With ALL as the client the database stands still: it answers nothing, its connections stay, and nothing is lost.
+        """
         self._cut[Path(client, address)] = silent
 
     def heal(self, client: str, address: str) -> None:
@@ -83,20 +97,10 @@ class Network:
         self._cut.pop(Path(client, address), None)
         self._unpark()
 
-    def stop(self, address: str) -> None:
-        """Let a database stand still: it answers nothing, and its connections stay."""
-        self._stopped.add(address)
-
-    def resume(self, address: str) -> None:
-        """End a standstill. What waited there goes on."""
-        self._stopped.discard(address)
-        self._unpark()
-
     def calm(self) -> None:
         """Mend all that is wrong with the network."""
         self.weather = Weather()
         self._cut.clear()
-        self._stopped.clear()
         for hold in self._holds:
             hold.go_on()
         self._unpark()
@@ -110,8 +114,10 @@ class Network:
     def reaches(self, client: str, address: str) -> bool:
         """Whether a packet that is sent now would arrive at a running server."""
         server = self.places.get(address)
-        path = Path(client, address)
-        return server is not None and not server.down and path not in self._cut and address not in self._stopped
+        return server is not None and not server.down and not self._is_cut(Path(client, address))
+
+    def _is_cut(self, path: Path) -> bool:
+        return path in self._cut or Path(ALL, path.address) in self._cut
 
     # --- packets -----------------------------------------------------------------------------------------------------
 
@@ -128,7 +134,7 @@ class Network:
 
     def _accept(self, path: Path, residue: Residue | None) -> FakeSession:
         server = self.places.get(path.address)
-        if server is None or not server.reaches(path.client):
+        if server is None or server.down:
             raise DatabaseFailed("cannot be reached")
         return Wire(self, path, server, residue)
 
@@ -143,63 +149,56 @@ class Network:
                 result, error = effect(), None
             except DatabaseError as raised:
                 result, error = None, raised
-            self._travel(path, f"{what} answer", lambda: deliver(result, error))
+            self._travel(Packet(path, f"{what} answer", lambda: deliver(result, error)))
 
         def deliver(result: object, error: DatabaseError | None) -> None:
-            if answer.done():
-                return
-            if error is None:
-                answer.set_result(result)
-            else:
-                answer.set_exception(error)
+            if not answer.done():
+                answer.set_result(result) if error is None else answer.set_exception(error)
 
         def refuse() -> None:
             deliver(None, DatabaseFailed("cannot be reached"))
 
-        self._travel(path, what, arrive, refuse)
+        self._travel(Packet(path, what, arrive, refuse))
 
-    def _travel(
-        self, path: Path, what: str, arrive: Callable[[], None], refuse: Callable[[], None] | None = None
-    ) -> None:
-        """Let a packet arrive after a while, unless it is lost."""
+    def _travel(self, packet: Packet) -> None:
+        """Let a packet come to its end after a while, unless it is lost."""
         weather, chance = self.weather, self.chance
         fate = chance.random()
         delay = 0.0002 + 0.0018 * chance.random() ** 2
         if fate < weather.lost:
-            self.loop.note(path.client, f"{what} at {path.address}: lost")
+            self.loop.note(packet.path.client, f"{packet}: lost")
             return
         if fate < weather.lost + weather.late:
             delay = 20.0 * chance.random() ** 2
-            self.loop.note(path.client, f"{what} at {path.address}: late by {delay:.3f} s")
+            self.loop.note(packet.path.client, f"{packet}: late by {delay:.3f} s")
         elif fate < weather.lost + weather.late + weather.slow:
             delay = 0.1 * chance.random()
-        self.loop.after(delay, self._pass, path, what, arrive, refuse)
+        self.loop.after(delay, self._pass, packet)
 
-    def _pass(self, path: Path, what: str, arrive: Callable[[], None], refuse: Callable[[], None] | None) -> None:
+    def _pass(self, packet: Packet) -> None:
         """A packet is at its end: it arrives, waits until something is mended, is lost, or is turned away."""
         for hold in self._holds:
-            if (hold.what, hold.path, hold.is_over) == (what, path, False):
-                self.loop.note(path.client, f"{what} at {path.address}: held")
-                hold.packets.append(lambda: self._pass(path, what, arrive, refuse))
+            if (hold.what, hold.path, hold.is_over) == (packet.what, packet.path, False):
+                self.loop.note(packet.path.client, f"{packet}: held")
+                hold.packets.append(partial(self._pass, packet))
                 hold.caught.set()
                 return
-        silent = self._cut.get(path)
-        if silent is None and path.address not in self._stopped:
-            if self.loop.trace is not None:
-                self.loop.note(path.client, f"{what} at {path.address}")
-            arrive()
-        elif silent is False and refuse is not None:
-            refuse()
+        silent = self._cut.get(packet.path)
+        if not self._is_cut(packet.path):
+            self.loop.note(packet.path.client, str(packet))
+            packet.arrive()
+        elif silent is False and packet.refuse is not None:
+            packet.refuse()
         elif silent is None or self.chance.random() < 0.5:
-            self._parked.append((path, lambda: self._pass(path, what, arrive, refuse)))
+            self._parked.append(packet)
 
     def _unpark(self) -> None:
         parked, self._parked = self._parked, []
-        for path, go_on in parked:
-            if path in self._cut or path.address in self._stopped:
-                self._parked.append((path, go_on))
+        for packet in parked:
+            if self._is_cut(packet.path):
+                self._parked.append(packet)
             else:
-                self.loop.after(0.3 * self.chance.random() ** 3, go_on)
+                self.loop.after(0.3 * self.chance.random() ** 3, self._pass, packet)
 
 
 class Wire(FakeSession):
@@ -220,9 +219,8 @@ class Wire(FakeSession):
 
     def reached(self) -> list[FakeServer]:
         """The servers that the client of this session reaches now."""
-        network = self._network
-        reached = [address for address in network.places if network.reaches(self._path.client, address)]
-        return [server for address in reached if (server := network.places[address]) is not None]
+        places = self._network.places.items()
+        return [server for address, server in places if self._network.reaches(self._path.client, address)]
 
     def _write_ring(self, old: RingRow, new: RingRow) -> bool:
         done = super()._write_ring(old, new)

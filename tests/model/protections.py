@@ -1,8 +1,7 @@
 """The protections of the rules, each as a patch that takes it out: without it the model has to find a duplicate.
 
 The names are those of the explored state machines: each stands for one condition of the rules 1 to 7. Where the ticket
-servers have no single place for a condition, the fake database stops asking for it. The file is long because there are
-many protections, each a few lines.
+servers have no single place for a condition, the fake database stops asking for it.
 """
 
 import math
@@ -27,7 +26,8 @@ from tests.fakes.session import FakeSession
 from tests.model.network import Wire
 
 Patches = list[Any]
-TAKE_OUT: dict[str, Callable[[], Patches]] = {}
+TakeOut = Callable[[], Patches]
+TAKE_OUT: dict[str, TakeOut] = {}
 """By name, what makes the patches that take a protection out."""
 
 
@@ -41,7 +41,7 @@ def without(*names: str) -> Iterator[None]:
         yield
 
 
-def protection(take_out: Callable[[], Patches]) -> Callable[[], Patches]:
+def protection(take_out: TakeOut) -> TakeOut:
     """Register what takes out the protection of this name."""
     TAKE_OUT[take_out.__name__] = take_out
     return take_out
@@ -75,18 +75,6 @@ def _unconditional(own: bool) -> Patches:
 
 
 @protection
-def own_cas() -> Patches:
-    """An opening replaces the lane's own row only if it still is what was read."""
-    return _unconditional(own=True)
-
-
-@protection
-def cas() -> Patches:
-    """An opening replaces the rows of the other databases only if they still are what was read."""
-    return _unconditional(own=False)
-
-
-@protection
 def own() -> Patches:
     """The lane's own database keeps a row about it. Without, it shows the row of another database that is reached."""
 
@@ -110,13 +98,6 @@ def own() -> Patches:
             kept[name] = note
 
     return [put(FakeSession, "_rows", rows), put(FakeSession, "_put", put_row)]
-
-
-@protection
-def life_in_tenure() -> Patches:
-    """A lane of another life or birth is not adopted."""
-    is_there = property(lambda found: found.rows[found.own] is not None and found.rows[found.own].tenure is not None)
-    return [put(opening._Found, "is_of_this_life", is_there)]
 
 
 @protection
@@ -154,16 +135,6 @@ def void() -> Patches:
 
 
 @protection
-def sure() -> Patches:
-    """A lane that was opened without every database is unprotected, and is not kept once all are in sight."""
-    opened = opening._opened
-    return [
-        put(opening, "_opened", lambda *arguments: replace(opened(*arguments), sure=True)),
-        put(opening._Found, "sure", property(lambda _found: True)),
-    ]
-
-
-@protection
 def all_marked() -> Patches:
     """A limit stands once every database in sight has the mark. Without, one beside the lane's own is enough."""
     mark_everywhere = marks.mark_everywhere
@@ -181,60 +152,19 @@ def all_marked() -> Patches:
     return [put(lane, "mark_everywhere", patched), put(marks, "lives_in_sight", two)]
 
 
-# --- levels -----------------------------------------------------------------------------------------------------------
+def _full() -> Patches:
+    make = level.Levels._level
 
+    async def patched(self: level.Levels) -> bool:
+        done = await make(self)
+        for found in self._found.values():
+            found.is_level |= done and self._sight.clock() >= found.at + level.SECOND_LEVEL
+        return done
 
-@protection
-def levelled() -> Patches:
-    """A database that comes into sight is made level with the others."""
-    return [put(level, "make_level", mock.AsyncMock())]
-
-
-@protection
-def body_levelled() -> Patches:
-    """A body that is taken in is made level before it gets the record."""
-    return [put(changes, "make_level", mock.AsyncMock())]
-
-
-@protection
-def delay() -> Patches:
-    """The second level is three seconds after the first, when every mark that began before has ended."""
-    return [put(level, "SECOND_LEVEL", 0.0)]
-
-
-class _Whole:
-    """A sight that always is whole."""
-
-    whole = True
-
-    def __init__(self, sight: Sight) -> None:
-        self.__dict__["_sight"] = sight
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sight, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._sight, name, value)
-
-
-@protection
-def full() -> Patches:
-    """The warning ends only with a level of all databases of the ring."""
-    init = level.Levels.__init__
-
-    def patched(self: level.Levels, sight: Sight, *, warns: bool = True) -> None:
-        init(self, _Whole(sight), warns=warns)  # type: ignore[arg-type]
-
-    return [put(level.Levels, "__init__", patched)]
+    return [put(level.Levels, "_level", patched)]
 
 
 # --- the ring ---------------------------------------------------------------------------------------------------------
-
-
-@protection
-def beat() -> Patches:
-    """A database is not in sight while a live server's heartbeat names another life of it, or another body there."""
-    return [put(agreement, f"_user_of_another_{what}", lambda *_: None) for what in ("life", "body")]
 
 
 @protection
@@ -270,18 +200,6 @@ def _level_there(step: Step, there: list[int]) -> Step:
 
 
 @protection
-def all_answer() -> Patches:
-    """A body is taken in only while the databases at all other offsets in use answer."""
-    return [put(agreement, "_hindrance", lambda *_: ""), *_next_step(_level_there)]
-
-
-@protection
-def finish_all() -> Patches:
-    """A server finishes a taking in only while every database that stays answers, too."""
-    return _next_step(_level_there, hindered=False)
-
-
-@protection
 def fence_first() -> Patches:
     """A body is made level after the others have the new record. Without, before that."""
     take = changes.Changes._take
@@ -306,41 +224,20 @@ def body_last() -> Patches:
     return _next_step(change)
 
 
-@protection
-def since() -> Patches:
-    """A lane from before its body was taken in again is not adopted."""
-    return [put(lives, "_taken_in", lambda _ring: 0)]
+def _sure() -> Patches:
+    opened = opening._opened
+    return [
+        put(opening, "_opened", lambda *arguments: replace(opened(*arguments), sure=True)),
+        put(opening._Found, "sure", property(lambda _found: True)),
+    ]
 
 
-@protection
-def looked() -> Patches:
-    """Ids are issued only while the last looks are young."""
-    return [put(Sight, "fresh_until", property(lambda _sight: math.inf, lambda _sight, _until: None))]
-
-
-@protection
-def lanes_out() -> Patches:
-    """A mark that is refused for its ring number stops every lane until the server has looked."""
-    return [put(Sight, "refuse", lambda sight, member: sight.leave(member, Status.DOWN, "has another ring number"))]
-
-
-@protection
-def gate() -> Patches:
-    """A body is taken in only once the databases that stay have been in sight for ten seconds."""
-    return [put(agreement, "IN_SIGHT", 0.0), put(agreement, "STILL", 0.0)]
-
-
-@protection
-def memory() -> Patches:
-    """A server never goes by a record lower than the highest that it has seen."""
+def _memory() -> Patches:
     agree = agreement.agree
-
     return [put(probe, "agree", lambda now: agree(replace(now, seen=None, number=0)))]
 
 
-@protection
-def forming() -> Patches:
-    """A ring is formed in two steps: `forming` on all databases before `drawn`."""
+def _forming() -> Patches:
     decide = agreement._forming_step
 
     def patched(*arguments: Any) -> Step | None:
@@ -348,3 +245,45 @@ def forming() -> Patches:
         return None if step is None else replace(step, record=replace(step.record, state=State.DRAWN))
 
     return [put(agreement, "_forming_step", patched)]
+
+
+SHORT: dict[str, TakeOut] = {
+    # An opening replaces the lane's own row, or those of the others, only if it still is what was read.
+    "own_cas": lambda: _unconditional(own=True),
+    "cas": lambda: _unconditional(own=False),
+    # A lane of another life or birth is not adopted.
+    "life_in_tenure": lambda: [
+        put(opening._Found, "is_of_this_life", property(lambda found: getattr(found.rows[found.own], "tenure", None)))
+    ],
+    # A lane that was opened without every database is unprotected, and is not kept once all are in sight.
+    "sure": _sure,
+    # A database that comes into sight is made level with the others.
+    "levelled": lambda: [put(level, "make_level", mock.AsyncMock())],
+    # A body that is taken in is made level before it gets the record.
+    "body_levelled": lambda: [put(changes, "make_level", mock.AsyncMock())],
+    # The second level is three seconds after the first, when every mark that began before has ended.
+    "delay": lambda: [put(level, "SECOND_LEVEL", 0.0)],
+    # The warning ends only with a level of all databases of the ring.
+    "full": _full,
+    # A database is not in sight while a live server's heartbeat names another life of it, or another body there.
+    "beat": lambda: [put(agreement, f"_user_of_another_{what}", lambda *_: None) for what in ("life", "body")],
+    # A body is taken in only while the databases at all other offsets in use answer.
+    "all_answer": lambda: [put(agreement, "_hindrance", lambda *_: ""), *_next_step(_level_there)],
+    # A server finishes a taking in only while every database that stays answers, too.
+    "finish_all": lambda: _next_step(_level_there, hindered=False),
+    # A lane from before its body was taken in again is not adopted.
+    "since": lambda: [put(lives, "_taken_in", lambda _ring: 0)],
+    # Ids are issued only while the last looks are young.
+    "looked": lambda: [put(Sight, "fresh_until", property(lambda _sight: math.inf, lambda _sight, _until: None))],
+    # A mark that is refused for its ring number stops every lane until the server has looked.
+    "lanes_out": lambda: [
+        put(Sight, "refuse", lambda sight, member: sight.leave(member, Status.DOWN, "has another ring number"))
+    ],
+    # A body is taken in only once the databases that stay have been in sight for ten seconds.
+    "gate": lambda: [put(agreement, "IN_SIGHT", 0.0), put(agreement, "STILL", 0.0)],
+    # A server never goes by a record lower than the highest that it has seen.
+    "memory": _memory,
+    # A ring is formed in two steps: `forming` on all databases before `drawn`.
+    "forming": _forming,
+}
+TAKE_OUT |= SHORT

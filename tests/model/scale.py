@@ -62,7 +62,7 @@ class Place:
 
     def __init__(self, address: Address, offset: int, server: FakeServer) -> None:
         self.address, self.offset, self.server = address, offset, server
-        self.saved: list[tuple[float, Data]] = []
+        self.saved: list[Data] = []
 
     @property
     def name(self) -> str:

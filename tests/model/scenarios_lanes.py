@@ -22,8 +22,7 @@ async def one_after_the_other(stage: Stage) -> None:
     stage.world.kill(s)
     for place in (stage.one, stage.two):
         await stage.back(place, old)
-    await stage.until(lambda: t.is_level)
-    await stage.take(t, 10)
+    await stage.take_level(t, 10)
 
 
 @shows("life_in_tenure")
@@ -35,8 +34,7 @@ async def adopted_in_another_life(stage: Stage) -> None:
     await stage.take(s, 1)
     stage.world.kill(s)
     await stage.back(stage.one, old)
-    await stage.until(lambda: t.is_level)
-    await stage.take(t, 3)
+    await stage.take_level(t, 3)
 
 
 @shows("life")
@@ -50,7 +48,7 @@ async def drawn_in_another_life(stage: Stage) -> None:
     await stage.take(s, 3)
     await stage.back(stage.one, old)
     for _ in range(3):
-        await stage.until(lambda: None not in t.lives)
+        await stage.sees_all(t)
         await stage.take(t, 1)
 
 
@@ -60,18 +58,16 @@ async def came_into_sight(stage: Stage) -> None:
     s, t = await stage.start("S"), await stage.start("T")
     network, old = stage.network, stage.old()
     await stage.take(s, 3)
-    network.cut("S", stage.two.name, silent=False)
-    await stage.until(lambda: None in s.lives)
+    await stage.cut_off(s, stage.two)
     await stage.take(s, 12)
     for place in (stage.one, stage.two):
         network.hold("page", "S", place.name)
     network.heal("S", stage.two.name)
-    await stage.until(lambda: None not in s.lives)
+    await stage.sees_all(s)
     await stage.take(s, 2)
     stage.world.kill(s)
     await stage.back(stage.one, old)
-    await stage.until(lambda: t.is_level)
-    await stage.take(t, 20)
+    await stage.take_level(t, 20)
 
 
 async def _back_while_a_mark_travels(stage: Stage) -> tuple[Server, Server, dict[Place, Data], Hold]:
@@ -82,9 +78,7 @@ async def _back_while_a_mark_travels(stage: Stage) -> tuple[Server, Server, dict
     s, t = await stage.start("S"), await stage.start("T")
     await stage.take(s, 3)
     old = stage.old()
-    mark = stage.network.hold("mark", "S", stage.two.name)
-    await stage.ask(s, 15)
-    await mark.caught.wait()
+    mark = await stage.ask_until("mark", s, stage.two, 15)
     await asyncio.sleep(0.01)
     for place in (stage.one, stage.two):
         stage.network.hold("look answer", "S", place.name)
@@ -98,9 +92,7 @@ async def advanced_while_a_mark_was_under_way(stage: Stage) -> None:
     _, t, _, mark = await _back_while_a_mark_travels(stage)
     await stage.until(lambda: t.lives[0] == stage.world.present_life(stage.one), 1.0)
     await asyncio.sleep(0.05)
-    write = stage.network.hold("write marks", "T", stage.one.name)
-    await stage.ask(t, 15)
-    await write.caught.wait()
+    write = await stage.ask_until("write marks", t, stage.one, 15)
     mark.go_on()
     await asyncio.sleep(0.05)
     write.go_on()
@@ -116,8 +108,7 @@ async def level_before_a_mark_has_ended(stage: Stage) -> None:
     await asyncio.sleep(0.02)
     stage.world.kill(s)
     await stage.back(stage.two, old)
-    await stage.until(lambda: t.is_level)
-    await stage.take(t, 20)
+    await stage.take_level(t, 20)
 
 
 @shows("full")
@@ -129,18 +120,16 @@ async def level_without_all(stage: Stage) -> None:
     old = stage.old()
     await stage.take(s, 40)
     stage.world.kill(s)
-    network.cut("T", stage.two.name, silent=False)
-    await stage.until(lambda: None in t.lives)
+    await stage.cut_off(t, stage.two)
     await stage.back(stage.one, old)
     await asyncio.sleep(10)
     for place in (stage.one, stage.two):
         network.hold("page", "T", place.name)
     network.heal("T", stage.two.name)
-    await stage.until(lambda: None not in t.lives)
+    await stage.sees_all(t)
     if await stage.back(stage.two, old, patience=0.3):
         stage.network.calm()
-        await stage.until(lambda: t.is_level)
-        await stage.take(t, 20)
+        await stage.take_level(t, 20)
 
 
 async def _opened_without_one(stage: Stage, **missing: Place) -> None:
@@ -175,11 +164,9 @@ async def marked_on_some(stage: Stage) -> None:
 async def own_row_replaced_late(stage: Stage) -> None:
     """A server replaces a lane's own row with what it decided on long ago, and then both databases come back older."""
     s, t = await stage.start("S"), await stage.start("T")
-    network, old = stage.network, stage.old()
+    old = stage.old()
     u = await stage.start("U")
-    write = network.hold("write marks", "T", stage.one.name)
-    await stage.ask(t, 1)
-    await write.caught.wait()
+    write = await stage.ask_until("write marks", t, stage.one, 1)
     await stage.take(s, 100)
     for each in (s, t):
         stage.world.kill(each)
@@ -187,8 +174,7 @@ async def own_row_replaced_late(stage: Stage) -> None:
     await asyncio.sleep(0.1)
     for place in (stage.two, stage.one):
         await stage.back(place, old)
-    await stage.until(lambda: u.is_level)
-    await stage.take(u, 40)
+    await stage.take_level(u, 40)
 
 
 @shows("beat")

@@ -19,9 +19,9 @@ async def taken_in_at_once(stage: Stage) -> None:
     look = stage.network.hold("look answer", "S", stage.two.name)
     await stage.back(stage.two, old)
     t = stage.replace()
-    if not await stage.until(lambda: None not in t.lives, 1.0):
+    if not await stage.sees_all(t, 1.0):
         look.go_on()
-        await stage.until(lambda: None not in t.lives)
+        await stage.sees_all(t)
     await stage.take(t, 10)
 
 
@@ -30,20 +30,14 @@ async def marked_under_the_number_before(stage: Stage) -> None:
     """A mark arrives at a database that has recorded meanwhile that another body is in use."""
     s = await stage.start("S")
     await stage.take(s, 3)
-    write = stage.network.hold("write_ring", "T", stage.two.name)
-    t = stage.replace()
-    await write.caught.wait()
+    t, write = await stage.replaced(stage.two)
     for place in (stage.one, stage.two):
         stage.network.hold("look answer", "S", place.name)
-    mark = stage.network.hold("mark", "S", stage.two.name)
-    await stage.ask(s, 15)
-    await mark.caught.wait()
+    mark = await stage.ask_until("mark", s, stage.two, 15)
     write.go_on()
-    await stage.until(lambda: None not in t.lives, 1.0)
+    await stage.sees_all(t, 1.0)
     await asyncio.sleep(0.05)
-    opening = stage.network.hold("write marks answer", "T", stage.two.name)
-    await stage.ask(t, 15)
-    await opening.caught.wait()
+    opening = await stage.ask_until("write marks answer", t, stage.two, 15)
     mark.go_on()
     await asyncio.sleep(0.05)
     opening.go_on()
@@ -55,17 +49,14 @@ async def alone_by_an_old_look(stage: Stage) -> None:
     """A server that reached no other database stood still, and gives ids although it would see a replacement now."""
     s = await stage.start("S")
     await stage.take(s, 3)
-    stage.network.cut("S", stage.two.name, silent=False)
-    await stage.until(lambda: None in s.lives)
+    await stage.cut_off(s, stage.two)
     await stage.take(s, 15)
-    draw = stage.network.hold("draw answer", "S", stage.one.name)
-    await stage.ask(s, 10)
-    await draw.caught.wait()
+    draw = await stage.ask_until("draw answer", s, stage.one, 10)
     s.process.freeze(60)
     draw.go_on()
     stage.network.heal("S", stage.two.name)
     t = stage.replace()
-    await stage.until(lambda: None not in t.lives)
+    await stage.sees_all(t)
     await stage.take(t, 40)
     await asyncio.sleep(60)
 
@@ -93,15 +84,13 @@ async def marked_before_the_fence(stage: Stage) -> None:
     await stage.take(s, 3)
     old = stage.old()
     await stage.take(s, 20)
-    write = stage.network.hold("write_ring", "T", stage.two.name)
-    t = stage.replace()
-    await write.caught.wait()
+    t, write = await stage.replaced(stage.two)
     await stage.take(s, 20)
     write.go_on()
-    await stage.until(lambda: None not in t.lives)
+    await stage.sees_all(t)
     stage.world.kill(s)
     if await stage.back(stage.two, old):
-        await stage.until(lambda: None not in t.lives)
+        await stage.sees_all(t)
         await stage.take(t, 10)
 
 
@@ -110,15 +99,12 @@ async def _taken_in_by_a_minority(stage: Stage, *, begun: bool) -> None:
     s = await stage.start("S")
     await stage.take(s, 3)
     last = stage.more[0]
-    stage.network.cut("S", stage.two.name, silent=False)
-    await stage.until(lambda: None in s.lives)
+    await stage.cut_off(s, stage.two)
     await stage.take(s, 40)
     stage.world.kill(s)
     stage.network.cut("U", last.name, silent=False)
     if begun:
-        write = stage.network.hold("write_ring", "T", last.name)
-        t = stage.replace()
-        await write.caught.wait()
+        t, write = await stage.replaced(last)
         stage.world.kill(t)
         write.go_on()
     else:
@@ -154,14 +140,13 @@ async def taken_in_again(stage: Stage) -> None:
     await asyncio.sleep(0.2)
     stage.world.kill(s)
     t = stage.replace()
-    await stage.until(lambda: None not in t.lives)
+    await stage.sees_all(t)
     await stage.take(t, 5)
     stage.world.kill(t)
     stage.take_list_back()
     u = await stage.start("U")
     await stage.back(stage.two, old)
-    await stage.until(lambda: u.is_level)
-    await stage.take(u, 3)
+    await stage.take_level(u, 3)
 
 
 @shows("memory", databases=3, hiding=("beat",))
@@ -171,7 +156,7 @@ async def forgot_the_change(stage: Stage) -> None:
     await stage.take(s, 3)
     old = stage.old()
     t = stage.replace()
-    await stage.until(lambda: None not in t.lives)
+    await stage.sees_all(t)
     await stage.take(t, 5)
     stage.world.kill(t)
     third = stage.more[0]
@@ -191,9 +176,7 @@ async def went_on_without_who_refused(stage: Stage) -> None:
     s = await stage.start("S")
     await stage.take(s, 3)
     old, third = stage.old(), stage.more[0]
-    write = stage.network.hold("write_ring", "T", stage.two.name)
-    t = stage.replace()
-    await write.caught.wait()
+    t, write = await stage.replaced(stage.two)
     looks = [stage.network.hold("look", "S", place.name) for place in (stage.two, third)]
     for look in looks:
         await look.caught.wait()

@@ -5,6 +5,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from app.databases.database import Database
 from app.errors import TicketError
@@ -12,19 +13,21 @@ from app.service import Options, Service
 from app.tickets.lane import Lane
 from app.tickets.request import Block, Call, Shape
 from app.tickets.sight import Status
-from tests.model.ground import Ground
 from tests.model.judge import Issue
-from tests.model.scale import SEQUENCES, Place
+from tests.model.scale import Place
+
+if TYPE_CHECKING:
+    from tests.model.world import World
 
 
 class Server:
     """One run of a ticket server in a process of its own. `places` is its list."""
 
-    def __init__(self, ground: Ground, name: str, run: int, places: Sequence[Place]) -> None:
-        self.ground, self.name, self.places = ground, name, list(places)
+    def __init__(self, world: "World", name: str, run: int, places: Sequence[Place]) -> None:
+        self.world, self.name, self.places = world, name, list(places)
         self.label = f"{name}.{run}"
-        self.process = ground.loop.process(name, stalls=ground.scale.stalls)
-        self.service: Service | None = None
+        self.process = world.loop.process(name, stalls=world.scale.stalls)
+        self.service: Service = self.process.call(self._make_service)
         self.answered: dict[str, float] = {}
         """When a sequence was last answered with an id."""
         self.given: Counter[int] = Counter()
@@ -37,32 +40,30 @@ class Server:
     @property
     def reaches_all(self) -> bool:
         """Whether packets to all of its databases would arrive now."""
-        return all(self.ground.network.reaches(self.name, place.name) for place in self.places)
+        return all(self.world.network.reaches(self.name, place.name) for place in self.places)
 
     @property
     def lives(self) -> list[str | None]:
         """The lives in which it sees its databases, in the order of its list."""
-        return [each.life for each in self.service.sight.members] if self.service else [None] * len(self.places)
+        return [each.life for each in self.service.sight.members]
 
     @property
     def is_level(self) -> bool:
         """Whether it warns of no database's return, and sees all of them in the lives that they are in."""
-        lives = [self.ground.present_life(place) for place in self.places]
-        return self.service is not None and None not in lives and self.lives == lives and self.service.levels.is_level
+        lives = [self.world.present_life(place) for place in self.places]
+        return None not in lives and self.lives == lives and self.service.levels.is_level
 
     @property
     def warnings(self) -> list[str]:
         """What its /healthz warns of."""
         service = self.service
-        if service is None:
-            return ["is starting"]
         members = [f"{each.name}: {each.reason}" for each in service.sight.members if each.status is not Status.UP]
         levels = [f"{name}: {reason}" for name, reason in service.levels.warnings]
         lanes = [f"{lane} is unprotected" for lane in service.desk.lanes if lane.is_unprotected]
         return [*members, *levels, *lanes, *(str(each) for each in service.listing.warnings)]
 
-    async def _live(self) -> None:
-        ground, scale, chance = self.ground, self.ground.scale, self.ground.chance
+    def _make_service(self) -> Service:
+        world, scale = self.world, self.world.scale
         options = Options(
             f"{self.name}:8000",
             scale.interval,
@@ -71,31 +72,32 @@ class Server:
             refuses=scale.refuses,
             reserve=scale.reserve,
         )
-        connect = ground.network.connector(self.process)
+        connect = world.network.connector(self.process)
         databases = [Database(place.address, connect, scale.timeout) for place in self.places]
         waits = random.Random(random.random())
-        self.service = Service(databases, options, clock=self.process.clock, wall=self.process.wall, chance=waits)
+        return Service(databases, options, clock=self.process.clock, wall=self.process.wall, chance=waits)
+
+    async def _live(self) -> None:
+        world, scale, chance = self.world, self.world.scale, self.world.chance
         self.service.start()
         while scale.rate:
             await asyncio.sleep(chance.expovariate(scale.rate))
-            sequence = chance.choice(SEQUENCES[: scale.sequences])
+            sequence = chance.choice(world.sequences)
             for _ in range(chance.choice((1, 1, 1, 4))):
                 shape = chance.choice((Shape.SINGLE, Shape.SINGLE, Shape.SINGLE, Shape.LIST, Shape.BLOCK))
-                if sequence in ground.wanted and not ground.quiet:
+                if sequence in world.wanted and not world.quiet:
                     self.ask(sequence, shape, 1 if shape is Shape.SINGLE else chance.choice((1, 3, 20, 150)))
 
     def ask(self, sequence: str, shape: Shape, count: int, lane: Lane | None = None) -> None:
         """Ask for ids, of this lane if there is one; the judge learns of the answer."""
-        if self.service is None:
-            return
-        asked = self.ground.loop.now
+        asked = self.world.loop.now
 
         def done(answer: int | list[int] | Block) -> None:
             self._given(sequence, shape, answer, asked)
 
         def failed(error: TicketError) -> None:
-            if self.ground.loop.trace is not None:
-                self.ground.loop.note(self, f"cannot give {sequence}: {type(error).__name__} {error}")
+            if self.world.loop.trace is not None:
+                self.world.loop.note(self, f"cannot give {sequence}: {type(error).__name__} {error}")
 
         request = Call(sequence, done, failed, count=count, shape=shape)
         if lane is None:
@@ -106,7 +108,7 @@ class Server:
 
     def _given(self, sequence: str, shape: Shape, answer: int | list[int] | Block, asked: float) -> None:
         """An answer came: tell the judge, together with what holds at this moment."""
-        ground = self.ground
+        world = self.world
         ids: range | tuple[int, ...]
         if isinstance(answer, int):
             ids = (answer,)
@@ -114,35 +116,31 @@ class Server:
             ids = range(answer.first, answer.first + answer.step * answer.size, answer.step)
         else:
             ids = tuple(answer)
-        assert self.service is not None
         record = self.service.sight.record
         assert record is not None
         offset = (ids[0] - 1) % record.increment + 1
         unprotected = self._is_unprotected(sequence, offset)
-        isolated = ground.is_isolated(self.name, self.places, self.places[offset - 1])
-        now = ground.loop.now
+        isolated = world.is_isolated(self.name, self.places, self.places[offset - 1])
+        now = world.loop.now
         self.answered[sequence] = now
         self.given[offset] += 1
-        ground.judge.issue(
+        world.judge.issue(
             Issue(sequence, ids, self.label, offset, asked, now, unprotected, isolated, shape is Shape.BLOCK)
         )
 
     def _is_unprotected(self, sequence: str, offset: int) -> bool:
         """Whether /healthz warns of a lane, by looks that are young."""
-        assert self.service is not None
         sight = self.service.sight
         oldest = sight.clock() - 3 * sight.interval - sight.timeout
         return self.lane(sequence, offset).is_unprotected and all(each.looked >= oldest for each in sight.members)
 
     def lane(self, sequence: str, offset: int) -> Lane:
         """The lane of a sequence that was asked for."""
-        assert self.service is not None
         row = f"{sequence.lower()}/{offset}"
-        return next(lane for lane in self.service.desk.lanes if lane.name.row == row)
+        return next(lane for lane in self.service.desk.lanes if lane.spec.row == row)
 
     async def open_lane(self, sequence: str, offset: int) -> Lane:
         """The lane of a sequence, whether it was asked for or not."""
-        assert self.service is not None
         desk = self.service.desk
         if sequence not in desk._sources:
             desk._finding.setdefault(sequence, [])
@@ -151,12 +149,11 @@ class Server:
 
     async def bump(self, sequence: str, above: int) -> None:
         """Bump a sequence as an operator does, with two seconds of time; tell the judge if it was answered."""
-        assert self.service is not None
         try:
             deadline = self.service.sight.clock() + 2.0
             await self.service.bumps.bump(sequence, above, force=False, deadline=deadline)
         except TicketError as error:
-            self.ground.loop.note(self, f"cannot bump {sequence}: {error}")
+            self.world.loop.note(self, f"cannot bump {sequence}: {error}")
         else:
-            self.ground.loop.note(self, f"has bumped {sequence} above {above}")
-            self.ground.judge.bumped(sequence, above)
+            self.world.loop.note(self, f"has bumped {sequence} above {above}")
+            self.world.judge.bumped(sequence, above)

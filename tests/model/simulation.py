@@ -30,26 +30,20 @@ STALLS = ((0.001, 40), (0.01, 25), (0.3, 12), (1.0, 12), (4.0, 8), (12.0, 3))
 _process: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
 
 
-class Stuck(Exception):
-    """Nothing is left that could ever happen in the loop."""
+class Callback(asyncio.TimerHandle):
+    """A callback of a process. `when` is by the monotonic clock of the process, minus infinity for the next turn.
 
-
-class Soon(asyncio.Handle):
-    """A callback, the process that it belongs to, and whether it came from outside of that process."""
-
-    __slots__ = ("outer", "process")
-
-    process: "Process | None"
-    outer: bool
-
-
-class Later(asyncio.TimerHandle):
-    """A timer of a process. Its `when` is by the process's own monotonic clock."""
+    outer: whether it came from outside of the process, as an answer or a timer does.
+    """
 
     __slots__ = ("outer", "process")
 
-    process: "Process | None"
-    outer: bool
+    def __init__(
+        self, when: float, work: Callable[..., object], args: Any, loop: "Loop", context: contextvars.Context
+    ) -> None:
+        super().__init__(when, work, args, loop, context)
+        self.process = context.get(_process)
+        self.outer = self.process is not loop.current or when > -math.inf
 
 
 class Task(asyncio.Task[Any]):
@@ -68,39 +62,26 @@ class Task(asyncio.Task[Any]):
 class Process:
     """A simulated process: callbacks that stop and go together, and clocks of its own.
 
-    stalls: how likely it is, before each callback, that the process stands still. The seed decides how long.
+    stalls: how likely it is, before each callback, that the process stands still; the seed decides how long. lag: for
+    how many seconds it was suspended, which its monotonic clock does not count. wall_ahead: by how many seconds its
+    wall clock is ahead of the true time. wall_rate: how fast that runs.
     """
 
     def __init__(self, loop: "Loop", name: str, *, stalls: float = 0.0) -> None:
         self.loop = loop
         self.name = name
-        self.dead = False
-        self.frozen = False
-        self.lag = 0.0
-        """For how many seconds the process was suspended. Its monotonic clock does not count them."""
-        self.wall_ahead = 0.0
-        """By how many seconds its wall clock is ahead of the true time."""
+        self.dead = self.frozen = False
+        self.lag = self.wall_ahead = 0.0
         self.wall_rate = 1.0
-        """How fast its wall clock runs."""
-        self._held: list[Soon | Later] = []
-        self._thaws = 0.0
-        self._suspended = 0.0
+        self._held: list[Callback] = []
+        self._thaws = self._suspended = 0.0
         self._origin = loop.chance.uniform(1e3, 1e6)
         self._tasks: list[Task] = []
-        self.stalls = stalls
+        self._stalls = stalls
+        self._callbacks_left = self._next_stall()
 
     def __repr__(self) -> str:
         return self.name
-
-    @property
-    def stalls(self) -> float:
-        """How likely it is, before each callback, that the process stands still."""
-        return self._stalls
-
-    @stalls.setter
-    def stalls(self, likely: float) -> None:
-        self._stalls = likely
-        self._callbacks_left = self._next_stall()
 
     def clock(self) -> float:
         """Seconds by a clock that counts suspension. Clocks of two processes cannot be compared."""
@@ -112,19 +93,20 @@ class Process:
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Task:
         """Start a coroutine in this process."""
-        context = contextvars.copy_context()
-        context.run(_process.set, self)
-        return Task(coroutine, loop=self.loop, context=context)
+        return Task(coroutine, loop=self.loop, context=self._context())
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function as this process does."""
         current, self.loop.current = self.loop.current, self
-        context = contextvars.copy_context()
-        context.run(_process.set, self)
         try:
-            return context.run(function, *args)
+            return self._context().run(function, *args)
         finally:
             self.loop.current = current
+
+    def _context(self) -> contextvars.Context:
+        context = contextvars.copy_context()
+        context.run(_process.set, self)
+        return context
 
     def freeze(self, seconds: float, *, suspend: bool = False) -> None:
         """Stop the process for so many seconds from now on.
@@ -141,8 +123,9 @@ class Process:
         self.loop.note(self, f"stands still for {seconds:g} s" + (", suspended" if suspend else ""))
         self.loop.after(seconds, self._thaw)
 
-    def thaw(self) -> None:
-        """End a standstill at once."""
+    def calm(self) -> None:
+        """End a standstill at once. The process stands still no more by chance."""
+        self._stalls, self._callbacks_left = 0.0, math.inf
         self._thaws = self.loop.now
         self._thaw()
 
@@ -154,10 +137,10 @@ class Process:
         self._suspended = 0.0
         self._callbacks_left = self._next_stall()
         held, self._held = self._held, []
-        outer = [handle for handle in held if handle.outer]
+        outer = [each for each in held if each.outer]
         self.loop.chance.shuffle(outer)
-        for handle in [*(handle for handle in held if not handle.outer), *outer]:
-            self.loop.again(handle)
+        for each in [*(each for each in held if not each.outer), *outer]:
+            self.loop.schedule(each)
 
     def kill(self) -> None:
         """End the process as `kill -9` does: none of its callbacks ever runs again."""
@@ -165,7 +148,7 @@ class Process:
         self._tasks = [task for task in self.loop.tasks() if task.process is self]
         self.loop.note(self, "is killed")
 
-    def wants(self, handle: "Soon | Later") -> bool:
+    def wants(self, callback: Callback) -> bool:
         """Whether the process runs this callback now. Otherwise it keeps the callback until it thaws."""
         if not self.frozen and not self.dead:
             if self._callbacks_left > 0:
@@ -174,7 +157,7 @@ class Process:
             lengths, weights = zip(*STALLS, strict=True)
             seconds = self.loop.chance.choices(lengths, weights)[0]
             self.freeze(seconds * self.loop.chance.uniform(0.5, 1.5), suspend=self.loop.chance.random() < 0.3)
-        self._held.append(handle)
+        self._held.append(callback)
         return False
 
     def _next_stall(self) -> float:
@@ -182,11 +165,8 @@ class Process:
 
     def bury(self) -> None:
         """Let a dead or frozen process run again, so that its tasks can be cancelled when the schedule is over."""
-        self.dead = self.frozen = False
-        self._stalls, self._callbacks_left = 0.0, math.inf
-        for handle in self._held:
-            self.loop.again(handle)
-        self._held.clear()
+        self.dead, self.frozen = False, True
+        self.calm()
         self._tasks.clear()
 
 
@@ -194,6 +174,7 @@ class Loop(asyncio.BaseEventLoop):
     """The event loop of one schedule. `chance` decides all that is left to chance.
 
     now: the true time in seconds, 0.0 when the schedule begins. slept: for how long all machines were suspended.
+    current: the process whose callback runs.
     errors: what no code of the ticket server caught. trace: what happened, a line each, None where nobody wants it.
     """
 
@@ -202,20 +183,17 @@ class Loop(asyncio.BaseEventLoop):
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
         self.chance = chance
-        self.now = 0.0
-        self.slept = 0.0
+        self.now = self.slept = 0.0
         self.errors: list[str] = []
         self.trace: list[str] | None = None
         self.numbers = itertools.count(1)
         self.processes: list[Process] = []
         self.current: Process | None = None
-        """The process whose callback runs."""
-        self._queue: deque[Soon | Later] = deque()
-        self._timers: list[tuple[float, int, Later]] = []
+        self._queue: deque[Callback] = deque()
+        self._timers: list[tuple[float, int, Callback]] = []
         self._order = itertools.count()
         self._outside = contextvars.Context()
         self.set_task_factory(lambda loop, coroutine, **more: Task(coroutine, loop=self, **more))
-        self.set_exception_handler(lambda _loop, context: self._error(context))
 
     # --- what asyncio asks of a loop ---------------------------------------------------------------------------------
 
@@ -225,51 +203,34 @@ class Loop(asyncio.BaseEventLoop):
         return self.now if process is None else self.now - process.lag
 
     def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> Soon:
+        self, work: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Callback:
         """Run a callback in the next turn."""
-        if context is None:
-            context = contextvars.copy_context()
-        handle = Soon(callback, args, self, context)
-        handle.process = process = context.get(_process)
-        handle.outer = process is not self.current
-        self._queue.append(handle)
-        return handle
+        return self.call_at(-math.inf, work, *args, context=context)
 
     def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> Later:
+        self, when: float, work: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Callback:
         """Run a callback when the clock of its process says `when`."""
-        if context is None:
-            context = contextvars.copy_context()
-        handle = Later(when, callback, args, self, context)
-        handle.process = context.get(_process)
-        handle.outer = True
-        self._schedule(handle)
-        return handle
+        callback = Callback(when, work, args, self, contextvars.copy_context() if context is None else context)
+        self.schedule(callback)
+        return callback
 
-    def call_later(  # type: ignore[override]
-        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> Later:
-        """Run a callback after so many seconds by the clock of its process."""
-        return self.call_at(self.time() + delay, callback, *args, context=context)
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer is passed over when its time has come."""
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep what no code of the ticket server caught."""
+        self.errors.append(f"{self.now:.6f}  {self.current}: {context.get('message')}: {context.get('exception')!r}")
 
     def _run_once(self) -> None:
         queue = self._queue
         if not queue and not self._stopping:
             self._advance()
         for _ in range(len(queue)):
-            handle = queue.popleft()
-            if handle._cancelled:
-                continue
-            process = handle.process
-            if process is not None and not process.wants(handle):
+            callback = queue.popleft()
+            process = callback.process
+            if callback._cancelled or (process is not None and not process.wants(callback)):
                 continue
             self.current = process
-            handle._run()
+            callback._run()
             self.current = None
 
     # --- what the model asks of it -----------------------------------------------------------------------------------
@@ -280,24 +241,22 @@ class Loop(asyncio.BaseEventLoop):
         self.processes.append(process)
         return process
 
-    def after(self, seconds: float, callback: Callable[..., object], *args: Any) -> None:
+    def after(self, seconds: float, work: Callable[..., object], *args: Any) -> None:
         """Call something that belongs to no process after so many seconds."""
-        handle = Later(self.now + seconds, callback, args, self, self._outside)
-        handle.process, handle.outer = None, True
-        self._schedule(handle)
+        self.schedule(Callback(self.now + seconds, work, args, self, self._outside))
 
-    def again(self, handle: "Soon | Later") -> None:
-        """Take up a callback that a process kept: a timer that is not due by the clock of its process waits on."""
-        if isinstance(handle, Later):
-            self._schedule(handle)
+    def schedule(self, callback: Callback) -> None:
+        """Let a callback run once it is due by the clock of its process."""
+        when = callback.when() + (callback.process.lag if callback.process is not None else 0.0)
+        if when <= self.now:
+            self._queue.append(callback)
         else:
-            self._queue.append(handle)
+            heapq.heappush(self._timers, (when, next(self._order), callback))
 
     def tasks(self) -> list[Task]:
         """All tasks that are not done, in the order in which they began."""
-        return sorted(
-            (each for each in asyncio.all_tasks(self) if isinstance(each, Task)), key=lambda task: task.number
-        )
+        tasks = [each for each in asyncio.all_tasks(self) if isinstance(each, Task)]
+        return sorted(tasks, key=lambda task: task.number)
 
     def note(self, who: object, what: str) -> None:
         """Write a line of the trace."""
@@ -312,8 +271,7 @@ class Loop(asyncio.BaseEventLoop):
             process.bury()
         self._timers.clear()
         for _ in range(200):
-            left = self.tasks()
-            if not left:
+            if not (left := self.tasks()):
                 break
             for task in left:
                 task.cancel()
@@ -321,28 +279,12 @@ class Loop(asyncio.BaseEventLoop):
         del self.errors[errors:]
         self.close()
 
-    def _schedule(self, handle: Later) -> None:
-        lag = handle.process.lag if handle.process is not None else 0.0
-        when = handle.when() + lag
-        if when <= self.now:
-            self._queue.append(handle)
-        else:
-            heapq.heappush(self._timers, (when, next(self._order), handle))
-
     def _advance(self) -> None:
         timers = self._timers
-        while timers and not self._queue:
-            when, _, handle = heapq.heappop(timers)
-            if not handle._cancelled:
+        while timers and (not self._queue or timers[0][0] <= self.now):
+            when, _, callback = heapq.heappop(timers)
+            if not callback._cancelled:
                 self.now = max(self.now, when)
-                self._schedule(handle)
-        while timers and timers[0][0] <= self.now:
-            handle = heapq.heappop(timers)[2]
-            if not handle._cancelled:
-                self._schedule(handle)
+                self.schedule(callback)
         if not self._queue:
-            raise Stuck
-
-    def _error(self, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        self.errors.append(f"{self.now:.6f}  {self.current}: {context.get('message')}: {error!r}")
+            raise RuntimeError("nothing is left that could ever happen")

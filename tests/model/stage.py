@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from app.tickets.request import Shape
 from tests.fakes.server import Data
+from tests.model.network import Hold
 from tests.model.protections import without
 from tests.model.scale import Place, Scale
 from tests.model.server import Server
@@ -40,10 +41,26 @@ class Stage:
             await asyncio.sleep(0.01)
         return False
 
+    async def sees_all(self, server: Server, seconds: float = 30.0) -> bool:
+        """Wait until a server sees all of its databases; returns whether it does."""
+        return await self.until(lambda: None not in server.lives, seconds)
+
+    async def cut_off(self, server: Server, place: Place) -> None:
+        """Cut a server off from a database, and wait until it notices."""
+        self.network.cut(server.name, place.name, silent=False)
+        await self.until(lambda: None in server.lives)
+
     async def ask(self, server: Server, count: int, offset: int = 1) -> None:
         """Ask a lane for a list."""
         lane = await server.process.run(server.open_lane(SEQUENCE, offset))
         server.process.call(server.ask, SEQUENCE, Shape.LIST, count, lane)
+
+    async def ask_until(self, what: str, server: Server, place: Place, count: int) -> Hold:
+        """Ask a lane for a list, and stop the packet of this kind that follows. Returns what stops it."""
+        hold = self.network.hold(what, server.name, place.name)
+        await self.ask(server, count)
+        await hold.caught.wait()
+        return hold
 
     async def take(self, server: Server, count: int, offset: int = 1) -> None:
         """Take ids one by one from a lane."""
@@ -51,6 +68,11 @@ class Stage:
             answers = server.given[offset]
             await self.ask(server, 1, offset)
             await self.until(lambda: server.given[offset] > answers, 1.0)  # noqa: B023 - awaited at once
+
+    async def take_level(self, server: Server, count: int) -> None:
+        """Take ids once the server warns of no database."""
+        await self.until(lambda: server.is_level)
+        await self.take(server, count)
 
     def old(self) -> dict[Place, Data]:
         """The present state of all databases, to come back to."""
@@ -76,6 +98,13 @@ class Stage:
         self.world.others = [new]
         self.world.newest = [new, *self.world.places[1:]]
         return self.world.start("T", self.world.newest)
+
+    async def replaced(self, held: Place) -> tuple[Server, Hold]:
+        """Start T with an empty database in place of the first one, and stop its record on the way to `held`."""
+        write = self.network.hold("write_ring", "T", held.name)
+        t = self.replace()
+        await write.caught.wait()
+        return t, write
 
     def take_list_back(self) -> None:
         """Let the list with the first database be the right one again."""

@@ -1,6 +1,8 @@
 """Whole ticket servers under faults: no id twice, and a duplicate for each protection that is taken out."""
 
+import asyncio
 import os
+import random
 import subprocess
 import sys
 
@@ -9,6 +11,7 @@ import pytest
 from tests.model.__main__ import run_seed
 from tests.model.protections import without
 from tests.model.scenarios import SCRIPTS
+from tests.model.simulation import Loop
 
 BATCHES, SEEDS = 8, 8
 VARIANTS = 4
@@ -41,3 +44,23 @@ def test_a_seed_replays_its_schedule_whatever_the_hash_seed() -> None:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         traces.append(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
     assert traces[0] == traces[1] != b""
+
+
+@pytest.mark.parametrize(("suspend", "said"), [(False, [1, 11.5, 12.5]), (True, [1, 2, 3])])
+def test_a_process_that_stands_still_goes_on_behind_the_others(suspend: bool, said: list[float]) -> None:
+    loop = Loop(random.Random(1))
+    times: dict[str, list[float]] = {"one": [], "other": []}
+
+    async def ticks(name: str) -> None:
+        for _ in range(3):
+            await asyncio.sleep(1)
+            times[name].append(loop.time())
+
+    processes = {name: loop.process(name) for name in times}
+    tasks = [process.run(ticks(name)) for name, process in processes.items()]
+    loop.after(1.5, lambda: processes["one"].freeze(10, suspend=suspend))
+    loop.run_until_complete(asyncio.gather(*tasks))
+    assert times == {"one": said, "other": [1, 2, 3]}
+    with pytest.raises(RuntimeError, match="nothing is left"):
+        loop.run_until_complete(asyncio.Event().wait())
+    loop.end()

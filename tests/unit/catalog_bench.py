@@ -3,16 +3,16 @@
 from typing import Self
 
 from app.databases.session import Book
-from app.kinds.table import KINDS as ALL_KINDS
+from app.kinds.table import KINDS
 from app.tickets.catalog import Catalog
 from app.tickets.definitions import Definition, Row
-from app.tickets.known_kinds import KnownKinds
 from app.tickets.listing import Listing
 from app.tickets.making import Maker
 from tests.fakes.server import FakeServer
 from tests.unit.lane_bench import Bench, make_bench
 
-KINDS = KnownKinds(lambda: 1_700_000_000_000)
+NOW = 1_700_000_000_000
+"""The time for new sequences, in milliseconds since 1970."""
 
 
 class CatalogBench:
@@ -20,8 +20,8 @@ class CatalogBench:
 
     def __init__(self, bench: Bench) -> None:
         self.bench, self.sight, self.members, self.servers = bench, bench.sight, bench.members, bench.servers
-        self.catalog = Catalog(bench.sight, bench.floors, KINDS)
-        self.maker = Maker(self.catalog, bench.sight, KINDS)
+        self.catalog = Catalog(bench.sight, bench.floors)
+        self.maker = Maker(self.catalog, bench.sight, lambda: NOW)
         self.listing = Listing(self.catalog, bench.sight)
 
     @classmethod
@@ -46,7 +46,7 @@ class CatalogBench:
 
 def define(server: FakeServer, name: str, kind: str, **parameters: int) -> None:
     """Write a row of DEFINITIONS, as another server has."""
-    known = KINDS.complete(kind, {}).parameters if kind in ALL_KINDS else {}
+    known = KINDS[kind].complete({}, NOW) if kind in KINDS else {}
     row = Row(name, Definition(kind, {**known, **parameters}), "other")
     server.data.notes[Book.DEFINITIONS][name.lower()] = row.note()
 

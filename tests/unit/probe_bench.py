@@ -79,6 +79,15 @@ async def serving(*servers: TicketServer) -> AsyncIterator[None]:
             await server.kill()
 
 
+@asynccontextmanager
+async def looking() -> AsyncIterator[tuple[TicketServer, list[FakeServer]]]:
+    """One server that has formed a ring of two databases."""
+    server = TicketServer("a:8000", *(dbs := databases()))
+    async with serving(server):
+        await server.sees(1, 2)
+        yield server, dbs
+
+
 def databases(count: int = 2) -> list[FakeServer]:
     return [FakeServer(f"d{offset}", clock=lambda: 1e9 + clock()) for offset in range(1, count + 1)]
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,10 +46,9 @@ def test_a_token_that_may_not_is_told_apart_from_one_that_is_not_known() -> None
     access = Access([USER], [ADMIN])
     with pytest.raises(Forbidden):
         access.check(USER, Right.CHANGES)
-    with pytest.raises(Unauthenticated):
-        access.check("other", Right.CHANGES)
-    with pytest.raises(Unauthenticated):
-        access.check(None, Right.CHANGES)
+    for unknown in ("other", None):
+        with pytest.raises(Unauthenticated):
+            access.check(unknown, Right.CHANGES)
 
 
 def test_tokens_are_any_utf_8_and_bytes_that_are_none_are_not_known() -> None:
@@ -61,107 +59,47 @@ def test_tokens_are_any_utf_8_and_bytes_that_are_none_are_not_known() -> None:
     assert may(access, "\ud800") == ""
 
 
-def test_the_generation_rises_with_each_replacement_and_nothing_shows_a_token() -> None:
-    access = Access([USER])
-    before = access.generation
-    access.replace([ADMIN], [])
-    assert access.generation > before
-    assert (may(access, USER), may(access, ADMIN)) == ("", "trc")
-    assert ADMIN not in repr(access) + repr(vars(access))
-
-
 # --- the files of the tokens ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    file = tmp_path / "tokens"
-    file.write_text(f"{OLD}\n")
-    return file
-
-
-@pytest.fixture
-def access() -> Access:
-    return Access()
-
-
-@pytest.fixture
-def files(file: Path, access: Access) -> TokenFiles:
-    settings = load({"TICKETS_TOKENS_FILE": str(file), "TICKETS_ADMIN_TOKENS": ADMIN}, {})
-    return TokenFiles(settings, access)
-
-
-def rewritten(file: Path, text: str) -> None:
-    file.write_text(text)
-
-
-def replaced(file: Path, text: str) -> None:
-    other = file.with_name("other")
-    other.write_text(text)
-    other.rename(file)
-
-
-def linked(file: Path, text: str) -> None:
-    """Change the file as Kubernetes changes that of a Secret."""
-    target = file.with_name("..data")
-    target.unlink(missing_ok=True)
-    target.write_text(text)
-    file.unlink()
-    file.symlink_to(target)
-
-
 @pytest.mark.looptime
-@pytest.mark.parametrize("change", [rewritten, replaced, linked])
-async def test_a_file_that_changes_is_read(
-    file: Path, files: TokenFiles, access: Access, change: Callable[[Path, str], None]
-) -> None:
-    watch = asyncio.create_task(files.watch())
-    await asyncio.sleep(3 * LOOK_SECONDS)
-    assert may(access, OLD) == "tr"
-    change(file, f"{OLD} {NEW}")
-    await asyncio.sleep(2 * LOOK_SECONDS)
-    assert may(access, OLD) == may(access, NEW) == "tr"
-    change(file, NEW)
-    await asyncio.sleep(2 * LOOK_SECONDS)
-    assert (may(access, OLD), may(access, NEW), may(access, ADMIN)) == ("", "tr", "trc")
-    watch.cancel()
-
-
-@pytest.mark.looptime
-async def test_a_change_since_the_settings_were_read_is_not_missed(file: Path, access: Access) -> None:
-    settings = load({"TICKETS_TOKENS_FILE": str(file)}, {})
-    rewritten(file, NEW)
-    watch = asyncio.create_task(TokenFiles(settings, access).watch())
-    await asyncio.sleep(LOOK_SECONDS / 2)
-    assert may(access, NEW) == "trc"
-    watch.cancel()
-
-
-@pytest.mark.parametrize(
-    "damage", [Path.unlink, lambda file: file.write_text(" \n"), lambda file: file.write_bytes(b"\xff")]
-)
-def test_a_file_that_cannot_be_used_changes_nothing(
-    file: Path,
-    files: TokenFiles,
-    access: Access,
-    damage: Callable[[Path], object],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    damage(file)
-    files.read_again()
-    assert (may(access, OLD), may(access, None)) == ("tr", "")
-    assert caplog.messages[-1].startswith("the tokens stay as they were: TICKETS_TOKENS_FILE: the file ")
-    file.write_text(NEW)
-    files.read_again()
-    assert may(access, NEW) == "tr"
-
-
-def test_short_tokens_are_warned_of_and_no_token_is_logged(
-    file: Path, files: TokenFiles, caplog: pytest.LogCaptureFixture
+async def test_a_file_that_changes_is_read_and_one_that_cannot_be_used_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    file.write_text(f"short {NEW}")
-    files.read_again()
+    file, other, access = tmp_path / "tokens", tmp_path / "other", Access()
+    file.write_text(f"{OLD}\n")
+    settings = load({"TICKETS_TOKENS_FILE": str(file), "TICKETS_ADMIN_TOKENS": ADMIN}, {})
+    file.write_text(f"{OLD} {NEW}")  # between the settings and the first look
+    files = TokenFiles(settings, access)
+    watch = asyncio.create_task(files.watch())
+    await asyncio.sleep(LOOK_SECONDS / 2)
+    assert may(access, OLD) == may(access, NEW) == "tr"
+
+    other.write_text(NEW)
+    other.rename(file)
+    before = access.generation
+    await asyncio.sleep(3 * LOOK_SECONDS)
+    assert (may(access, OLD), may(access, NEW), may(access, ADMIN)) == ("", "tr", "trc")
+    assert access.generation == before + 1
+
+    for damage in (b" \n", b"\xff"):
+        file.write_bytes(damage)
+        await asyncio.sleep(3 * LOOK_SECONDS)
+        assert (may(access, NEW), may(access, None)) == ("tr", "")
+        said = [
+            each for each in caplog.messages if each.startswith("the tokens stay as they were: TICKETS_TOKENS_FILE")
+        ]
+    assert len(said) == 2
+
+    other.write_text(f"short {OLD}")
+    file.unlink()
+    file.symlink_to(other)  # so Kubernetes changes the file of a Secret
+    await asyncio.sleep(2 * LOOK_SECONDS)
+    assert (may(access, OLD), may(access, NEW)) == ("tr", "")
     assert "TICKETS_TOKENS has 1 tokens of fewer than 16 characters" in caplog.messages
-    assert "read the tokens again: 2 tokens, 1 admin tokens" in caplog.messages
-    assert not any(word in caplog.text for word in (" short ", NEW, ADMIN))
+    assert caplog.messages[-1] == "read the tokens again: 2 tokens, 1 admin tokens"
+    files.read_again()
+    assert caplog.messages[-1] == "read the tokens again: 2 tokens, 1 admin tokens"
+    assert not any(word in caplog.text + repr(vars(access)) for word in (" short ", OLD, NEW, ADMIN))
+    watch.cancel()

@@ -1,15 +1,14 @@
-"""The catalog: how sequences are found, made, kept on all databases, and listed; which definition stands."""
+"""The catalog: how sequences are found, made and kept on all databases; which definition stands."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
 from app.databases.session import Book, Note
 from app.errors import (
     DatabaseFailed,
-    InvalidRequest,
     NoTicketDatabase,
+    SequenceConflict,
     SequenceMissing,
     SequenceUnusable,
     UnknownSequence,
@@ -20,57 +19,22 @@ from app.tickets.listing import Warned
 from tests.unit.catalog_bench import CatalogBench, define, lasts, rows
 
 
-def count_calls(bench: CatalogBench, call: str) -> Callable[[], int]:
-    """Count the calls of this name on the first database from now on."""
-    calls: list[str] = []
-
-    def note(_client: str, what: str) -> bool:
-        calls.extend([what] if what == call else [])
-        return False
-
-    bench.servers[0].loses = note
-    return lambda: len(calls)
+@pytest.fixture
+async def bench() -> CatalogBench:
+    """A server and two databases, which have no sequence yet."""
+    return await CatalogBench.make()
 
 
-# --- finding ----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_table_made_by_hand_is_found_in_any_case_and_known_then() -> None:
-    bench = await CatalogBench.make()
+async def test_a_table_made_by_hand_is_found_in_any_case_and_known_then(bench: CatalogBench) -> None:
     bench.servers[1].add("Tickets64", 64, 8)
     entry = await bench.catalog.find("tickets64")
     assert (entry.name, entry.definition, entry.bits) == ("Tickets64", PLAIN, 64)
     assert [each.name for each in entry.counters] == [bench.members[1].name]
-    assert bench.catalog.known("tickets64") is bench.catalog.known("Tickets64") is entry
+    assert bench.catalog.known("tickets64") is entry
     assert await bench.catalog.find("TICKETS64") is entry
 
 
-async def test_an_unknown_name_is_remembered_for_a_second() -> None:
-    bench = await CatalogBench.make()
-    asked = count_calls(bench, "sequences")
-    for _ in range(3):
-        with pytest.raises(UnknownSequence):
-            await bench.catalog.find("photos")
-    assert asked() == 1
-    bench.servers[0].add("photos")
-    bench.bench.clock.now += 1.1
-    assert (await bench.catalog.find("photos")).name == "photos"
-    with pytest.raises(InvalidRequest):
-        await bench.catalog.find("_counts")
-
-
-async def test_names_that_are_asked_for_at_the_same_time_share_a_look_up() -> None:
-    bench = await CatalogBench.make()
-    for number in range(20):
-        bench.servers[0].add(f"s{number}")
-    asked = count_calls(bench, "sequences")
-    entries = await asyncio.gather(*(bench.catalog.find(f"S{number}") for number in range(20) for _ in range(3)))
-    assert len(set(entries)) == 20
-    assert asked() <= 2
-
-
-async def test_without_a_database_no_sequence_is_known_and_none_is_denied() -> None:
-    bench = await CatalogBench.make()
+async def test_without_a_database_no_sequence_is_known_and_none_is_denied(bench: CatalogBench) -> None:
     for offset in (1, 2):
         bench.away(offset)
     with pytest.raises(NoTicketDatabase):
@@ -108,11 +72,9 @@ async def test_the_counter_of_another_kind_is_never_taken_for_plain_tickets() ->
     assert (await bench.catalog.find("likes")).definition.kind == "instagram"
 
 
-# --- which definition stands ------------------------------------------------------------------------------------------
-
-
-async def test_the_definition_at_the_lowest_offset_stands_and_the_other_database_is_not_drawn_from() -> None:
-    bench = await CatalogBench.make()
+async def test_the_definition_at_the_lowest_offset_stands_and_the_other_database_is_not_drawn_from(
+    bench: CatalogBench,
+) -> None:
     bench.away(1)
     define(bench.servers[1], "likes", "ticket")
     bench.servers[1].add("likes")
@@ -134,8 +96,7 @@ async def test_the_definition_at_the_lowest_offset_stands_and_the_other_database
     assert [(each.sequence, each.database) for each in bench.listing.warnings] == [("likes", bench.members[1].name)]
 
 
-async def test_a_table_of_plain_tickets_is_no_counter_of_another_kind() -> None:
-    bench = await CatalogBench.make()
+async def test_a_table_of_plain_tickets_is_no_counter_of_another_kind(bench: CatalogBench) -> None:
     define(bench.servers[0], "likes", "instagram")
     bench.servers[0].add("likes")
     bench.servers[1].add("likes")
@@ -145,8 +106,7 @@ async def test_a_table_of_plain_tickets_is_no_counter_of_another_kind() -> None:
     assert rows(bench, "likes")[1] is None
 
 
-async def test_a_damaged_or_unknown_definition_stops_the_sequence() -> None:
-    bench = await CatalogBench.make()
+async def test_a_damaged_or_unknown_definition_stops_the_sequence(bench: CatalogBench) -> None:
     bench.servers[0].data.notes[Book.DEFINITIONS]["photos"] = Note(text="{}")
     bench.servers[1].add("photos")
     define(bench.servers[0], "likes", "later_kind")
@@ -156,8 +116,7 @@ async def test_a_damaged_or_unknown_definition_stops_the_sequence() -> None:
     assert {each.sequence for each in bench.listing.warnings} == {"photos", "likes"}
 
 
-async def test_a_database_whose_table_cannot_be_used_is_left_out_and_warned_of() -> None:
-    bench = await CatalogBench.make()
+async def test_a_database_whose_table_cannot_be_used_is_left_out_and_warned_of(bench: CatalogBench) -> None:
     for server in bench.servers:
         server.add("photos")
     bench.servers[0].data.counters["photos"].broken = "its column is signed"
@@ -177,11 +136,7 @@ def test_a_row_survives_the_notebook_and_damage_is_told() -> None:
             Row.load("photos", Note(text=text))
 
 
-# --- counters ---------------------------------------------------------------------------------------------------------
-
-
-async def test_a_missing_counter_is_made_above_all_that_is_known() -> None:
-    bench = await CatalogBench.make()
+async def test_a_missing_counter_is_made_above_all_that_is_known(bench: CatalogBench) -> None:
     bench.servers[0].add("Photos", 32, 100)
     bench.servers[0].data.notes[Book.MARKS]["photos/2"] = Note(900)
     bench.servers[0].data.notes[Book.FLOORS]["photos"] = Note(500)
@@ -190,8 +145,7 @@ async def test_a_missing_counter_is_made_above_all_that_is_known() -> None:
     assert (counter.name, counter.bits, counter.position) == ("Photos", 32, 900)
 
 
-async def test_the_definition_is_written_before_the_counter_is_made() -> None:
-    bench = await CatalogBench.make()
+async def test_the_definition_is_written_before_the_counter_is_made(bench: CatalogBench) -> None:
     define(bench.servers[0], "likes", "instagram")
     bench.servers[0].add("likes")
     entry = await bench.catalog.find("likes")
@@ -204,8 +158,7 @@ async def test_the_definition_is_written_before_the_counter_is_made() -> None:
     assert rows(bench, "likes")[0] == rows(bench, "likes")[1]
 
 
-async def test_a_definition_is_copied_to_a_database_that_has_the_counter_alone() -> None:
-    bench = await CatalogBench.make()
+async def test_a_definition_is_copied_to_a_database_that_has_the_counter_alone(bench: CatalogBench) -> None:
     define(bench.servers[0], "photos", "ticket")
     for server in bench.servers:
         server.add("photos")
@@ -213,8 +166,7 @@ async def test_a_definition_is_copied_to_a_database_that_has_the_counter_alone()
     assert rows(bench, "photos")[0] == rows(bench, "photos")[1]
 
 
-async def test_a_sequence_that_was_dropped_everywhere_is_not_made_again() -> None:
-    bench = await CatalogBench.make()
+async def test_a_sequence_that_was_dropped_everywhere_is_not_made_again(bench: CatalogBench) -> None:
     entry, _ = await bench.maker.create("photos", None, {})
     for server in bench.servers:
         server.drop("photos")
@@ -230,29 +182,6 @@ async def test_a_sequence_that_was_dropped_everywhere_is_not_made_again() -> Non
     assert lasts(bench, "photos") == [0, 0]
 
 
-# --- listing ----------------------------------------------------------------------------------------------------------
-
-
-async def test_sequences_are_listed_in_pages_and_made_where_they_lack() -> None:
-    bench = await CatalogBench.make()
-    for name in ("Photos", "accounts", "photos_old", "groups"):
-        bench.servers[0].add(name, 64, 10)
-    page, total = await bench.listing.page("PHOTOS", "", 1)
-    assert ([entry.name for entry in page], total) == (["Photos"], 2)
-    page, _ = await bench.listing.page("", "groups", 10)
-    assert [entry.name for entry in page] == ["Photos", "photos_old"]
-    assert lasts(bench, "groups") == [10, 10]
-
-
-async def test_a_database_that_cannot_be_listed_stays_in_sight_and_is_warned_of() -> None:
-    bench = await CatalogBench.make(seconds=0.2)
-    bench.servers[1].add("photos")
-    bench.servers[0].loses = lambda _client, call: call == "sequences"
-    await bench.listing.refresh()
-    assert bench.members[0].life is not None
-    assert [each.database for each in bench.listing.warnings] == [bench.members[0].name]
-
-
 async def test_what_was_read_earlier_changes_nothing() -> None:
     bench = await CatalogBench.make(1)
     bench.servers[0].add("photos")
@@ -262,20 +191,66 @@ async def test_what_was_read_earlier_changes_nothing() -> None:
     assert bench.catalog.take("photos", {bench.members[0]: Seen(at=at + 1)}) is None
 
 
-@pytest.mark.looptime
-async def test_a_database_that_comes_into_sight_is_given_what_it_lacks() -> None:
-    bench = await CatalogBench.make()
-    bench.sight.clock = asyncio.get_running_loop().time
-    bench.servers[0].add("photos")
+# --- making sequences -------------------------------------------------------------------------------------------------
+
+
+async def test_a_sequence_is_made_on_all_databases_and_its_start_becomes_a_floor(bench: CatalogBench) -> None:
+    entry, made = await bench.maker.create("Photos", None, {"bits": 32, "start": 1_000})
+    assert made
+    assert (entry.name, entry.bits, entry.floor) == ("Photos", 32, 999)
+    assert lasts(bench, "Photos") == [999, 999]
+    assert bench.bench.floors.known == {"photos": 999}
+    assert len({row.word for row in rows(bench, "photos") if row is not None}) == 1
+    assert await bench.maker.create("photos", "ticket", {"start": 7}) == (entry, False)
+    assert await bench.maker.create("photos", None, {}) == (entry, False)
+    with pytest.raises(SequenceConflict, match="kind ticket with bits 32"):
+        await bench.maker.create("photos", "uuid4", {})
+
+
+async def test_of_requests_at_the_same_moment_one_makes_the_sequence(bench: CatalogBench) -> None:
+    servers = [bench.another() for _ in range(5)]
+    for each in servers:
+        await each.bench.see()
+    results = await asyncio.gather(
+        *(each.maker.create("photos", None, {"start": 100 * number}) for number, each in enumerate(servers, 1))
+    )
+    assert sum(made for _, made in results) == 1
+    (start,) = [entry.definition.start for entry, made in results if made]
+    assert {entry.definition.start for entry, _ in results} == {start}
+
+
+async def test_a_definition_that_came_first_is_passed_on_to_the_other_databases(bench: CatalogBench) -> None:
+    with pytest.raises(UnknownSequence):
+        await bench.catalog.find("opens_the_connections")
+
+    def come_first(_client: str, call: str) -> bool:
+        if call == "read" and "photos" not in bench.servers[0].data.notes[Book.DEFINITIONS]:
+            define(bench.servers[0], "photos", "ticket", start=50)
+        return False
+
+    bench.servers[0].loses = come_first
+    entry, made = await bench.maker.create("photos", None, {"start": 70})
+    assert not made
+    assert entry.definition.start == 50
+    assert rows(bench, "photos")[0] == rows(bench, "photos")[1]
+
+
+async def test_a_lost_answer_of_the_first_database_leaves_one_definition() -> None:
+    bench = await CatalogBench.make(seconds=0.2)
+    bench.servers[0].loses = lambda _client, call: call == "write"
+    entry, made = await bench.maker.create("photos", None, {})
+    assert made
+    assert rows(bench, "photos") == [entry.row, entry.row]
+    assert bench.members[0].life is None
+
+
+async def test_a_kind_from_memory_has_a_definition_and_no_counter(bench: CatalogBench) -> None:
     bench.away(2)
-    task = asyncio.create_task(bench.listing.run())
-    await asyncio.sleep(1)
-    assert lasts(bench, "photos") == [0, None]
-    await bench.bench.see(bench.members[1])
-    await asyncio.sleep(1)
-    assert lasts(bench, "photos") == [0, 0]
-    bench.servers[0].add("accounts")
-    await asyncio.sleep(10)
-    assert lasts(bench, "accounts") == [0, 0]
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    entry, made = await bench.maker.create("tokens", "uuid4", {})
+    assert made
+    assert not entry.is_counted
+    await bench.bench.see()
+    await bench.listing.refresh()
+    assert rows(bench, "tokens") == [entry.row, entry.row]
+    assert lasts(bench, "tokens") == [None, None]
+    assert bench.catalog.known("tokens") is entry

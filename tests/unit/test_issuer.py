@@ -10,6 +10,7 @@ from app.tickets.desk import Desk
 from app.tickets.issuer import Issuer
 from app.tickets.request import Shape
 from app.tickets.sight import Status
+from app.tickets.step import TicketPace
 from tests.unit.lane_bench import Asked, Bench, make_bench
 
 
@@ -20,7 +21,7 @@ def issuer_of(bench: Bench, reserve: float = 0.0) -> Issuer:
             lane._again = again
         return made
 
-    return Issuer("photos", bench.sight, lanes)
+    return Issuer("photos", bench.sight, TicketPace(), lanes)
 
 
 async def answer(asked: Asked) -> Any:

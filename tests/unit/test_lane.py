@@ -19,7 +19,7 @@ def rows(bench: Bench, name: str) -> list[Note | None]:
 
 async def settled(lane: Lane) -> None:
     """Return once the lane's tasks have ended."""
-    while tasks := lane._tasks._tasks:
+    while tasks := [task for task in (lane.task, lane._marking) if task is not None and not task.done()]:
         await asyncio.wait(tasks)
 
 
@@ -230,9 +230,7 @@ async def test_the_reserve_is_given_at_once_and_filled_again() -> None:
         await bench.see()
         await settled(lane)
     assert lane.stock.size > 0
-    asked = Asked()
-    assert lane.give(asked.request)
-    assert asked.answer.done()
+    assert lane.ready() is not None
     bench.clock.now += 100
     lane.expire(0.0, OutOfTime)
     assert lane.stock.size == 0

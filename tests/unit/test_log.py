@@ -22,54 +22,43 @@ def _put_back() -> Iterator[None]:
         each.handlers[:] = handlers
 
 
-def written(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what the log has written by now."""
-    for handler in logging.getLogger().handlers:
-        handler.flush()
-    return capsys.readouterr().err
-
-
-def test_text_is_one_line_for_each_event_with_fields_and_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up("info", "text")
+def written(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Log some events, and return the lines of the log."""
     log = logging.getLogger("app.a")
-    log.info("drew %d tickets", 3, extra={"fields": {"sequence": "photos", "path": "/a b", "empty": ""}})
+    log.info("drew %d tickets", 3, extra={"fields": {"sequence": "photos", "path": "/a b", "empty": "", "ms": 0.5}})
     log.debug("not wanted")
-    log.warning("a name\nINFO of the client")
+    logging.getLogger("uvicorn.error").info("this server says it itself")
+    logging.getLogger("uvicorn.error").error("went wrong")
+    log.warning("é\nINFO of the client")
     try:
         raise ValueError("first\nsecond")
     except ValueError:
         log.exception("failed")
-    lines = written(capsys).splitlines()
-    assert len(lines) == 3
-    assert lines[0].endswith("Z INFO drew 3 tickets sequence=photos path='/a b' empty=''")
-    assert lines[1].endswith(r"Z WARNING 'a name\nINFO of the client'")
-    assert "Z ERROR failed traceback='Traceback (most recent call last):\\n" in lines[2]
-    assert lines[2].endswith(r"ValueError: first\nsecond'")
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    return capsys.readouterr().err.splitlines()
+
+
+def test_text_is_one_line_for_each_event_with_fields_and_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up("info", "text")
+    first, foreign, second, failed = written(capsys)
+    assert first.endswith("Z INFO drew 3 tickets sequence=photos path='/a b' empty='' ms=0.5")
+    assert foreign.endswith("Z ERROR went wrong")
+    assert second.endswith(r"Z WARNING 'é\nINFO of the client'")
+    assert "Z ERROR failed traceback='Traceback (most recent call last):\\n" in failed
+    assert failed.endswith(r"ValueError: first\nsecond'")
 
 
 def test_json_is_one_object_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up("warning", "json")
-    log = logging.getLogger("app.b")
-    log.info("not wanted")
-    log.warning("é\n", extra={"fields": {"seconds": 0.5, "status": 200}})
-    try:
-        raise ValueError("wrong")
-    except ValueError:
-        log.exception("failed")
-    first, second = [json.loads(line) for line in written(capsys).splitlines()]
+    set_up("info", "json")
+    first, _, second, failed = map(json.loads, written(capsys))
     assert first.pop("time").endswith("Z")
-    assert first == {"level": "warning", "logger": "app.b", "message": "é\n", "seconds": 0.5, "status": 200}
-    assert second["traceback"].endswith("ValueError: wrong")
-
-
-def test_what_uvicorn_says_goes_through_it_unless_this_server_says_it_itself(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    set_up("info", "text")
-    logging.getLogger("uvicorn.error").info("Started server process")
-    logging.getLogger("uvicorn.error").error("went wrong")
-    (line,) = written(capsys).splitlines()
-    assert line.endswith("ERROR went wrong")
+    assert first == {
+        **{"level": "info", "logger": "app.a", "message": "drew 3 tickets"},
+        **{"sequence": "photos", "path": "/a b", "empty": "", "ms": 0.5},
+    }
+    assert (second["level"], second["message"]) == ("warning", "é\nINFO of the client")
+    assert failed["traceback"].endswith("ValueError: first\nsecond")
 
 
 def test_a_reader_that_stands_still_holds_nobody_up_and_lines_are_dropped_and_counted() -> None:

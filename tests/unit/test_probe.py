@@ -1,32 +1,30 @@
-"""The probe: looks and heartbeats of whole servers, on databases in memory and in virtual time."""
+"""The probe: looks, heartbeats and changes of the ring, by whole servers on databases in memory and in virtual time."""
 
 import asyncio
 
 import pytest
 
+from app.databases.record import State
 from app.databases.session import Book, Note
 from app.errors import DatabaseFailed
 from app.tickets.floors import NUMBER
 from app.tickets.heartbeats import Said
 from app.tickets.sight import Status
 from app.tickets.trial import Trial
-from tests.unit.probe_bench import TicketServer, beats, clock, databases, serving
+from tests.unit.probe_bench import TicketServer, beats, clock, databases, looking, record_of, serving
 
 pytestmark = pytest.mark.looptime
-
+LOST = DatabaseFailed("did not answer in time")
 
 # --- what is in sight -------------------------------------------------------------------------------------------------
 
 
 async def test_a_look_that_began_before_a_failure_does_not_bring_the_database_back() -> None:
-    dbs = databases()
-    server = TicketServer("a:8000", *dbs)
-    async with serving(server):
-        await server.sees(1, 2)
+    async with looking() as (server, dbs):
         dbs[0].hold_answers()
         server.sight.look_at(server[1])
         await asyncio.sleep(0.1)
-        server.sight.failed(server[1], DatabaseFailed("lost"))
+        server.sight.failed(server[1], LOST)
         dbs[0].hold_answers(held=False)
         dbs[0].freeze()
         await asyncio.sleep(0.1)
@@ -37,36 +35,16 @@ async def test_a_look_that_began_before_a_failure_does_not_bring_the_database_ba
         assert not server[1].doubtful
 
 
-async def test_a_refusal_ends_after_a_look_at_every_database_that_began_later() -> None:
-    dbs = databases()
-    server = TicketServer("a:8000", *dbs)
-    async with serving(server):
-        await server.sees(1, 2)
-        dbs[1].freeze()
-        server.sight.refuse(server[1])
-        await asyncio.sleep(0.3)
-        assert server.sight.refused
-        assert server.sight.stamp is None
-        dbs[1].thaw()
-        await server.until(lambda: server.sight.stamp is not None, 2)
-
-
 async def test_with_none_in_sight_a_failure_looks_at_all_and_holds_none_back() -> None:
-    dbs = databases()
-    server = TicketServer("a:8000", *dbs)
-    async with serving(server):
-        await server.sees(1, 2)
+    async with looking() as (server, _):
         for _ in range(3):  # each failure would hold its database back for longer
             for member in server.sight.members:
-                server.sight.failed(member, DatabaseFailed("lost"))
+                server.sight.failed(member, LOST)
             assert await server.until(lambda: len(server.sight.in_sight) == 2) < 0.5
 
 
 async def test_a_failed_look_counts_as_a_look() -> None:
-    dbs = databases()
-    server = TicketServer("a:8000", *dbs)
-    async with serving(server):
-        await server.sees(1, 2)
+    async with looking() as (server, dbs):
         dbs[1].down = True
         await server.sees(1)
         await asyncio.sleep(20)
@@ -74,22 +52,8 @@ async def test_a_failed_look_counts_as_a_look() -> None:
         assert (server[2].status, server[2].reason) == (Status.DOWN, "cannot be reached")
 
 
-async def test_a_database_that_comes_back_in_another_life_comes_into_sight_in_it() -> None:
-    dbs = databases()
-    server = TicketServer("a:8000", *dbs)
-    async with serving(server):
-        await server.sees(1, 2)
-        life, generation = server[1].life, server.sight.generation
-        dbs[0].restart()
-        await server.until(lambda: server[1].life not in {None, life}, 3)
-        assert server.sight.generation > generation
-
-
 async def test_a_server_that_stood_still_loses_sight_of_everything_until_it_has_looked() -> None:
-    dbs = databases()
-    server = TicketServer("a:8000", *dbs)
-    async with serving(server):
-        await server.sees(1, 2)
+    async with looking() as (server, dbs):
         await asyncio.sleep(0.5)
         dbs[0].freeze()
         server.jumped += 3600.0
@@ -102,28 +66,22 @@ async def test_a_server_that_stood_still_loses_sight_of_everything_until_it_has_
 
 
 async def test_a_database_that_lost_a_mark_comes_back_after_a_trial_write_and_then_later_each_time() -> None:
-    dbs = databases()
-    server = TicketServer("a:8000", *dbs)
-    async with serving(server):
-        await server.sees(1, 2)
+    async with looking() as (server, dbs):
         for expected in (0, 1, 2, 4):
-            server.sight.failed(server[2], DatabaseFailed("did not answer in time"))
+            server.sight.failed(server[2], LOST)
             assert expected <= await server.sees(1, 2) < expected + 1.2
         assert dbs[1].data.notes[Book.MARKS] == {}
         dbs[1].read_only = True
-        server.sight.failed(server[2], DatabaseFailed("did not answer in time"))
+        server.sight.failed(server[2], LOST)
         await asyncio.sleep(30)
         assert server[2].life is None
 
 
 def test_a_database_is_held_back_for_30_s_at_most() -> None:
     trial, now = Trial(), 0.0
-    trial.lost(now)
-    assert trial.is_due(now)
-    trial.came_back(now)
-    for delay in (1, 2, 4, 8, 16, 30, 30):
+    for delay in (0, 1, 2, 4, 8, 16, 30, 30):
         trial.lost(now)
-        assert not trial.is_due(now + delay - 0.1)
+        assert not (delay and trial.is_due(now + delay - 0.1))
         now += delay
         assert trial.is_due(now)
         trial.came_back(now)
@@ -135,18 +93,14 @@ def test_a_database_is_held_back_for_30_s_at_most() -> None:
 
 
 async def test_a_server_is_live_until_it_ends_or_falls_silent() -> None:
-    dbs = databases()
-    one, other = TicketServer("a:8000", *dbs), TicketServer("b:8000", *dbs, increment=2)
-    async with serving(one, other):
-        await other.sees(1, 2)
-        await one.until(lambda: len(one.probe.servers()) == 1)
-        await one.until(lambda: all(server.said and len(server.said.lives) == 2 for server in one.probe.servers()))
-        (server,) = one.probe.servers()
-        assert (server.name, server.said and server.said.increment) == ("b:8000", 2)
-        await other.kill()
-        assert 5 <= await one.until(lambda: not one.probe.servers()) <= 7.1
-        again = TicketServer("b:8000", *dbs)
-        async with serving(again):
+    async with looking() as (one, dbs):
+        async with serving(other := TicketServer("b:8000", *dbs, increment=2)):
+            await one.until(lambda: any(each.said and len(each.said.lives) == 2 for each in one.probe.servers()))
+            (server,) = one.probe.servers()
+            assert (server.name, server.said and server.said.increment) == ("b:8000", 2)
+            await other.kill()
+            assert 5 <= await one.until(lambda: not one.probe.servers()) <= 7.1
+        async with serving(again := TicketServer("b:8000", *dbs)):
             await one.until(lambda: len(one.probe.servers()) == 1)
             await again.end()
             assert await one.until(lambda: not one.probe.servers()) <= 1.1
@@ -154,11 +108,8 @@ async def test_a_server_is_live_until_it_ends_or_falls_silent() -> None:
 
 
 async def test_a_heartbeat_that_stands_still_for_an_hour_is_deleted() -> None:
-    dbs = databases(1)
-    server = TicketServer("a:8000", *dbs)
-    beats(dbs[0])["z:8000"] = Note(1, tenure="gone", text=Said(1.0, 6.0).dump())
-    async with serving(server):
-        await server.sees(1)
+    async with looking() as (server, dbs):
+        beats(dbs[0])["z:8000"] = Note(1, tenure="gone", text=Said(1.0, 6.0).dump())
         await asyncio.sleep(30)
         assert "z:8000" in beats(dbs[0])
         server.jumped += 3600.0
@@ -166,24 +117,18 @@ async def test_a_heartbeat_that_stands_still_for_an_hour_is_deleted() -> None:
 
 
 async def test_a_restart_is_seen_by_all_servers_within_three_probe_intervals() -> None:
-    dbs = databases()
-    servers = [TicketServer(f"{name}:8000", *dbs) for name in "abc"]
-    async with serving(*servers):
-        for server in servers:
-            await server.sees(1, 2)
+    async with looking() as (one, dbs), serving(other := TicketServer("b:8000", *dbs)):
+        await other.sees(1, 2)
         await asyncio.sleep(2)
-        life = servers[0][1].life
+        life = one[1].life
         dbs[0].restart()
-        for server in servers:
+        for server in (one, other):
             await server.until(lambda server=server: server[1].life not in {None, life}, 3)  # type: ignore[misc]
-        assert len({server[1].life for server in servers}) == 1
+        assert one[1].life == other[1].life
 
 
 async def test_floors_are_read_where_their_number_rises_and_the_others_learn_of_it() -> None:
-    dbs = databases()
-    one, other = TicketServer("a:8000", *dbs), TicketServer("b:8000", *dbs)
-    async with serving(one, other):
-        await one.sees(1, 2)
+    async with looking() as (one, dbs), serving(other := TicketServer("b:8000", *dbs)):
         await other.sees(1, 2)
         dbs[0].data.notes[Book.FLOORS]["photos"] = Note(700)
         dbs[0].data.notes[Book.COUNTS][NUMBER] = Note(1)
@@ -194,10 +139,7 @@ async def test_floors_are_read_where_their_number_rises_and_the_others_learn_of_
 
 
 async def test_a_clean_end_during_a_look_leaves_no_heartbeat() -> None:
-    dbs = databases()
-    server = TicketServer("a:8000", *dbs)
-    async with serving(server):
-        await server.sees(1, 2)
+    async with looking() as (server, dbs):
         dbs[0].freeze()
         server.sight.look_at(server[1])
         await asyncio.sleep(0.1)
@@ -206,3 +148,61 @@ async def test_a_clean_end_during_a_look_leaves_no_heartbeat() -> None:
         dbs[0].thaw()
         await ending
     assert [beats(db) for db in dbs] == [{}, {}]
+
+
+# --- changes of the ring: the table of rule 6 and the scripts of the model show more ----------------------------------
+
+
+async def test_a_ring_is_formed_once_all_answer_and_drawn_at_once() -> None:
+    dbs = databases(3)
+    dbs[2].down = True
+    server = TicketServer("a:8000", *dbs)
+    async with serving(server):
+        await asyncio.sleep(5)
+        assert server.sight.record is None
+        assert "d3:3306 cannot be used" in server[1].reason
+        dbs[2].down = False
+        assert await server.sees(1, 2, 3) < 1.5
+    record = server.sight.record
+    assert record is not None
+    assert (record.drawn, record.increment) == (True, 3)
+    assert [record_of(db) for db in dbs] == [record] * 3
+    assert [db.data.ring.offset for db in dbs] == [1, 2, 3]
+
+
+async def test_a_replacement_waits_for_the_server_that_uses_the_old_data() -> None:
+    old, common, new = databases(3)
+    first, second = TicketServer("a:8000", old, common), TicketServer("b:8000", new, common)
+    async with serving(first):
+        await first.sees(1, 2)
+        async with serving(second):
+            await asyncio.sleep(30)
+            assert second[1].status is Status.QUARANTINED
+            assert second[1].reason.endswith("a:8000 draws from d1:3306")
+            number = record_of(common).number
+            await first.end()
+            assert await second.sees(1, 2) <= 2
+            assert record_of(new).number == record_of(common).number == number + 1
+            assert record_of(new).offset_of(new.data.ring.body) == 1
+            async with serving(back := TicketServer("c:8000", old, common)):
+                await asyncio.sleep(30)
+                assert back[1].reason.endswith("b:8000 draws from d1:3306")
+                assert [member.offset for member in second.sight.in_sight] == [1, 2]
+                await second.kill()
+                assert await back.sees(1, 2) <= 7
+
+
+async def test_a_change_that_grow_left_is_taken_back_and_a_change_under_way_is_not() -> None:
+    async with looking() as (server, dbs):
+        async with serving(grow := TicketServer("host:grow", *dbs, grow=True)):
+            await grow.sees(1, 2)
+            record = record_of(dbs[0])
+            change = record.next(record.number + 1, state=State.CHANGING)
+            dbs[0].data.ring = dbs[0].data.ring._replace(stamp=change.stamp, text=change.dump())
+            await asyncio.sleep(20)
+            assert server.sight.record == record_of(dbs[0]) == change
+            assert server.sight.stamp is None
+            assert server.probe.servers() == []
+        assert 4 <= await server.until(lambda: server.sight.stamp is not None) <= 7
+        await server.sees(1, 2)
+        assert record_of(dbs[1]).number == change.number + 1

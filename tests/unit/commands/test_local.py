@@ -59,10 +59,12 @@ def test_serve_and_doctor_get_the_settings_and_give_their_status(
     monkeypatch.setattr(app.doctor.report, "run", run)
     monkeypatch.setenv("TICKETS_PROBE_INTERVAL", "2")
     (tmp_path / "urls").write_text("mysql://u@h/d")
+    assert status_of("serve") == 1
     assert status_of("serve", "--port", "1234", "--access-log", "true") == 1
     assert status_of("doctor", "--databases-file", str(tmp_path / "urls")) == 1
-    assert (seen[0].port, seen[0].access_log, seen[0].probe_interval) == (1234, True, 2.0)
-    assert [address.name for address in seen[1].databases] == ["h:3306"]
+    assert [each.probe_interval for each in seen] == [2.0] * 3
+    assert [each.port for each in seen] == [8000, 1234, 8000]
+    assert [address.name for address in seen[2].databases] == ["h:3306"]
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,14 @@ def test_wrong_variables_are_named_in_one_line(
             changed.setenv(name, "")
             assert status_of("take", "photos") == 2
         assert capsys.readouterr().err.startswith(f"ticketd: {name} is set and empty")
+    monkeypatch.setenv("TICKETD_PORT", "tcp://10.0.0.1:8000")  # Kubernetes makes it for a service of this name
+    for wrong, name in (("TICKETD_ULR", "TICKETD_URL"), ("ticketd_token_fiel", "TICKETD_TOKEN_FILE")):
+        for arguments in (["take", "x"], ["bump", "x", "--above", "1"], ["create", "x"], ["list"], ["show", "x"]):
+            with monkeypatch.context() as changed:
+                changed.setenv(wrong, "hush")
+                assert status_of(*arguments) == 2
+            said = f"ticketd: {wrong}: there is no such setting; the nearest one is {name}: rename it, or unset it\n"
+            assert capsys.readouterr().err == said
     for command in ("serve", "doctor"):
         assert status_of(command) == 2
         printed = capsys.readouterr().err
@@ -150,3 +160,8 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(app.doctor.report, "run", interrupted)
     assert status_of("doctor") == 130
     assert capsys.readouterr().err.strip() == ""
+
+
+def test_the_server_does_not_load_the_modules_of_the_command_line() -> None:
+    program = "import sys, app.server, app.settings; assert not {'typer', 'rich', 'app.commands'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -76,16 +76,17 @@ def test_the_settings_the_connection_and_the_machine_are_held_against_the_list()
 
 
 def test_the_rings_records_are_held_against_list_and_settings() -> None:
-    given = case(DatabaseFailed("refuses connections"), replace(found(2), unread="its tables may not be read"))
-    reasons = "database: refuses connections", "database: its tables may not be read"
-    assert texts(comparison.ring(given)) == list(enumerate(reasons, 1))
-    other = texts(comparison.ring(case(found(1), found(2), increment=3)))
-    assert "increment of the ring is 2, and TICKETS_INCREMENT is 3" in other[0][1]
-    lacking = "list: TICKETS_DATABASES lacks the database of offset 2, which is in use"
-    assert texts(comparison.ring(case(found(1)))) == [(RING, lacking)]
-    assert "restore the order" in str(texts(comparison.ring(case(found(2), found(1)))))
     changing = replace(RECORD, number=8, state=State.CHANGING)
-    assert "ticketd grow" in str(texts(comparison.ring(case(found(1, changing), found(2, changing)))))
+    unread = replace(found(2), unread="its tables may not be read")
+    for given, offset, said in (
+        (case(DatabaseFailed("refuses connections"), found(2)), 1, "database: refuses connections"),
+        (case(found(1), unread), 2, "database: its tables may not be read"),
+        (case(found(1), found(2), increment=3), 1, "increment of the ring is 2, and TICKETS_INCREMENT is 3"),
+        (case(found(1)), RING, "list: TICKETS_DATABASES lacks the database of offset 2, which is in use"),
+        (case(found(2), found(1)), 1, "restore the order"),
+        (case(found(1, changing), found(2, changing)), RING, "ticketd grow"),
+    ):
+        assert any(each == offset and said in text for each, text in texts(comparison.ring(given)))
     replaced = replace(found(2), ring=RingRow("another body"), notes={})
     assert notes(comparison.ring(case(found(1), replaced))) == [(2, "ring: is taken into the ring")]
 
@@ -95,7 +96,6 @@ def test_clocks_that_are_certainly_apart() -> None:
         (1000.05, 1000.54, []),
         (1000.05, 1000.65, ["2 clock: its clock is 0.60 s ahead of this machine's"]),
         (999.4, 1000.05, ["1 clock: its clock is 0.65 s behind this machine's"]),
-        (999.6, 1000.5, ["2 clock: its clock is 0.90 s ahead of that of d1"]),
     ):
         lines = texts(comparison.clocks(case(replace(found(1), now=odd), replace(found(2), now=even))))
         assert [f"{offset} {text.removesuffix(': let NTP set both')}" for offset, text in lines] == said
@@ -148,11 +148,8 @@ def test_marks_that_lack_are_a_fault_only_if_ticket_servers_run_that_should_have
     later.notes[Book.HEARTBEATS] = {"one:8000": Note(5)}
     given = replace(given, databases=examined(later, with_marks(2)))
     assert [offset for offset, _ in texts(comparison.marks(given))] == [2]
-
-
-def test_a_mark_that_was_read_while_it_was_made_is_no_fault() -> None:
-    later = examined(with_marks(1, _1=Note(2000, 1500, "t"), _2=Note(1000, 90, "t")), found(2))
-    assert list(comparison.marks(replace(case(found(1), found(2)), databases=later))) == []
+    made_meanwhile = examined(with_marks(1, _1=Note(2000, 1500, "t"), _2=Note(1000, 90, "t")), found(2))
+    assert list(comparison.marks(replace(case(found(1), found(2)), databases=made_meanwhile))) == []
 
 
 def test_a_counter_that_was_set_back_is_a_note() -> None:
@@ -163,46 +160,35 @@ def test_a_counter_that_was_set_back_is_a_note() -> None:
 
 # --- the report -------------------------------------------------------------------------------------------------------
 
-PAIR = Settings.model_construct(
-    databases=(Address("d1", 1, "", ""), Address("d2", 2, "", "")), database_timeout=0.5, increment=None
-)
 
-
-def let(monkeypatch: pytest.MonkeyPatch, *databases: Found) -> list[Found]:
-    """Let the databases be found like this, one after the other; return those that are not looked at yet."""
-    rest = list(databases)
+def test_only_what_is_wrong_changes_the_exit_status_and_marks_that_differ_are_looked_at_once_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest: list[Found] = []
 
     async def examine(_address: Address, _seconds: float) -> Examination:
-        each = rest.pop(0)
-        if isinstance(each, DatabaseError):
+        if isinstance(each := rest.pop(0), DatabaseError):
             raise each
         return each
 
+    def said(status: int, *databases: Found) -> list[str]:
+        rest[:] = databases
+        both = Address("d1", 1, "", ""), Address("d2", 2, "", "")
+        settings = Settings.model_construct(databases=both, database_timeout=0.5, increment=None)
+        assert (report.run(settings), rest) == (status, [])
+        return capsys.readouterr().out.splitlines()
+
     monkeypatch.setattr(report, "examine", examine)
     monkeypatch.setattr(report, "AGAIN", 0.0)
-    return rest
-
-
-def test_only_what_is_wrong_changes_the_exit_status(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     odd = found(1)
     odd.add(Severity.NOTE, "connection", "it is not encrypted")
     odd.add(Severity.UNKNOWN, "triggers", "its user may not see them \x1b[2J")
-    let(monkeypatch, odd, found(2))
-    assert report.run(PAIR) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert said(0, odd, found(2)) == [
         "ok: d1:1: MySQL 9.7.0, offset 1 of 2, 1 sequences",
         "note: d1:1: connection: it is not encrypted",
         "unknown: d1:1: triggers: its user may not see them \\x1b[2J",
         "ok: d2:2: MySQL 9.7.0, offset 2 of 2, 1 sequences",
     ]
-    let(monkeypatch, found(1), DatabaseFailed("refuses connections"))
-    assert report.run(PAIR) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "wrong: d2:2: database: refuses connections"
-
-
-def test_marks_that_differ_are_looked_at_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = let(monkeypatch, found(1), with_marks(2), found(1), found(2), found(1))
-    assert report.run(PAIR) == 0
-    assert len(rest) == 1
+    refused = said(1, found(1), DatabaseFailed("refuses connections"))
+    assert refused[-1] == "wrong: d2:2: database: refuses connections"
+    assert len(said(0, found(1), with_marks(2), found(1), found(2))) == 2

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +15,12 @@ from app.access import Access
 from app.connections import Connections
 from app.http.fast import HttpServer
 from app.operations.tally import Tally
-from app.operations.watch import Seen
 from app.tickets.request import Block, Request, Shape
 
 SECONDS = 30.0
 """Deadline of whatever a test waits for."""
+Answer = tuple[int, dict[str, str], Any]
+"""Status, header fields, and body."""
 
 
 class FakeDesk:
@@ -32,7 +33,6 @@ class FakeDesk:
         self.is_held = False
         self.held: list[Request] = []
         self.taken = 0
-        self.answers: dict[str, Any] = {}
 
     def known(self, sequence: str) -> Any:
         kinds = {"photos": ("Photos", "ticket"), "likes": ("likes", "instagram")}
@@ -41,29 +41,34 @@ class FakeDesk:
         name, kind = kinds[sequence]
         return SimpleNamespace(name=name, definition=SimpleNamespace(kind=kind))
 
-    def take(self, request: Request) -> None:
-        self.taken += 1
-        if self.is_held:
-            self.held.append(request)
-        else:
-            self.give(request)
+    sequence = "Photos"
 
-    def give(self, request: Request) -> None:
-        if request.sequence in self.answers:
-            request.finish(self.answers[request.sequence])
-        elif request.shape is Shape.SINGLE:
-            request.finish(next(self.ids))
-        elif request.shape is Shape.LIST:
-            request.finish([next(self.ids) for _ in range(request.count)])
-        else:
-            request.finish(Block(next(self.ids), 2, request.count))
+    def source(self, sequence: str) -> Any:
+        """The desk stands for the source of `photos`, too."""
+        return self if sequence == "photos" else None
+
+    def ready(self) -> int | None:
+        """Return an id that is there already."""
+        self.taken += not self.is_held
+        return None if self.is_held else next(self.ids)
+
+    def take(self, request: Request) -> None:
+        self.taken, self.last = self.taken + 1, request
+        self.held.append(request)
+        if not self.is_held:
+            self.release()
 
     def release(self) -> None:
-        """Answer what is held, but for what was abandoned."""
+        """Answer what is held, but for what was abandoned. The ids of `long` are strings."""
         held, self.held = self.held, []
         for request in held:
-            if not request.is_over:
-                self.give(request)
+            if request.is_over:
+                continue
+            ids: list[Any] = [next(self.ids) for _ in range(1 if request.shape is Shape.BLOCK else request.count)]
+            if request.sequence == "long":
+                ids = [f"{each:04x}" for each in ids]
+            answers = {Shape.SINGLE: ids[0], Shape.LIST: ids, Shape.BLOCK: Block(ids[0], 2, request.count)}
+            request.finish(answers[request.shape])
 
 
 class Application:
@@ -76,16 +81,15 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.got.append(f"{scope['method']} {scope['path']}")
-        size = 0
-        while True:
+        size, has_more = 0, True
+        while has_more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return
-            size += len(message["body"])
-            if not message["more_body"]:
-                break
+            size, has_more = size + len(message["body"]), message["more_body"]
         await self.gate.wait()
-        body = json.dumps({"app": scope["path"], "size": size}).encode()
+        accept = dict(scope["headers"]).get(b"accept", b"").decode()
+        body = json.dumps({"app": scope["path"], "size": size, "accept": accept}).encode()
         headers = [(b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -95,26 +99,18 @@ class Client:
     """A connection that sends bytes and reads answers."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
+        self.reader, self.writer, self.send = reader, writer, writer.write
 
-    def send(self, data: bytes) -> None:
-        self.writer.write(data)
-
-    async def answer(self) -> tuple[int, dict[str, str], Any]:
-        """Return status, header fields and body of the next answer."""
+    async def answer(self) -> Answer:
+        """Return the next answer."""
         async with asyncio.timeout(SECONDS):
-            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
-            first, *lines = head.strip().split("\r\n")
+            first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
             fields = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
             body = await self.reader.readexactly(int(fields.get("content-length", 0)))
-        return int(first.split()[1]), fields, json.loads(body) if "json" in fields.get("content-type", "json") else body
+        is_json = body and "json" in fields.get("content-type", "json")
+        return int(first.split()[1]), fields, json.loads(body) if is_json else body
 
-    async def answer_head(self) -> str:
-        """Return the first line of an answer that has nothing else."""
-        async with asyncio.timeout(SECONDS):
-            return (await self.reader.readuntil(b"\r\n\r\n")).decode().strip()
-
-    async def ask(self, data: bytes) -> tuple[int, dict[str, str], Any]:
+    async def ask(self, data: bytes) -> Answer:
         self.send(data)
         return await self.answer()
 
@@ -141,11 +137,10 @@ class Bench:
         self.clients: list[Client] = []
 
     async def client(self) -> Client:
-        reader, writer = await asyncio.open_connection(*self.socket.getsockname()[:2])
-        self.clients.append(Client(reader, writer))
+        self.clients.append(Client(*await asyncio.open_connection(*self.socket.getsockname()[:2])))
         return self.clients[-1]
 
-    async def until(self, condition: Any) -> None:
+    async def until(self, condition: Callable[[], Any]) -> None:
         """Wait for something that the server does without an answer."""
         async with asyncio.timeout(SECONDS):
             while not condition():  # noqa: ASYNC110  what the server does has no event for tests
@@ -154,16 +149,6 @@ class Bench:
     @property
     def protocols(self) -> list[Any]:
         return list(self.http.state.connections)
-
-
-class Watching:
-    """Keeps what an access log would say."""
-
-    def __init__(self) -> None:
-        self.seen: list[Seen] = []
-
-    def saw(self, seen: Seen) -> None:
-        self.seen.append(seen)
 
 
 @asynccontextmanager

@@ -1,131 +1,89 @@
 """What `http/fast` serves by itself, and what it leaves to FastAPI."""
 
-import json
+from types import SimpleNamespace
 
 import pytest
 
 from app.errors import Exhausted, OutOfTime
-from tests.unit.http.fast_bench import Watching, get, serving
+from app.http.cycle import LARGEST_MEMO
+from app.operations.watch import Seen
+from tests.unit.http.fast_bench import get, serving
 
-TOKEN = "a-token-of-these-tests"
+TOKEN, PARENT = "a-token-of-these-tests", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+PHOTOS = get("/ticket/photos")
 
 
-async def test_a_ticket_a_list_and_a_block() -> None:
+async def test_tickets_lists_and_blocks() -> None:
     async with serving() as bench:
         client = await bench.client()
-        status, fields, told = await client.ask(get("/ticket/PHOTOS"))
+        status, fields, told = await client.ask(get("/ticket/PHOTOS", "Accept: */*"))
         assert (status, told) == (200, {"sequence": "Photos", "id": 1, "id_str": "1"})
         assert (fields["cache-control"], fields["content-type"]) == ("no-store", "application/json")
         assert "connection" not in fields
-        told = (await client.ask(get("/ticket/photos?count=3&_=17")))[2]
+        told = (await client.ask(get("/ticket/photos?count=3")))[2]
         assert told == {"sequence": "Photos", "count": 3, "ids": [2, 3, 4], "ids_str": ["2", "3", "4"]}
-        assert (await client.ask(get("/ticket/photos?count=1")))[2]["ids"] == [5]
-        told = (await client.ask(get("/block/photos?size=500")))[2]
-        assert told == {"sequence": "Photos", "first": 6, "first_str": "6", "step": 2, "size": 500}
+        told = (await client.ask(get("/block/photos?size=500", "Accept: text/plain")))[2]
+        assert told == {"sequence": "Photos", "first": 5, "first_str": "5", "step": 2, "size": 500}
+        assert (await client.ask(get("/ticket/long")))[2] == {"sequence": "long", "id": "0006", "id_str": "0006"}
+        assert (await client.ask(get("/ticket/long?count=1")))[2]["ids"] == ["0007"]
+        status, fields, text = await client.ask(get("/ticket/photos?count=2", "Accept: text/plain"))
+        assert (status, fields["content-type"], text) == (200, "text/plain; charset=utf-8", b"8\n9\n")
+        assert (await client.ask(get("/ticket/photos", "Accept: text/plain")))[2] == b"10\n"
         assert bench.app.got == []
         assert (bench.tally.in_flight, bench.tally.client_connections) == (0, 1)
 
 
-async def test_long_ids_are_strings_and_text_has_one_a_line() -> None:
+async def test_a_shard_is_for_kinds_that_have_shards_and_a_block_as_large_as_the_increment_allows() -> None:
     async with serving() as bench:
         client = await bench.client()
-        bench.desk.answers = {"long": "00ff", "longs": ["00fe", "00ff"]}
-        assert (await client.ask(get("/ticket/long")))[2] == {"sequence": "long", "id": "00ff", "id_str": "00ff"}
-        assert (await client.ask(get("/ticket/longs?count=2")))[2]["ids"] == ["00fe", "00ff"]
-        status, fields, text = await client.ask(get("/ticket/photos?count=2", "Accept: text/plain"))
-        assert (status, fields["content-type"], text) == (200, "text/plain; charset=utf-8", b"1\n2\n")
-        assert (await client.ask(get("/ticket/photos", "Accept: text/plain")))[2] == b"3\n"
-        assert (await client.ask(get("/ticket/photos", "Accept: */*")))[2]["id"] == 4
-        assert (await client.ask(get("/block/photos?size=2", "Accept: text/plain")))[2]["size"] == 2
+        bench.desk.increment = 100
+        assert (await client.ask(get("/ticket/likes?key=31341")))[2]["sequence"] == "likes"
+        assert (bench.desk.last.key, bench.desk.last.shard) == (31341, None)
+        assert (await client.ask(get("/block/photos?size=655")))[2]["size"] == 655
+        assert "app" in (await client.ask(get("/block/photos?size=656")))[2]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *[f"/ticket/photos?count={text}" for text in ("", "0", "03", "1001", "+3", "%33", "3x", "-1")],
-        "/ticket/photos?count=2&count=2",
-        "/ticket/photos?_=1&_=1",
-        "/ticket/photos?cuont=2",
-        "/ticket/photos?size=2",
-        "/ticket/photos?key=1",
-        "/ticket/likes?key=9223372036854775808",
-        "/ticket/unknown?shard=1",
-        "/ticket/_photos",
-        "/ticket/photos/1",
-        "/ticket/%70hotos",
-        "/ticket/" + "a" * 65,
-        "/ticket/",
-        "/block/photos",
-        "/block/photos?size=10001",
-        "/block/photos?count=2",
-        "/healthz",
-        "http://a/ticket/photos",
-        "/ticket/photos?" + "_a=1&" * 1000,
-    ],
-)
-async def test_what_is_not_plain_is_fastapis(path: str) -> None:
+PATHS = [
+    *[f"/ticket/photos?count={text}" for text in ("", "0", "03", "1001", "+3", "%33", "3x", "-1", "2&count=2")],
+    *[f"/ticket/{rest}" for rest in ("photos?_=17", "photos?size=2", "photos?key=1", "likes?key=9223372036854775808")],
+    *[f"/ticket/{rest}" for rest in ("unknown?shard=1", "_photos", "photos/1", "%70hotos", "a" * 65, "")],
+    *[f"/block/photos{query}" for query in ("", "?size=10001", "?count=2")],
+    "/healthz", "http://a/ticket/photos", "/ticket/photos?" + "count=1&" * 1000,
+]  # fmt: skip
+OTHERS = [
+    get("/ticket/photos", method="POST"),
+    get("/ticket/photos", method="POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 2\r\n\r\n{}"),
+    get("/ticket/photos", "Content-Length: 2") + b"{}",
+    get("/ticket/photos", "Transfer-Encoding: chunked") + b"2;a=b\r\n{}\r\n0\r\nAccept: text/plain\r\n\r\n",
+    get("/ticket/photos", "Origin: http://elsewhere"),
+    get("/ticket/photos", "Sec-Fetch-Site: cross-site"),
+    get("/ticket/photos", "Accept: text/plain", "Accept: */*"),
+    get("/ticket/photos", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AA"),
+    get("/ticket/photos", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: AAAA"),
+    get("/livez", "Connection: Upgrade", "Upgrade: websocket"),
+]
+
+
+@pytest.mark.parametrize("data", [*map(get, PATHS), *OTHERS])
+async def test_what_is_not_plain_is_fastapis_and_the_next_request_is_ours(data: bytes) -> None:
     async with serving() as bench:
         client = await bench.client()
-        assert "app" in (await client.ask(get(path)))[2]
-        assert bench.desk.taken == 0
-
-
-@pytest.mark.parametrize(
-    "request_bytes",
-    [
-        get("/ticket/photos", method="POST"),
-        get("/ticket/photos", method="POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 2\r\n\r\n{}"),
-        get("/ticket/photos", "Content-Length: 2") + b"{}",
-        get("/ticket/photos", "Transfer-Encoding: chunked") + b"2;a=b\r\n{}\r\n0\r\nAccept: text/plain\r\n\r\n",
-        get("/ticket/photos", "Origin: http://elsewhere"),
-        get("/ticket/photos", "Sec-Fetch-Site: cross-site"),
-        get("/ticket/photos", "Accept: text/plain", "Accept: */*"),
-        get("/ticket/photos", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AA"),
-        get("/ticket/photos", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: AAAA"),
-    ],
-)
-async def test_other_methods_bodies_browsers_and_offers_are_fastapis(request_bytes: bytes) -> None:
-    async with serving() as bench:
-        client = await bench.client()
-        client.send(request_bytes + get("/ticket/photos"))
-        assert (await client.answer())[2]["app"] == "/ticket/photos"
+        client.send(data + PHOTOS)
+        told = (await client.answer())[2]
+        assert "app" in told
+        assert told["accept"] != "text/plain"  # trailers are no headers
         assert (await client.answer())[2]["id"] == 1
 
 
-async def test_head_has_no_body_and_draws_nothing() -> None:
+async def test_head_has_no_body_and_100_continue_is_sent() -> None:
     async with serving() as bench:
-        client = await bench.client()
+        client, other = await bench.client(), await bench.client()
         client.send(get("/ticket/photos", "Connection: close", method="HEAD"))
         assert (await client.rest()).endswith(b"\r\n\r\n")
         assert (bench.desk.taken, bench.app.got) == (0, ["HEAD /ticket/photos"])
-
-
-async def test_a_client_that_waits_for_100_continue_gets_it() -> None:
-    async with serving() as bench:
-        client = await bench.client()
-        client.send(get("/ticket/photos", "Expect: 100-continue", "Content-Length: 2", method="POST"))
-        assert (await client.answer_head()) == "HTTP/1.1 100 Continue"
-        client.send(b"{}")
-        assert (await client.answer())[2]["size"] == 2
-
-
-async def test_a_shard_is_for_kinds_that_have_shards() -> None:
-    async with serving() as bench:
-        client = await bench.client()
-        bench.desk.is_held = True
-        client.send(get("/ticket/likes?key=31341"))
-        await bench.until(lambda: bench.desk.held)
-        assert (bench.desk.held[0].key, bench.desk.held[0].shard) == (31341, None)
-        bench.desk.release()
-        assert (await client.answer())[0] == 200
-
-
-async def test_a_block_that_the_increment_does_not_allow_is_fastapis() -> None:
-    async with serving() as bench:
-        bench.desk.increment = 100
-        client = await bench.client()
-        assert "app" in (await client.ask(get("/block/photos?size=656")))[2]
-        assert (await client.ask(get("/block/photos?size=655")))[2]["size"] == 655
+        other.send(get("/ticket/photos", "Expect: 100-continue", "Content-Length: 2", method="POST"))
+        assert (await other.answer())[0] == 100
+        assert (await other.ask(b"{}"))[2]["size"] == 2
 
 
 async def test_errors_of_the_desk_are_problems() -> None:
@@ -133,57 +91,82 @@ async def test_errors_of_the_desk_are_problems() -> None:
         client = await bench.client()
         bench.desk.is_held = True
         for error, status, code in ((OutOfTime(), 503, "out-of-time"), (Exhausted(), 410, "exhausted")):
-            client.send(get("/ticket/photos"))
+            client.send(PHOTOS)
             await bench.until(lambda: bench.desk.held)
             bench.desk.held.pop().fail(error)
             answer = await client.answer()
-            assert (answer[0], answer[2]["code"], answer[1]["content-type"]) == (
-                status,
-                code,
-                "application/problem+json",
-            )
+            assert (answer[0], answer[2]["code"]) == (status, code)
+            assert answer[1]["content-type"] == "application/problem+json"
             assert ("retry-after" in answer[1]) == (status == 503)
         assert bench.tally.in_flight == 0
 
 
-async def test_the_same_bytes_need_no_parser_until_tokens_change() -> None:
-    async with serving([TOKEN]) as bench:
+async def test_who_watches_sees_path_status_and_trace_but_no_token() -> None:
+    seen: list[Seen] = []
+    async with serving([TOKEN], watch=SimpleNamespace(saw=seen.append)) as bench:
         client = await bench.client()
-        request = get("/ticket/photos", f"Authorization: Bearer {TOKEN}")
-        assert [(await client.ask(request))[2]["id"] for _ in range(3)] == [1, 2, 3]
-        assert list(bench.http.memo) == [request]
-        assert "app" in (await client.ask(get("/ticket/photos")))[2]
-        bench.access.replace(["another-token-of-tests"], [])
-        assert "app" in (await client.ask(request))[2]
-        bench.access.replace([TOKEN], [])
-        assert [(await client.ask(request))[2]["id"] for _ in range(2)] == [4, 5]
+        headers = f"Authorization: Bearer {TOKEN}", f"traceparent: {PARENT}"
+        for _ in range(2):  # read by the parser, and known
+            await client.ask(get("/ticket/photos?count=2", *headers))
+        for each in seen:
+            assert (each.what, each.status, each.client) == ("GET /ticket/photos?count=2", "200", "127.0.0.1")
+            assert (each.sequence, each.traceparent) == ("photos", PARENT)
+        assert len(seen) == 2
+        assert TOKEN not in repr(seen)
 
 
-async def test_the_memo_keeps_whole_single_requests_only() -> None:
+# --- known requests ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_request_that_is_known_needs_no_parser_whatever_its_traceparent() -> None:
     async with serving() as bench:
         client = await bench.client()
-        one = get("/ticket/photos")
-        client.send(one + one)
-        assert [(await client.answer())[2]["id"] for _ in range(2)] == [1, 2]
-        for request in (
-            get("/ticket/likes?shard=1"),
-            get("/block/photos?size=2"),
-            get("/ticket/photos", "traceparent: 00-1"),
-        ):
-            assert (await client.ask(request))[0] == 200
-        client.send(one[:20])
-        await bench.until(lambda: not bench.protocols[0]._is_between)
-        assert (await client.ask(one[20:]))[0] == 200
-        assert list(bench.http.memo) == []
+        assert [(await client.ask(PHOTOS))[2]["id"] for _ in range(3)] == [1, 2, 3]
+        (protocol,) = bench.protocols
+        protocol.parser = None  # only what needs no parser is served from here on
+        assert (await client.ask(PHOTOS))[2]["id"] == 4
+        for parent in (PARENT, PARENT.replace("7", "8")):
+            assert (await client.ask(get("/ticket/photos", f"traceparent: {parent}")))[2]["id"]
+        assert list(bench.http.memo.known) == [PHOTOS]
+        for other in (f"traceparent: {PARENT}x", f"traceparent: {PARENT}\r\n X: y", f"X-Traceparent: {PARENT}"):
+            assert bench.http.memo.find(get("/ticket/photos", other)) is None
+        assert bench.http.memo.find(PHOTOS + f"traceparent: {PARENT}\r\n".encode()) is None
 
 
-async def test_who_watches_sees_path_status_and_trace_but_no_token() -> None:
-    watching = Watching()
-    async with serving([TOKEN], watch=watching) as bench:
+async def test_a_known_request_is_forgotten_when_tokens_change() -> None:
+    async with serving([TOKEN]) as bench:
         client = await bench.client()
-        headers = f"Authorization: Bearer {TOKEN}", "traceparent: 00-ab-cd-01"
-        await client.ask(get("/ticket/photos?count=2", *headers))
-        (seen,) = watching.seen
-        assert (seen.what, seen.status, seen.client) == ("GET /ticket/photos?count=2", "200", "127.0.0.1")
-        assert (seen.sequence, seen.traceparent) == ("photos", "00-ab-cd-01")
-        assert TOKEN not in json.dumps(seen)
+        old, new = (get("/ticket/photos", f"Authorization: Bearer {token}") for token in (TOKEN, TOKEN[::-1]))
+        assert [(await client.ask(old))[2]["id"] for _ in range(2)] == [1, 2]
+        bench.access.replace([TOKEN[::-1]], [])
+        assert [(await client.ask(new))[2]["id"] for _ in range(2)] == [3, 4]
+        for refused in (old, PHOTOS):
+            assert "app" in (await client.ask(refused))[2]
+
+
+async def test_only_whole_single_requests_are_known() -> None:
+    async with serving() as bench:
+        client = await bench.client()
+        client.send(PHOTOS + PHOTOS)
+        assert [(await client.answer())[2]["id"] for _ in range(2)] == [1, 2]
+        for request in (get("/ticket/likes?shard=1"), get("/block/photos?size=2"), get("/livez")):
+            assert (await client.ask(request))[0] == 200
+        client.send(PHOTOS[:20])
+        await bench.until(lambda: bench.protocols[0]._part)
+        assert (await client.ask(PHOTOS[20:] + b"\r\n\r\n"))[0] == 200
+        bench.protocols[0].data_received(b"\r\n\r\n")
+        assert list(bench.http.memo.known) == []
+        assert (await client.ask(PHOTOS))[0] == 200
+        client.send(PHOTOS[:-2])
+        await bench.until(lambda: bench.protocols[0]._part)
+        bench.protocols[0].data_received(PHOTOS)  # known, and no header of the request before
+        assert (await client.answer())[0] == 400
+
+
+async def test_a_memo_that_is_full_begins_again() -> None:
+    async with serving() as bench:
+        client = await bench.client()
+        for number in range(LARGEST_MEMO):
+            bench.http.memo.known[b"%d" % number] = None  # type: ignore[assignment]
+        assert (await client.ask(PHOTOS))[0] == 200
+        assert list(bench.http.memo.known) == [PHOTOS]

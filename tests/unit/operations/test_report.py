@@ -10,9 +10,6 @@ from tests.contract.http_bench import NOW, Bench, running
 
 pytestmark = pytest.mark.looptime
 
-FRESH = 5.1
-"""Seconds after which warnings about sequences are found anew."""
-
 
 async def health(http: Bench) -> dict[str, Any]:
     found: dict[str, Any] = (await http.get("/healthz")).json()
@@ -38,30 +35,29 @@ async def metric(http: Bench, name: str, **labels: str) -> float:
     raise AssertionError(f"{name} {labels} is not there")
 
 
-async def test_a_new_server_warns_until_the_databases_are_level_for_good() -> None:
+async def test_a_server_warns_until_its_databases_are_level_and_the_embedded_pair_of_nothing() -> None:
     async with running() as http:
         assert {database for _, database, _ in await reasons(http)} == {"db1:3306", "db2:3306"}
         assert all("before this warning ends" in reason for *_, reason in await reasons(http))
         await settled(http)
-
-
-async def test_the_embedded_pair_warns_of_nothing() -> None:
     async with running(embedded=True) as http:
         found = await health(http)
         assert (found["status"], found["embedded"]) == ("pass", True)
 
 
-async def test_while_one_database_is_away_the_other_is_unprotected() -> None:
-    async with running() as http:
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_while_one_database_is_away_the_other_is_unprotected(refuses: bool) -> None:
+    async with running(refuses=refuses) as http:
         await settled(http)
+        assert (await http.get("/readyz")).status_code == 200
         http.servers[1].down = True
         await http.settle(1)
+        assert (await http.get("/readyz")).status_code == (503 if refuses else 200)
         found = await health(http)
-        assert found["status"] == "warn"
+        assert found["status"] == ("fail" if refuses else "warn")
         assert found["databases"][1]["last_error"] == "the connection was lost"
-        assert any(
-            database == "db1:3306" and reason.startswith("unprotected: ") for _, database, reason in await reasons(http)
-        )
+        warned = [reason for _, database, reason in await reasons(http) if database == "db1:3306"]
+        assert any(reason.startswith("unprotected: ") for reason in warned)
         assert await metric(http, "tickets_database_unprotected", database="db1:3306") == 1
         assert await metric(http, "tickets_database_up", database="db2:3306", offset="2") == 0
 
@@ -71,34 +67,20 @@ async def test_a_single_database_is_always_unprotected() -> None:
         assert any("the only ticket database" in reason for *_, reason in await reasons(http))
 
 
-async def test_what_refuses_unprotected_databases_is_not_ready_without_the_other() -> None:
-    async with running(refuses=True) as http:
-        assert (await http.get("/readyz")).status_code == 200
-        http.servers[0].down = True
-        await http.settle(1)
-        assert (await http.get("/readyz")).status_code == 503
-
-
-async def test_sequences_near_their_end_and_of_kinds_that_end_soon_are_warned_of() -> None:
+async def test_what_is_near_its_end_and_a_clock_that_is_ahead_are_warned_of() -> None:
     async with running() as http:
         ceiling = (1 << 32) - 1
         for server in http.servers:
             server.add("nearly", 32, ceiling - 100)
             server.add("over", 32, ceiling)
         await http.make("short", kind="instagram32", epoch=int(NOW * 1000) - 370 * 86_400_000)
+        http.ahead = 5.0
         await asyncio.sleep(20)
         found = await reasons(http)
         assert ("nearly", "db1:3306", "100% of its ids are used up") in found
         assert ("over", "db2:3306", "exhausted: every id has been used") in found
+        assert any("clock is 5.0 s ahead" in reason for *_, reason in found)
         assert await metric(http, "tickets_headroom", sequence="over", database="db1:3306") == 0
-
-
-async def test_a_clock_that_is_ahead_is_warned_of() -> None:
-    async with running() as http:
-        await settled(http)
-        http.ahead = 5.0
-        await asyncio.sleep(FRESH)
-        assert any("clock is 5.0 s ahead" in reason for *_, reason in await reasons(http))
         assert await metric(http, "tickets_clock_ahead_seconds") == pytest.approx(5, abs=0.1)
 
 
@@ -107,9 +89,9 @@ async def test_the_warnings_about_sequences_are_a_hundred_at_most_and_one_that_c
         for number in range(120):
             http.servers[0].add(f"s{number}", 32, (1 << 32) - 1)
         await asyncio.sleep(20)
-        about = [(sequence, reason) for sequence, _, reason in await reasons(http) if "exhausted" in reason]
-        assert len(about) == 100
-        assert any("more warnings about sequences are not listed" in reason for *_, reason in await reasons(http))
+        found = await reasons(http)
+        assert len([reason for *_, reason in found if "exhausted" in reason]) == 100
+        assert any("more warnings about sequences are not listed" in reason for *_, reason in found)
 
 
 async def test_requests_and_statements_are_counted() -> None:
@@ -124,32 +106,23 @@ async def test_requests_and_statements_are_counted() -> None:
         assert await metric(http, "tickets_issued_total", sequence="photos") == 16
         drawn = [await metric(http, "tickets_statement_tickets_sum", database=f"db{n}:3306") for n in (1, 2)]
         assert sum(drawn) >= 16
+        assert await metric(http, "tickets_issue_seconds_bucket", endpoint="ticket", le="+Inf") == 3
+        assert await metric(http, "tickets_issue_seconds_count", endpoint="block") == 1
         assert await metric(http, "tickets_in_flight") == 0
         assert await metric(http, "tickets_sequences") == 1
 
 
-async def test_sequences_beyond_those_with_series_of_their_own_are_folded() -> None:
-    async with running() as http:
-        for server in http.servers:
-            for number in range(600):
-                server.add(f"s{number}")
-        await asyncio.sleep(20)
-        await http.get("/metrics")
-        await http.get("/ticket/s599")
-        text = (await http.get("/metrics")).text
-        assert text.count("\ntickets_issued_total{") == 500
-        assert await metric(http, "tickets_sequences_folded") == 101
-        assert await metric(http, "tickets_issued_total", sequence="s599") == 1
-
-
-async def test_the_count_of_the_others_never_goes_back() -> None:
+async def test_sequences_beyond_those_with_series_of_their_own_are_folded_into_a_count_that_never_goes_back() -> None:
     async with running() as http:
         for server in http.servers:
             for number in range(502):
                 server.add(f"s{number}")
         await asyncio.sleep(20)
+        assert (await http.get("/metrics")).text.count("\ntickets_issued_total{") == 500
+        assert await metric(http, "tickets_sequences_folded") == 3
         for number in range(502):
             await http.get(f"/ticket/s{number}")
+        assert await metric(http, "tickets_issued_total", sequence="s499") == 1
         assert await metric(http, "tickets_issued_total", sequence="_other") == 2
         http.service.desk.forget(http.service.catalog.entries["s501"])
         assert await metric(http, "tickets_issued_total", sequence="_other") == 2

@@ -7,7 +7,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from app.errors import SettingsError
-from app.operations.watch import Seen, Traces, Watch, make_watch
+from app.operations.watch import Seen, Watch, make_watch
 
 SEEN = Seen("http", "GET /ticket/photos?count=2", "photos", "10.0.0.7", "200", 1_780_000_000.5, 0.25)
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -38,7 +38,7 @@ def test_an_exporter_that_is_misspelt_stops_the_start() -> None:
 
 def test_the_access_log_has_a_line_for_each_request(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        Watch(True, None).saw(SEEN)
+        Watch(logs=True, traces=False).saw(SEEN)
     (record,) = caplog.records
     assert record.getMessage() == "GET /ticket/photos?count=2"
     assert record.__dict__["fields"] == {"client": "10.0.0.7", "status": "200", "ms": 250.0}
@@ -47,9 +47,9 @@ def test_the_access_log_has_a_line_for_each_request(caplog: pytest.LogCaptureFix
 def test_a_span_has_the_request_its_time_and_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")  # nobody listens there
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
-    traces, kept = Traces(), InMemorySpanExporter()
-    traces._provider.add_span_processor(SimpleSpanProcessor(kept))
-    watch = Watch(False, traces)
+    watch, kept = Watch(logs=False, traces=True), InMemorySpanExporter()
+    assert watch._provider is not None
+    watch._provider.add_span_processor(SimpleSpanProcessor(kept))
     watch.saw(SEEN._replace(traceparent=PARENT))
     watch.saw(Seen("redis", "INCR photos", "photos", "10.0.0.7", "TRYAGAIN", 1_780_000_000.0, 0.001))
     watch.saw(SEEN._replace(status="503"))

@@ -1,4 +1,4 @@
-"""Which right a request needs, the token that it shows, and what a browser does for another site."""
+"""Which right a request needs, its token, what a browser does for another site, and what an Accept header prefers."""
 
 from base64 import b64encode
 
@@ -6,6 +6,9 @@ import pytest
 
 from app.access import Right
 from app.http.access import is_cross_site, names_this_machine, right_of, token_of
+from app.http.models import NewSequence, Sequence
+from app.http.query import DecodeQuery, largest_block, prefers_text
+from app.kinds.table import DECODE_PARAMETERS, KINDS
 
 TICKETS, READING, CHANGES = Right
 RIGHTS = {
@@ -28,19 +31,27 @@ TOKENS: dict[bytes | None, tuple[str | None, str | None]] = {
     b"Bearer \xff": ("\udcff", "\udcff"),
 }
 """The token in a header, for drawing and changing, and for reading."""
+AS_TEXT = (
+    "text/plain",
+    "TEXT/PLAIN; charset=utf-8",
+    "text/plain, */*",
+    "*/*, text/plain",
+    "text/plain, application/json",
+    "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+)
+AS_JSON = (
+    *("", "*/*", "application/json", "application/json, text/plain", "text/plain;q=0.5, */*", "text/plain;q=nan"),
+    *("text/plain;q=0.9, application/json", "text/plain;q=0, application/json;q=0"),
+    *("text/html, application/*;q=0.8, text/plain;q=0.7", "x" * 1020 + ",text/plain"),
+)
 
 
-def test_the_right_that_a_request_needs() -> None:
+def test_the_right_that_a_request_needs_and_the_token_of_a_header() -> None:
     for right, requests in RIGHTS.items():
-        for request in requests:
-            assert right_of(*request.split()) is right, request
-
-
-@pytest.mark.parametrize("authorization", TOKENS)
-def test_the_token_of_a_header(authorization: bytes | None) -> None:
-    token, for_reading = TOKENS[authorization]
-    assert token_of(authorization, TICKETS) == token_of(authorization, CHANGES) == token
-    assert token_of(authorization, READING) == for_reading
+        assert {right_of(*request.split()) for request in requests} == {right}
+    for authorization, (token, for_reading) in TOKENS.items():
+        assert token_of(authorization, TICKETS) == token_of(authorization, CHANGES) == token
+        assert token_of(authorization, READING) == for_reading
 
 
 @pytest.mark.parametrize(
@@ -69,3 +80,15 @@ def test_names_of_this_machine_and_others() -> None:
         assert names_this_machine(host), host
     for host in (b"", b"elsewhere.example", b"localhost.example", b"[::1", b"1.2.3", b":8000", b"\xff"):
         assert not names_this_machine(host), host
+
+
+def test_what_an_accept_header_prefers_and_how_large_a_block_is() -> None:
+    assert [accept for accept in (*AS_TEXT, *AS_JSON) if prefers_text(accept)] == list(AS_TEXT)
+    assert [largest_block(each) for each in (1, 2, 6, 7, 65_535)] == [10_000, 10_000, 10_000, 9362, 1]
+
+
+def test_the_models_have_the_parameters_of_every_kind() -> None:
+    assert DecodeQuery.model_fields.keys() == {"kind", "id", *DECODE_PARAMETERS}
+    parameters = {name for kind in KINDS.values() for name in kind.parameters}
+    assert NewSequence.model_fields.keys() == {"kind", *parameters}
+    assert parameters - {"start"} <= Sequence.model_fields.keys()
