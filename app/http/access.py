@@ -105,9 +105,6 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. An error handler has left the code of a problem in the `state` of the scope."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         headers, endpoint = dict(scope["headers"]), endpoint_of(scope["path"])
         state = scope.setdefault("state", {})
         began, status, since = time.time(), 500, time.perf_counter()
@@ -131,20 +128,12 @@ class Gate:
             elif endpoint is not None:
                 self._tally.refused(endpoint, state.get("code", "internal"))
             if self._watch is not None:
-                path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
-                traceparent = headers.get(b"traceparent", b"").decode("latin-1") or None
-                self._watch.saw(
-                    Seen(
-                        protocol="http",
-                        what=f"{scope['method']} {path}{'?' if query else ''}{query}",
-                        sequence=scope.get("path_params", {}).get("sequence"),
-                        client=scope["client"][0] if scope["client"] else "unknown",
-                        status=str(status),
-                        began=began,
-                        seconds=seconds,
-                        traceparent=traceparent,
-                    )
-                )
+                target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+                what, name = target.decode("latin-1"), scope.get("path_params", {}).get("sequence")
+                client = scope["client"][0] if scope["client"] else "unknown"
+                trace = headers.get(b"traceparent", b"").decode("latin-1") or None
+                seen = Seen("http", f"{scope['method']} {what}", name, client, str(status), began, seconds, trace)
+                self._watch.saw(seen)
 
     async def _serve(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         right = right_of(scope["method"], scope["path"])

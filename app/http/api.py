@@ -16,14 +16,15 @@ from app.access import Access
 from app.errors import Draining, InvalidRequest, NoTicketDatabase, TicketError
 from app.http import decoding, models, problems, query
 from app.http.access import LARGEST_BODY, Gate, endpoint_of
-from app.http.description import complete_document, errors
-from app.http.pages import add_pages
+from app.http.cycle import LIST, SINGLE, answer_body
+from app.http.description import PROBLEM, complete_document
+from app.http.pages.status import add_pages
 from app.kinds.table import KINDS
 from app.operations.report import Report
 from app.operations.tally import Tally
 from app.operations.watch import Watch
 from app.service import Service
-from app.tickets.request import Block, Call, Shape
+from app.tickets.request import Call, Shape
 from app.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -36,14 +37,7 @@ tickets_ready 1.0
 """
 """The answer of /readyz to Prometheus, which scrapes it without a token."""
 
-Name = Annotated[
-    str,
-    Path(
-        description="the sequence's name, in any case",
-        examples=["photos"],
-        json_schema_extra={"pattern": models.NAME_PATTERN},
-    ),
-]
+Name = Annotated[str, Path(description="the sequence's name, in any case", examples=["photos"])]
 NoQuery = Annotated[query.NoQuery, Query()]
 Responses = dict[int | str, dict[str, Any]]
 
@@ -58,12 +52,12 @@ def make_api(
         description="Hands out ids that never come twice.",
         docs_url=None,
         redoc_url=None,
+        responses=PROBLEM,
         servers=[{"url": "."}],  # a proxy may serve this below a prefix
         redirect_slashes=False,
         dependencies=[Depends(query.each_once)],
     )
-    _add_tickets(api, service)
-    _add_blocks(api, service)
+    _add_drawing(api, service)
     _add_reading(api, service, report)
     _add_changes(api, service, report)
     _add_probes(api, report)
@@ -94,16 +88,12 @@ def _add_docs(api: FastAPI) -> None:
 # --- tickets and blocks ----------------------------------------------------------------------------------------------
 
 
-def _add_tickets(api: FastAPI, service: Service) -> None:
+def _add_drawing(api: FastAPI, service: Service) -> None:
     text = {"text/plain": {"schema": {"type": "string", "pattern": "^([0-9A-Za-z-]+\n)+$"}, "example": "7\n"}}
-    about: dict[str, Any] = {
-        "tags": ["tickets"],
-        "response_model": models.Ticket | models.Tickets,
-        "responses": {200: {"content": text}, **errors(404, 410, 413, 422, 503)},
-    }
+    about: dict[str, Any] = {"tags": ["tickets"], "response_model": models.Ticket | models.Tickets}
 
-    @api.get("/ticket/{sequence}", **about)
-    @api.post("/ticket/{sequence}", **about)
+    @api.get("/ticket/{sequence}", responses={200: {"content": text}}, **about)
+    @api.post("/ticket/{sequence}", responses={200: {"content": text}}, **about)
     async def take_a_ticket(request: Request, sequence: Name, asked: Annotated[query.TicketQuery, Query()]) -> Response:
         """Return a ticket, or a list of `count` tickets; as text, one id a line.
 
@@ -113,24 +103,12 @@ def _add_tickets(api: FastAPI, service: Service) -> None:
         if asked.key is not None or asked.shard is not None:
             definition = (await service.catalog.find(sequence)).definition
             KINDS[definition.kind].shard_of(definition.parameters, asked.key, asked.shard)
-        count, shape = (1, Shape.SINGLE) if asked.count is None else (asked.count, Shape.LIST)
-        drawn = await _drawn(service, sequence, count=count, shape=shape, key=asked.key, shard=asked.shard)
-        ids = [drawn] if asked.count is None else drawn
-        if query.prefers_text(request.headers.get("accept", "")):
-            return Response("".join([f"{each}\n" for each in ids]), media_type="text/plain")
-        name = _name_of(service, sequence)
-        if asked.count is None:
-            return JSONResponse({"sequence": name, "id": drawn, "id_str": str(drawn)})
-        texts = [str(each) for each in ids]
-        return JSONResponse({"sequence": name, "count": count, "ids": ids, "ids_str": texts})
+        shape, is_text = SINGLE if asked.count is None else LIST, _wants_text(request)
+        wanted = {"count": asked.count or 1, "shape": shape, "key": asked.key, "shard": asked.shard}
+        return await _draw(service, sequence, is_text=is_text, **wanted)
 
-
-def _add_blocks(api: FastAPI, service: Service) -> None:
-    responses = errors(404, 409, 410, 413, 422, 503)
-    about: dict[str, Any] = {"tags": ["tickets"], "response_model": models.Block, "responses": responses}
-
-    @api.get("/block/{sequence}", **about)
-    @api.post("/block/{sequence}", **about)
+    @api.get("/block/{sequence}", response_model=models.Block, tags=["tickets"])
+    @api.post("/block/{sequence}", response_model=models.Block, tags=["tickets"])
     async def take_a_block(request: Request, sequence: Name, asked: Annotated[query.BlockQuery, Query()]) -> Response:
         """Return a block of tickets, whole or not at all. Only sequences of kind `ticket` have blocks.
 
@@ -141,35 +119,32 @@ def _add_blocks(api: FastAPI, service: Service) -> None:
         largest = query.largest_block(1 if record is None else record.increment)
         if asked.size > largest:
             raise InvalidRequest(f"size is at most {largest}, because of the ring's increment")
-        block: Block = await _drawn(service, sequence, count=asked.size, shape=Shape.BLOCK)
-        first = {"sequence": _name_of(service, sequence), "first": block.first, "first_str": str(block.first)}
-        return JSONResponse({**first, "step": block.step, "size": block.size})
+        return await _draw(service, sequence, is_text=False, count=asked.size, shape=Shape.BLOCK)
 
 
-async def _drawn(service: Service, sequence: str, **wanted: Any) -> Any:
-    """Return the answer of the desk. wanted: see `Call`. Raises TicketError."""
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+async def _draw(service: Service, sequence: str, *, is_text: bool, **wanted: Any) -> Response:
+    """Return the answer with ids. wanted: see `Call`. Raises TicketError."""
+    outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    def done(value: Any) -> None:
-        if not answer.done():
-            answer.set_result(value)
+    def settle(value: Any) -> None:
+        if not outcome.done():
+            outcome.set_result(value)
 
-    def failed(error: TicketError) -> None:
-        if not answer.done():
-            answer.set_exception(error)
-
-    call = Call(sequence, done, failed, **wanted)
+    call = Call(sequence, settle, settle, **wanted)
     service.desk.take(call)
     try:
-        return await answer
+        drawn = await outcome
     finally:
         call.abandon()
+    if isinstance(drawn, TicketError):
+        raise drawn
+    entry = service.catalog.known(call.sequence)
+    body = answer_body(sequence if entry is None else entry.name, call.shape, drawn, is_text)
+    return Response(body, media_type="text/plain" if is_text else "application/json")
 
 
-def _name_of(service: Service, sequence: str) -> str:
-    """Return the name as it was made."""
-    entry = service.catalog.known(sequence.lower())
-    return sequence if entry is None else entry.name
+def _wants_text(request: Request) -> bool:
+    return query.prefers_text(request.headers.get("accept", ""))
 
 
 async def _refuse_body(request: Request, known: type[query.NoQuery]) -> None:
@@ -185,24 +160,24 @@ async def _refuse_body(request: Request, known: type[query.NoQuery]) -> None:
 def _add_reading(api: FastAPI, service: Service, report: Report) -> None:
     tags: Any = {"tags": ["sequences"]}
 
-    @api.get("/sequence", response_model=models.Sequences, responses=errors(422, 503), **tags)
+    @api.get("/sequence", response_model=models.Sequences, **tags)
     async def list_the_sequences(asked: Annotated[query.ListQuery, Query()]) -> Response:
         """Return the sequences by name. If more follow, `next` is the value of `after` for the next page."""
         page, total = await report.page(asked.search, asked.after or "", asked.limit)
         following = page[-1]["sequence"] if len(page) == asked.limit else None
         return JSONResponse({"sequences": page, "next": following, "total": total})
 
-    @api.get("/sequence/{sequence}", response_model=models.Sequence, responses=errors(404, 422, 503), **tags)
+    @api.get("/sequence/{sequence}", response_model=models.Sequence, **tags)
     async def show_a_sequence(sequence: Name, _: NoQuery) -> Response:
         """Return what a sequence is, and its position on each ticket database."""
         return JSONResponse(await report.sequence(sequence))
 
-    @api.get("/decode/{sequence}/{id}", response_model=models.Decoded, responses=errors(404, 422, 503), **tags)
+    @api.get("/decode/{sequence}/{id}", response_model=models.Decoded, **tags)
     async def read_an_id(sequence: Name, id: Annotated[str, Path(examples=["7"])], _: NoQuery) -> Response:
         """Return what an id of this sequence says. An id from more than 60 s in the future is refused."""
         return JSONResponse(await decoding.of_sequence(service, sequence, id))
 
-    @api.get("/decode", response_model=models.Decoded, responses=errors(422), **tags)
+    @api.get("/decode", response_model=models.Decoded, **tags)
     async def read_an_id_of_elsewhere(asked: Annotated[query.DecodeQuery, Query()]) -> Response:
         """Return what an id says that was made elsewhere, in a kind that is known here."""
         return JSONResponse(decoding.of_elsewhere(asked.kind, asked.parameters, asked.id))
@@ -214,10 +189,7 @@ def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
         tags=["sequences"],
         response_model=models.Sequence,
         response_description="The sequence is there already.",
-        responses={
-            201: {"model": models.Sequence, "description": "The sequence was made."},
-            **errors(409, 413, 422, 503),
-        },
+        responses={201: {"model": models.Sequence, "description": "The sequence was made."}},
     )
     async def make_a_sequence(
         request: Request, sequence: Name, _: NoQuery, wanted: Annotated[models.NewSequence | None, Body()] = None
@@ -233,9 +205,7 @@ def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
             log.info("%s made the sequence %s: %s", _client(request), entry.name, entry.definition)
         return JSONResponse(await report.sequence(entry.name), 201 if made else 200)
 
-    responses = errors(404, 409, 413, 422, 503)
-
-    @api.post("/sequence/{sequence}/bump", tags=["sequences"], response_model=models.Bumped, responses=responses)
+    @api.post("/sequence/{sequence}/bump", tags=["sequences"], response_model=models.Bumped)
     async def bump_a_sequence(request: Request, sequence: Name, _: NoQuery, wanted: models.Bump) -> Response:
         """Let every ticket after the answer be larger than `above`, whichever server or database gives it.
 
@@ -264,12 +234,12 @@ def _add_probes(api: FastAPI, report: Report) -> None:
 
     exposition: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}, "example": READY}}}}
 
-    @api.get("/readyz", response_model=dict[str, str], responses={**exposition, **errors(503)}, **tags)
+    @api.get("/readyz", response_model=dict[str, str], responses=exposition, **tags)
     async def ask_whether_tickets_can_be_had(request: Request) -> Response:
         """Whether this server can hand out tickets; as text, one metric for a scrape without a token."""
         if not report.is_ready():
             raise Draining if report.is_draining else NoTicketDatabase
-        if query.prefers_text(request.headers.get("accept", "")):
+        if _wants_text(request):
             return Response(READY, headers={"content-type": EXPOSITION})
         return JSONResponse({"status": "ready"})
 
@@ -317,7 +287,9 @@ def _http_problem(api: FastAPI, request: Request, status: int) -> problems.Probl
     if status == 404:
         return problems.problem(404, problems.NOT_FOUND, "there is no such page")
     if status == 405:
-        return problems.method_not_allowed(*_methods(api, request))
+        methods = ", ".join(_methods(api, request))
+        detail = f"this method is not allowed here; allowed: {methods}"
+        return problems.problem(405, problems.METHOD_NOT_ALLOWED, detail, {"allow": methods})
     if status == 413:
         return problems.problem(413, problems.BAD_REQUEST, f"the body is larger than {LARGEST_BODY:,} bytes")
     return problems.problem_of(InvalidRequest("the body cannot be read: JSON is wanted"))

@@ -7,10 +7,9 @@ uvicorn calls the request that it is answering a cycle. It asks a cycle for `bod
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from email.utils import formatdate
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from app.access import Access, Right
 from app.errors import TicketError
@@ -18,176 +17,168 @@ from app.http.access import token_of
 from app.http.problems import Problem, problem_of
 from app.http.query import LARGEST_BLOCK, MOST_TICKETS, largest_block, prefers_text
 from app.kinds.kind import TICKET_LIMIT
-from app.operations.tally import Tally
-from app.operations.watch import Seen, Watch
+from app.operations.watch import Seen
 from app.tickets.definitions import TICKET
 from app.tickets.desk import Desk
 from app.tickets.request import Request, Shape
 
 TICKETS, BLOCK = "ticket", "block"
-_TARGET = re.compile(r"/(ticket|block)/([A-Za-z][A-Za-z0-9_]{0,63})(?:\?([A-Za-z0-9_=&.-]+))?", re.ASCII)
-ALWAYS = frozenset({b"/livez", b"/readyz", b"/healthz", b"/metrics"})
-"""These paths are answered beyond the limit on connections too."""
+SINGLE, LIST = Shape.SINGLE, Shape.LIST  # to look a member of an Enum up takes as long as to call a function
+_TARGET = re.compile(r"/(ticket|block)/([A-Za-z][A-Za-z0-9_]{0,63})(?:\?([a-z]+)=(0|[1-9][0-9]{0,18}))?", re.ASCII)
 _LONGEST_TARGET = 256
 """Bytes of a target that is read here. FastAPI reads longer ones."""
-_LIMITS: Mapping[str, Mapping[str, tuple[int, int]]] = {
-    TICKETS: {"count": (1, MOST_TICKETS), "key": (0, TICKET_LIMIT), "shard": (0, TICKET_LIMIT)},
-    BLOCK: {"size": (1, LARGEST_BLOCK)},
+_VALUES: Mapping[tuple[str, str | None], range] = {
+    (TICKETS, None): range(1, 2),
+    (TICKETS, "count"): range(1, MOST_TICKETS + 1),
+    (TICKETS, "key"): range(TICKET_LIMIT + 1),
+    (TICKETS, "shard"): range(TICKET_LIMIT + 1),
+    (BLOCK, "size"): range(1, LARGEST_BLOCK + 1),
 }
 LARGEST_MEMO = 4096
 """Requests in a memo, of 1 KiB at most each."""
+_TRACEPARENT = re.compile(rb"\r\ntraceparent: ([0-9a-f-]{55})(?=\r\n[^ \t])")
 _PLAIN = frozenset({b"accept", b"authorization", b"traceparent"})
 _ODD = frozenset({b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"origin", b"sec-fetch-site"})
-_READ = _PLAIN | _ODD
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Wanted:
     """What a request asks for.
 
-    endpoint: `ticket` or `block`. sequence: in lower case. is_text: whether the answer is text. path: with the query.
+    endpoint: `ticket` or `block`. sequence: in lower case. path: with the query. is_text: whether the answer is text.
+    is_plain: whether any single id of the sequence will do, as JSON.
     """
 
     endpoint: str
     sequence: str
-    amount: int
+    count: int
     shape: Shape
     key: int | None
     shard: int | None
     path: str
-    is_text: bool = False
-    traceparent: str | None = None
-
-    @property
-    def is_memorable(self) -> bool:
-        """Whether the same bytes always ask for the same, and are likely to come again."""
-        return self.endpoint == TICKETS and self.key is None and self.shard is None and self.traceparent is None
+    is_text: bool
+    is_plain: bool
 
 
-class Memo(dict[bytes, Wanted]):
+Asked = tuple[Wanted, bytes | None]
+"""What a request asks for, and its traceparent."""
+
+
+class Memo:
     """What the bytes of a whole request ask for, so that they need no parser when they come again.
 
-    generation: of the tokens (`Access.generation`) under which all of them might draw. Under another one none counts.
+    The traceparent is left out of the bytes, because it differs each time and changes nothing about a request.
+    access: when the tokens are replaced, everything is forgotten.
     """
 
-    generation = 0
+    def __init__(self, access: Access) -> None:
+        self._access, self._generation = access, access.generation
+        self.known: dict[bytes, Wanted] = {}
 
-    def keep(self, data: bytes, wanted: Wanted, generation: int) -> None:
-        """Know a request from now on. It is one whose bytes always ask for the same."""
-        if generation != self.generation or len(self) >= LARGEST_MEMO:
-            self.clear()
-            self.generation = generation
-        if wanted.is_memorable:
-            self[data] = wanted
+    def find(self, data: bytes) -> Asked | None:
+        """Return what a request asks for, if these bytes are known."""
+        if self._generation != self._access.generation:
+            self.known.clear()
+            self._generation = self._access.generation
+        wanted = self.known.get(data)
+        if wanted is not None:
+            return wanted, None
+        rest, traceparent = _cut(data)
+        wanted = None if traceparent is None else self.known.get(rest)
+        return None if wanted is None else (wanted, traceparent)
 
-
-@dataclass
-class Door:
-    """What all connections share. heads: how an answer begins, up to the number of its length; see `renew`."""
-
-    desk: Desk
-    access: Access
-    tally: Tally
-    watch: Watch | None
-    is_draining: bool = False
-    date: str = ""
-    heads: dict[tuple[bool, bool], str] = field(default_factory=dict)
-
-    def renew(self) -> None:
-        """Let the answers have the present time: call this once a second."""
-        self.date = formatdate(usegmt=True)
-        for is_text in (False, True):
-            media = "text/plain; charset=utf-8" if is_text else "application/json"
-            for is_kept in (False, True):
-                end = "" if is_kept else "connection: close\r\n"
-                self.heads[is_text, is_kept] = (
-                    f"HTTP/1.1 200 OK\r\ndate: {self.date}\r\ncontent-type: {media}\r\n"
-                    f"cache-control: no-store\r\n{end}content-length: "
-                )
+    def keep(self, data: bytes, asked: Asked) -> None:
+        """Know a request from now on if its bytes always ask for the same and are likely to come again."""
+        rest, traceparent = _cut(data)
+        wanted = asked[0]
+        if wanted.endpoint == BLOCK or wanted.key is not None or wanted.shard is not None or traceparent != asked[1]:
+            return
+        if len(self.known) >= LARGEST_MEMO:
+            self.known.clear()
+        self.known[rest] = wanted
 
 
-class Connection(Protocol):
-    """What a cycle needs of its connection."""
+def _cut(data: bytes) -> tuple[bytes, bytes | None]:
+    """Return the bytes of a request without its traceparent, and the traceparent; None where it has none."""
+    line = _TRACEPARENT.search(data)
+    return (data, None) if line is None else (data[: line.start()] + data[line.end() :], line[1])
 
-    door: Door
 
-    def answer(self, cycle: Any, data: bytes) -> None:
-        """Send a whole answer. The connection is closed behind it unless `cycle.keep_alive` is set."""
-        ...
+def answer_at_once(http: Any, wanted: Wanted) -> bytes | None:
+    """Return the answer with an id that is there already; None where a request has to be made, or somebody watches.
 
-    @property
-    def client(self) -> tuple[str, int] | None:
-        """The client's address and port."""
-        ...
+    http: the `fast.HttpServer`.
+    """
+    source = http.desk.source(wanted.sequence)
+    if source is None or not wanted.is_plain or http.is_draining or http.watch is not None:
+        return None
+    ready = source.ready()
+    if ready is None:
+        return None
+    http.tally.answered(TICKETS, 0.0)
+    body = answer_body(source.sequence, SINGLE, ready, False)
+    return f"{http.head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
 
 
 class TicketCycle(Request):
-    """A request for ids over HTTP, from its head to its answer. wanted: what it asks for."""
+    """A request for ids over HTTP, from its head to its answer.
+
+    connection: the `fast.FastProtocol`. asked: what it asks for.
+    """
 
     body = b""
     more_body = response_complete = disconnected = False
 
-    def __init__(self, connection: Connection, wanted: Wanted, keep_alive: bool) -> None:
-        # Request.__init__ would only do again what was done when `wanted` was read
-        _, self.sequence, self.count, self.shape, self.key, self.shard, *_ = wanted
-        self.connection, self.wanted, self.keep_alive = connection, wanted, keep_alive
+    def __init__(self, connection: Any, asked: Asked, keep_alive: bool) -> None:
+        # Request.__init__ would only do again what was done when the request was read
+        wanted = asked[0]
+        self.sequence, self.count, self.shape = wanted.sequence, wanted.count, wanted.shape
+        self.key, self.shard, self.is_plain = wanted.key, wanted.shard, wanted.is_plain
+        self.connection, self.asked, self.wanted, self.keep_alive = connection, asked, wanted, keep_alive
 
     def start(self) -> None:
         """Ask the desk. The answer may be there before this returns."""
+        http = self.connection.http
+        http.tally.in_flight += 1
         self.began = time.perf_counter()
-        door = self.connection.door
-        door.tally.in_flight += 1
-        door.desk.take(self)
+        http.desk.take(self)
 
     def done(self, answer: Any) -> None:
         """See Request.done."""
-        wanted, door = self.wanted, self.connection.door
-        if door.is_draining:
-            self.keep_alive = False
-        if wanted.is_text:
-            body = "".join([f"{each}\n" for each in answer]) if wanted.shape is Shape.LIST else f"{answer}\n"
-        else:
-            entry = door.desk.known(self.sequence)
-            body = _json(self.sequence if entry is None else entry.name, wanted.shape, answer)
-        head = door.heads[wanted.is_text, self.keep_alive]
-        seconds = self._leave()
-        door.tally.answered(wanted.endpoint, seconds)
-        if door.watch is not None:
-            self._seen(door.watch, 200, seconds)
-        self.connection.answer(self, f"{head}{len(body)}\r\n\r\n{body}".encode())
+        http, wanted = self.connection.http, self.wanted
+        http.tally.answered(wanted.endpoint, self._leave(200))
+        entry = http.desk.known(wanted.sequence)
+        name = wanted.sequence if entry is None else entry.name
+        body = answer_body(name, wanted.shape, answer, wanted.is_text)
+        media = "text/plain; charset=utf-8" if wanted.is_text else "application/json"
+        end = "" if self.keep_alive else "connection: close\r\n"
+        head = f"{http.head}{end}content-type: {media}\r\ncontent-length: {len(body)}\r\n\r\n"
+        self.connection.answer(self, f"{head}{body}".encode())
 
     def failed(self, error: TicketError) -> None:
         """See Request.failed."""
-        door, problem, seconds = self.connection.door, problem_of(error), self._leave()
-        if door.is_draining:
-            self.keep_alive = False
-        door.tally.refused(self.wanted.endpoint, problem.code)
-        if door.watch is not None:
-            self._seen(door.watch, problem.status, seconds)
-        self.connection.answer(self, rendered(problem, door.date, keep_alive=self.keep_alive))
+        http, problem = self.connection.http, problem_of(error)
+        self._leave(problem.status)
+        http.tally.refused(self.wanted.endpoint, problem.code)
+        self.connection.answer(self, rendered(problem, http.date, keep_alive=self.keep_alive))
 
     def abandon(self) -> None:
         """See Request.abandon."""
         super().abandon()
-        self._leave()
+        self.connection.http.tally.in_flight -= 1
 
-    def _leave(self) -> float:
-        self.connection.door.tally.in_flight -= 1
-        return time.perf_counter() - self.began
-
-    def _seen(self, watch: Watch, status: int, seconds: float) -> None:
-        client = self.connection.client
-        watch.saw(
-            Seen(
-                protocol="http",
-                what=f"GET {self.wanted.path}",
-                sequence=self.sequence,
-                client=client[0] if client else "unknown",
-                status=str(status),
-                began=time.time() - seconds,
-                seconds=seconds,
-                traceparent=self.wanted.traceparent,
-            )
-        )
+    def _leave(self, status: int) -> float:
+        """End the request, before its answer is made. Return how many seconds it took."""
+        http, seconds = self.connection.http, time.perf_counter() - self.began
+        http.tally.in_flight -= 1
+        if http.is_draining:
+            self.keep_alive = False
+        if http.watch is not None:
+            what, trace = f"GET {self.wanted.path}", (self.asked[1] or b"").decode("latin-1") or None
+            client = self.connection.client[0] if self.connection.client else "unknown"
+            began = time.time() - seconds
+            http.watch.saw(Seen("http", what, self.sequence, client, str(status), began, seconds, trace))
+        return seconds
 
 
 class Refusal:
@@ -196,26 +187,32 @@ class Refusal:
     body = b""
     more_body = response_complete = disconnected = keep_alive = False
 
-    def __init__(self, connection: Connection, problem: Problem) -> None:
+    def __init__(self, connection: Any, problem: Problem) -> None:
         self.connection, self.problem = connection, problem
 
     def start(self) -> None:
         """Answer."""
-        self.connection.answer(self, rendered(self.problem, self.connection.door.date, keep_alive=False))
+        self.connection.answer(self, rendered(self.problem, self.connection.http.date, keep_alive=False))
 
     def abandon(self) -> None:
         """The client has gone."""
 
 
-def _json(name: str, shape: Shape, answer: Any) -> str:
-    """Return the answer's body. No id that is a string has a character that JSON escapes."""
-    if shape is Shape.SINGLE:
-        text = f'"{answer}"'
-        return f'{{"sequence":"{name}","id":{text if type(answer) is str else answer},"id_str":{text}}}'
-    if shape is Shape.LIST:
-        texts = '"' + '","'.join(map(str, answer)) + '"'
-        ids = texts if type(answer[0]) is str else ",".join(map(str, answer))
-        return f'{{"sequence":"{name}","count":{len(answer)},"ids":[{ids}],"ids_str":[{texts}]}}'
+def answer_body(name: str, shape: Shape, answer: Any, is_text: bool) -> str:
+    """Return the body that gives ids: JSON, or text with one id a line.
+
+    No id that is a string has a character that JSON escapes.
+    """
+    if shape is SINGLE:
+        number = answer if type(answer) is int else f'"{answer}"'
+        return f"{answer}\n" if is_text else f'{{"sequence":"{name}","id":{number},"id_str":"{answer}"}}'
+    if shape is LIST:
+        texts = [str(each) for each in answer]
+        if is_text:
+            return "\n".join([*texts, ""])
+        quoted = '"' + '","'.join(texts) + '"'
+        numbers = ",".join(texts) if type(answer[0]) is int else quoted
+        return f'{{"sequence":"{name}","count":{len(answer)},"ids":[{numbers}],"ids_str":[{quoted}]}}'
     first, step, size = answer
     return f'{{"sequence":"{name}","first":{first},"first_str":"{first}","step":{step},"size":{size}}}'
 
@@ -230,62 +227,51 @@ def rendered(problem: Problem, date: str, *, keep_alive: bool) -> bytes:
     return f"HTTP/1.1 {problem.status} {problem.title}\r\n{head}\r\n".encode("latin-1") + body
 
 
-def read_request(door: Door, url: bytes, headers: list[tuple[bytes, bytes]]) -> Wanted | None:
+def read_request(desk: Desk, access: Access, url: bytes, headers: list[tuple[bytes, bytes]]) -> Asked | None:
     """Return what a GET without a body asks for; None where FastAPI has to look at it, errors included.
 
     headers: their names in lower case. FastAPI reads as well what a browser sends for another site, and what has no
     token that may draw tickets.
     """
-    wanted = _read_target(url) if len(url) <= _LONGEST_TARGET else None
-    if wanted is None:
+    if len(url) > _LONGEST_TARGET:
         return None
-    found = [each for each in headers if each[0] in _READ]
-    fields = dict(found)
-    if len(fields) < len(found) or not fields.keys() <= _PLAIN:
-        return None
-    if door.access.needs_token(Right.TICKETS):
-        try:
-            door.access.check(token_of(fields.get(b"authorization"), Right.TICKETS), Right.TICKETS)
-        except TicketError:
+    fields: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name in _ODD or name in fields:
             return None
-    if (wanted.key is not None or wanted.shard is not None) and not _has_shards(door, wanted):
+        if name in _PLAIN:
+            fields[name] = value
+    wanted = _read_target(url, prefers_text(fields.get(b"accept", b"").decode("latin-1")))
+    if wanted is None or not _may_ask(desk, wanted):
         return None
-    if wanted.endpoint == BLOCK and wanted.amount > largest_block(door.desk.increment):
+    try:
+        access.check(token_of(fields.get(b"authorization"), Right.TICKETS), Right.TICKETS)
+    except TicketError:
         return None
-    accept, traceparent = fields.get(b"accept"), fields.get(b"traceparent")
-    if accept is not None and wanted.endpoint == TICKETS and prefers_text(accept.decode("latin-1")):
-        wanted = wanted._replace(is_text=True)
-    return wanted if traceparent is None else Wanted(*wanted[:-1], traceparent.decode("latin-1"))
+    return wanted, fields.get(b"traceparent")
 
 
-def _has_shards(door: Door, wanted: Wanted) -> bool:
-    """Whether the source of the sequence will look at key and shard, which that of plain tickets does not."""
-    entry = door.desk.known(wanted.sequence)
+def _may_ask(desk: Desk, wanted: Wanted) -> bool:
+    """Whether the ring allows so large a block, and the source will look at key and shard: plain tickets have none."""
+    if wanted.key is None and wanted.shard is None:
+        return wanted.endpoint != BLOCK or wanted.count <= largest_block(desk.increment)
+    entry = desk.known(wanted.sequence)
     return entry is not None and entry.definition.kind != TICKET
 
 
 @lru_cache(maxsize=4096)
-def _read_target(url: bytes) -> Wanted | None:
-    """Return what a target asks for, read strictly; None where it is not for this room, or wrong."""
-    text = url.decode("latin-1")
-    matched = _TARGET.fullmatch(text)
+def _read_target(url: bytes, prefers_text: bool) -> Wanted | None:
+    """Return what a target with one parameter at most asks for; None for any other, and for a wrong one."""
+    matched = _TARGET.fullmatch(url.decode("latin-1"))
     if matched is None:
         return None
-    endpoint, name, query = matched.groups()
-    values: dict[str, int] = {}
-    names = set()
-    for part in query.split("&") if query else ():
-        parameter, _, value = part.partition("=")
-        if parameter in names:
-            return None
-        names.add(parameter)
-        if parameter.startswith("_"):
-            continue
-        smallest, largest = _LIMITS[endpoint].get(parameter, (1, 0))
-        if not re.fullmatch("0|[1-9][0-9]{0,18}", value) or not smallest <= int(value) <= largest:
-            return None
-        values[parameter] = int(value)
-    if endpoint == BLOCK:
-        return Wanted(endpoint, name.lower(), values["size"], Shape.BLOCK, None, None, text) if values else None
-    count, shape = values.get("count", 1), Shape.LIST if "count" in values else Shape.SINGLE
-    return Wanted(endpoint, name.lower(), count, shape, values.get("key"), values.get("shard"), text)
+    endpoint, name, parameter, digits = matched.groups()
+    value = int(digits or 1)
+    if value not in _VALUES.get((endpoint, parameter), ()):
+        return None
+    shape = {"count": LIST, "size": Shape.BLOCK}.get(parameter, SINGLE)
+    count, is_text = (1 if shape is SINGLE else value), prefers_text and endpoint == TICKETS
+    key, shard = (value if parameter == each else None for each in ("key", "shard"))
+    return Wanted(
+        endpoint, name.lower(), count, shape, key, shard, matched[0], is_text, parameter is None and not is_text
+    )

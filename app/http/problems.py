@@ -88,13 +88,6 @@ def problem_of(error: BaseException, authenticate: str = BEARER) -> Problem:
     return problem(*TABLE[errors.Defect], str(errors.Defect()))
 
 
-def method_not_allowed(*methods: str) -> Problem:
-    """Return the problem for a method that a path does not have. methods: those that it has."""
-    allowed = ", ".join(methods)
-    detail = f"this method is not allowed here; allowed: {allowed}"
-    return problem(HTTPStatus.METHOD_NOT_ALLOWED, METHOD_NOT_ALLOWED, detail, {"allow": allowed})
-
-
 def respond(scope: Scope, answer: Problem) -> Response:
     """Return the response with a problem, and leave its code in the `state` of the scope, where `access.Gate` reads."""
     scope.setdefault("state", {})["code"] = answer.code

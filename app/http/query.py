@@ -12,15 +12,13 @@ from fastapi import Request
 from pydantic import Field
 
 from app.errors import InvalidRequest
-from app.http.models import WHOLE, KindName, Missing, SequenceName, Strict, optional
+from app.http.models import WHOLE, KindName, Missing, OfAKind, SequenceName, Strict, optional
 from app.kinds.kind import TICKET_LIMIT
 
 MOST_TICKETS = 1_000
 """The most tickets in one list."""
 LARGEST_BLOCK = 10_000
 """The most tickets in one block, unless the ring's increment is so large that a block has fewer."""
-LARGEST_PAGE = 1_000
-"""The most sequences in one answer."""
 _LONGEST_ACCEPT = 1_024
 """Characters of an Accept header that are read."""
 
@@ -66,24 +64,16 @@ class ListQuery(NoQuery):
 
     search: Annotated[str, Field(pattern="^[A-Za-z0-9_]{0,64}$", description="part of the name, in any case")] = ""
     after: SequenceName | Missing = optional("only names behind this one, which need not exist", "albums")
-    limit: Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="how many at most"), WHOLE] = LARGEST_PAGE
+    limit: Annotated[int, Field(ge=1, le=1_000, description="how many at most"), WHOLE] = 1_000
 
 
-class DecodeQuery(NoQuery):
+class DecodeQuery(OfAKind, NoQuery):
     """An id of elsewhere, its kind, and the parameters of that kind."""
 
     kind: Annotated[KindName, Field(examples=["instagram"])]
     id: Annotated[str, Field(min_length=1, examples=["2217813737473025833"])]
-    epoch: _Natural | Missing = optional("when the ids' time begins, in milliseconds since 1970", 0)
-    shards: _Natural | Missing = optional("`instagram`, `instagram32`: how many shards there are")
-    random_bits: _Natural | Missing = optional("`simpleflake`: how many bits of an id are random")
     bits: _Natural | Missing = optional("`ticket`: the width of the sequence, 64 by default")
     increment: _Natural | Missing = optional("`ticket`: the increment of the databases")
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        """The parameters that were given, by name."""
-        return self.model_dump(exclude={"kind", "id"}, exclude_none=True)
 
 
 @lru_cache(maxsize=256)

@@ -1,205 +1,246 @@
-"""The one table of commands, and those that clients send in order to connect."""
+"""The one table of commands, and what each of them does."""
 
+import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 from app.access import Right
-from app.errors import InvalidRequest, TicketError, Unauthenticated
+from app.errors import InvalidRequest, TicketError, Unauthenticated, UnknownSequence
+from app.kinds.kind import TICKET_LIMIT
+from app.kinds.table import KINDS
 from app.redis import replies
-from app.redis.connection import Connection
-from app.redis.parser import Command
-from app.redis.session import Session
-from app.redis.tickets import TicketCommands
+from app.redis.connection import OWED, OWED_IN_ALL, Connection, Drawing, Place
+from app.redis.parser import LARGEST, MOST_WORDS, Command, ProtocolError, next_command
+from app.tickets.request import Shape
 from app.version import VERSION
 
-COMPATIBLE_WITH = "7.4.0"
-"""The release of Redis whose protocol this is, for clients that choose their commands by it."""
-FROM_A_PAGE = frozenset({b"POST", b"HOST:"})
-"""HTTP begins with these words. A web page can make a browser send it here: nothing behind it may be executed."""
-_ACCEPTED = {(b"SETNAME", 1), (b"SETINFO", 2), (b"NO-EVICT", 1), (b"NO-TOUCH", 1)}
-"""What a client may say of itself, and how many arguments each has. It changes nothing here."""
-_WRONG_TOKEN = replies.error("WRONGPASS", "invalid username-password pair or user is disabled.")
+log = logging.getLogger(__name__)
+AT_ONCE = 128  # commands of one connection in one turn of the event loop
+COMPATIBLE_WITH = "7.4.0"  # the release of Redis whose protocol this is: some clients choose their commands by it
+MOST_TICKETS, MOST_IN_BLOCK, LONGEST_PACKET = 1_000, 10_000, 65_535  # the last: a block's size times the increment
+QUEUED_BYTES = 131_072  # of commands between MULTI and EXEC
+_SETTINGS = {"appendonly": replies.bulk("yes"), "save": replies.bulk("")}
+_HELLO = {"server": "ticketd", "version": COMPATIBLE_WITH, "mode": "standalone", "role": "master"}
 _INFO = replies.bulk(
     f"# Server\r\nredis_version:{COMPATIBLE_WITH}\r\nticketd_version:{VERSION}\r\nredis_mode:standalone\r\n"
     "# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\n# Cluster\r\ncluster_enabled:0\r\n"
 )
+_WRONG_TOKEN = replies.error("WRONGPASS", "invalid username-password pair or user is disabled.")
+_WRONG_DATABASE = replies.error("ERR", "DB index is out of range")
 
 
-class Spec(NamedTuple):
-    """One command.
+class Client(Connection):
+    """A connection whose commands are executed. Each command returns its reply, or None where that comes later."""
 
-    handler: returns the reply, or None where it comes later; raises TicketError. arity: how many words the command has,
-    itself included; negative: at least so many. endpoint: what it is counted under, if it draws. is_open: it needs no
-    token. at_once: it is executed even in a transaction.
-    """
+    @property
+    def _may_execute(self) -> bool:
+        owes_much = self.owed >= OWED or (self.owed > 0 and self.door.owed >= OWED_IN_ALL)
+        return not (self.is_leaving or self.is_full or owes_much)
 
-    handler: Callable[[Connection, Command], bytes | None]
-    arity: int
-    endpoint: str = ""
-    is_open: bool = False
-    at_once: bool = False
-
-
-class Commands:
-    """Executes commands. most: how many client connections are served."""
-
-    def __init__(self, tickets: TicketCommands, most: int) -> None:
-        self._settings = {"appendonly": "yes", "databases": "1", "maxclients": str(most), "save": ""}
-        self._table = {
-            b"INCR": Spec(tickets.incr, 2, "ticket"),
-            b"INCRBY": Spec(tickets.incrby, 3, "ticket"),
-            b"TICKET.TAKE": Spec(tickets.take, -2, "ticket"),
-            b"TICKET.BLOCK": Spec(tickets.block, 3, "block"),
-            b"EXISTS": Spec(tickets.exists, -2),
-            b"MULTI": Spec(_multi, 1, at_once=True),
-            b"EXEC": Spec(_exec, 1, at_once=True),
-            b"DISCARD": Spec(_discard, 1, at_once=True),
-            b"PING": Spec(_ping, -1, is_open=True),
-            b"ECHO": Spec(_ping, 2),
-            b"SELECT": Spec(_select, 2),
-            b"HELLO": Spec(_hello, -1, is_open=True),
-            b"AUTH": Spec(_auth, -2, is_open=True),
-            b"CLIENT": Spec(_client, -2),
-            b"CONFIG": Spec(self._config, -3),
-            b"COMMAND": Spec(lambda client, command: replies.NOTHING, -1),
-            b"INFO": Spec(lambda client, command: _INFO, -1),
-            b"QUIT": Spec(_quit, -1, is_open=True, at_once=True),
-            b"RESET": Spec(_reset, 1, is_open=True, at_once=True),
-        }
-
-    def execute(self, client: Connection, command: Command) -> None:
-        """Answer a command."""
-        word, session = command[0].upper(), client.session
-        if word in FROM_A_PAGE:
-            client.leave()
-            return
-        spec = self._table.get(word)
+    def work(self) -> int:
+        """See Connection.work."""
+        cost, is_done, seen = 0, False, len(self.data) - self.at
         try:
-            if spec is None or not (spec.is_open or session.may_draw):
-                raise self._refusal(session, spec, command)
-            if len(command) != spec.arity if spec.arity > 0 else len(command) < -spec.arity:
-                raise InvalidRequest(f"wrong number of arguments for '{replies.shown(command[0]).lower()}' command")
-            if session.queue is None or spec.at_once:
-                reply = spec.handler(client, command)
-            else:
-                session.enqueue(command)
-                reply = replies.QUEUED
+            while cost < AT_ONCE and not is_done and self._may_execute:
+                found = next_command(self.data, self.at)
+                is_done = found is None
+                if found:
+                    command, self.times, self.at = found
+                    cost += self.times + len(command) // 8
+                    if command:
+                        self._execute(command)
+        except ProtocolError as error:
+            self.reply(replies.error("ERR", f"Protocol error: {error}"))
+            self.leave()
+        except Exception:
+            log.exception("a command met an unknown error")
+            self.leave()
+            self.transport.abort()
+        if cost:
+            self.quiet = 0.0
+        if is_done and self.has_ended:
+            self.leave()
+        self.flush()
+        if is_done and not self.transport.is_closing():
+            self.transport.resume_reading()
+        is_between = self.at < len(self.data) or self.queue is not None
+        self.is_queued, self.is_calm = False, is_done and not (is_between or self.is_leaving or self.is_full)
+        if not is_done and self._may_execute:
+            self.door.ask(self)
+        return cost + 1 + min(seen, LARGEST) // 64  # a part of a command costs, too
+
+    def _execute(self, command: Command) -> None:
+        word, shown, tally = command[0].upper(), replies.shown(command[0]), self.door.tally
+        run, least, most = _TABLE.get(word, (None, 0, 0))
+        endpoint, reply = _ENDPOINTS.get(word, ""), None
+        try:
+            if not (self.may_draw or word in _OPEN):
+                if run:
+                    tally.denied(Right.TICKETS if endpoint else Right.READING)
+                raise Unauthenticated("Authentication required.")
+            if run is None:
+                raise InvalidRequest(f"unknown command '{shown}'")
+            if not least <= len(command) <= most:
+                raise InvalidRequest(f"wrong number of arguments for '{shown.lower()}' command")
+            reply = (run if self.queue is None or word in _AT_ONCE else Client._enqueue)(self, command)
         except TicketError as error:
-            session.is_broken = True
-            reply = replies.refusal("", error)
-            if spec is not None and spec.endpoint:
-                session.tally.refused(spec.endpoint, error.code)
+            self.is_broken, reply = True, replies.refusal("", error)
+            if endpoint:
+                tally.refusals[endpoint, error.code] += self.times
         if reply is not None:
-            client.reply(reply)
+            self.reply(reply * self.times)
 
-    def _refusal(self, session: Session, spec: Spec | None, command: Command) -> TicketError:
-        if spec is not None:
-            session.tally.denied(Right.TICKETS if spec.endpoint else Right.READING)
-        elif session.may_draw:
-            return InvalidRequest(f"unknown command '{replies.shown(command[0])}'")
-        return Unauthenticated("Authentication required.")
+    def _incr(self, command: Command) -> None:
+        if command[2:] not in ([], [b"1"]):
+            block = " ".join(map(replies.shown, command[1:]))
+            raise InvalidRequest(f"INCRBY takes 1 alone, as no ids are consecutive: see TICKET.BLOCK {block}")
+        self.door.draw(Place(self, "INCR", command[1], self.times, 1))
 
-    def _config(self, client: Connection, command: Command) -> bytes:
-        """CONFIG GET name [name ...]; `*` stands for all."""
-        if command[1].upper() != b"GET":
-            raise _no_such_subcommand(command)
-        asked = {name.decode("latin-1").lower() for name in command[2:]}
-        found = {name: replies.bulk(value) for name, value in self._settings.items() if {name, "*"} & asked}
-        return replies.mapping(found, client.session.version)
-
-
-def _ping(client: Connection, command: Command) -> bytes:
-    """PING [message], ECHO message"""
-    return b"+PONG\r\n" if len(command) == 1 else replies.bulk(command[1])
-
-
-def _select(client: Connection, command: Command) -> bytes:
-    """SELECT 0"""
-    if command[1] != b"0":
-        raise InvalidRequest("DB index is out of range")
-    return replies.OK
-
-
-def _quit(client: Connection, command: Command) -> bytes:
-    """QUIT"""
-    client.leave()
-    return replies.OK
-
-
-def _reset(client: Connection, command: Command) -> bytes:
-    """RESET"""
-    client.session.reset()
-    return b"+RESET\r\n"
-
-
-def _auth(client: Connection, command: Command) -> bytes:
-    """AUTH token | AUTH any token"""
-    if len(command) > 3:
-        raise InvalidRequest("syntax error")
-    return replies.OK if client.session.authenticate(command[-1]) else _WRONG_TOKEN
-
-
-def _hello(client: Connection, command: Command) -> bytes:
-    """HELLO [2 | 3 [AUTH any token] [SETNAME name]]"""
-    session, options = client.session, command[2:]
-    if len(command) > 1 and command[1] not in (b"2", b"3"):
-        return replies.error("NOPROTO", "unsupported protocol version")
-    token = None
-    while options:
-        word = options[0].upper()
-        if word == b"AUTH" and len(options) > 2:
-            token, options = options[2], options[3:]
-        elif word == b"SETNAME" and len(options) > 1:
-            options = options[2:]
+    def _take(self, command: Command) -> None:
+        """TICKET.TAKE sequence [COUNT n] [KEY k | SHARD s]"""
+        options = dict(zip([word.decode("latin-1").upper() for word in command[2::2]], command[3::2], strict=False))
+        if len(command) != 2 + 2 * len(options) or not options.keys() <= {"COUNT", "KEY", "SHARD"}:
+            raise InvalidRequest("syntax error")
+        count = _number("COUNT", options.pop("COUNT", b"1"), 1, MOST_TICKETS)
+        shard = {word.lower(): _number(word, text, 0, TICKET_LIMIT) for word, text in options.items()}
+        place = Place(self, "TICKET.TAKE", command[1], 1, count)
+        if shard:
+            self._start_look_up(place, Drawing(self.door, place, **shard))
         else:
-            raise InvalidRequest(f"Syntax error in HELLO option '{replies.shown(options[0])}'")
-    if token is not None and not session.authenticate(token):
-        return _WRONG_TOKEN
-    session.version = int(command[1]) if len(command) > 1 else session.version
-    facts = {
-        "server": replies.bulk("ticketd"),
-        "version": replies.bulk(COMPATIBLE_WITH),
-        "proto": replies.integer(session.version),
-        "id": replies.integer(session.number),
-        "mode": replies.bulk("standalone"),
-        "role": replies.bulk("master"),
-        "modules": replies.NOTHING,
-    }
-    return replies.mapping(facts, session.version)
+            self.door.draw(place)
+
+    def _block(self, command: Command) -> None:
+        most = min(MOST_IN_BLOCK, LONGEST_PACKET // self.door.service.desk.increment)
+        size = _number("a block's size", command[2], 1, most)
+        place = Place(self, "TICKET.BLOCK", command[1], 1, size)
+        place.size = 100
+        self.expect(place)
+        self.door.draw_alone(Drawing(self.door, place, shape=Shape.BLOCK))
+
+    def _exists(self, command: Command) -> None:
+        self._start_look_up(Place(self, "EXISTS", command[1], 0, 0), None)
+
+    def _start_look_up(self, place: Place, request: Drawing | None) -> None:
+        place.size = OWED  # nothing else of this client is executed before the reply
+        self.expect(place)
+        self.door.tasks.start(self._look_up(place, request))
+
+    async def _look_up(self, place: Place, request: Drawing | None) -> None:
+        """Draw from a sequence with shards, or say whether there is a sequence."""
+        try:
+            found = (await self.door.service.catalog.find(place.name)).definition
+            if request is None:
+                self.settle(place, b":1\r\n")
+            else:
+                KINDS[found.kind].shard_of(found.parameters, request.key, request.shard)
+                self.door.draw_alone(request)
+        except TicketError as error:
+            if request is not None:
+                request.fail(error)
+            else:
+                is_missing = isinstance(error, UnknownSequence | InvalidRequest)
+                self.settle(place, b":0\r\n" if is_missing else replies.refusal(place.name, error))
+
+    def _multi(self, command: Command) -> bytes:
+        if self.queue is not None:
+            raise InvalidRequest("MULTI calls can not be nested")
+        self.queue, self.queued, self.is_broken = bytearray(), 0, False
+        return replies.OK
+
+    def _enqueue(self, command: Command) -> bytes:
+        assert self.queue is not None
+        self.queue += replies.array(command) * self.times
+        self.queued += self.times
+        if len(self.queue) > QUEUED_BYTES:
+            self.queue.clear()
+            raise InvalidRequest("too many commands since MULTI")
+        return b"+QUEUED\r\n"
+
+    def _exec(self, command: Command) -> bytes:
+        """EXEC: the replies to what was queued, one behind the other, are the elements of an array. DISCARD"""
+        queue, self.queue = self.queue, None
+        word = command[0].upper().decode()
+        if queue is None:
+            raise InvalidRequest(f"{word} without MULTI")
+        if word == "DISCARD":
+            return replies.OK
+        if self.is_broken:
+            return replies.error("EXECABORT", "Transaction discarded because of previous errors.")
+        self.data, self.at = bytes(queue) + self.data[self.at :], 0
+        return b"*%d\r\n" % self.queued
+
+    def _ping(self, command: Command) -> bytes:
+        return b"+PONG\r\n" if len(command) == 1 else replies.bulk(command[1])
+
+    def _quit(self, command: Command) -> bytes | None:
+        self.leave()
+        return replies.OK if command[0].upper() == b"QUIT" else None
+
+    def _reset(self, command: Command) -> bytes:
+        self.reset()
+        return b"+RESET\r\n"
+
+    def _hello(self, command: Command) -> bytes:
+        """HELLO [2 | 3 [AUTH any token] [SETNAME name]]"""
+        version, options = command[1:2] or [b"%d" % self.version], command[2:]
+        if version[0] not in (b"2", b"3"):
+            return replies.error("NOPROTO", "unsupported protocol version")
+        if len(options) >= 3 and options[0].upper() == b"AUTH":
+            if not self.authenticate(options[2]):
+                return _WRONG_TOKEN
+            options = options[3:]
+        if options and (len(options) != 2 or options[0].upper() != b"SETNAME"):
+            raise InvalidRequest("Syntax error in HELLO")
+        self.version = int(version[0])
+        parts = {name: replies.bulk(value) for name, value in _HELLO.items()}
+        parts |= {"proto": b":%d\r\n" % self.version, "id": b":%d\r\n" % self.number, "modules": replies.array([])}
+        return replies.mapping(parts, self.version)
+
+    def _client(self, command: Command) -> bytes:
+        word = command[1].upper()
+        if word not in (b"ID", b"SETNAME", b"SETINFO", b"NO-EVICT", b"NO-TOUCH"):  # it changes nothing here
+            raise InvalidRequest(f"unknown subcommand '{replies.shown(command[1])}'")
+        return b":%d\r\n" % self.number if word == b"ID" else replies.OK
+
+    def _config(self, command: Command) -> bytes:
+        if command[1].upper() != b"GET":
+            raise InvalidRequest(f"unknown subcommand '{replies.shown(command[1])}'")
+        found = {name: value for name, value in _SETTINGS.items() if name.encode() in command or b"*" in command}
+        return replies.mapping(found, self.version)
 
 
-def _client(client: Connection, command: Command) -> bytes:
-    """CLIENT SETNAME name | SETINFO attribute value | ID | NO-EVICT value | NO-TOUCH value"""
-    asked = command[1].upper(), len(command) - 2
-    if asked == (b"ID", 0):
-        return replies.integer(client.session.number)
-    if asked not in _ACCEPTED:
-        raise _no_such_subcommand(command)
-    return replies.OK
+_ENDPOINTS = {b"INCR": "ticket", b"INCRBY": "ticket", b"TICKET.TAKE": "ticket", b"TICKET.BLOCK": "block"}
+_OPEN = b"AUTH", b"HELLO", b"PING", b"QUIT", b"RESET", b"POST", b"HOST:"  # no token is needed
+_AT_ONCE = b"MULTI", b"EXEC", b"DISCARD", b"QUIT", b"RESET", b"POST", b"HOST:"  # even in a transaction
+_TABLE: dict[bytes, tuple[Callable[[Client, Command], bytes | None] | None, int, int]] = {
+    # what is done, and of how many words the command is
+    b"INCR": (Client._incr, 2, 2),
+    b"INCRBY": (Client._incr, 3, 3),
+    b"TICKET.TAKE": (Client._take, 2, MOST_WORDS),
+    b"TICKET.BLOCK": (Client._block, 3, 3),
+    b"EXISTS": (Client._exists, 2, 2),
+    b"MULTI": (Client._multi, 1, 1),
+    b"EXEC": (Client._exec, 1, 1),
+    b"DISCARD": (Client._exec, 1, 1),
+    b"PING": (Client._ping, 1, 2),
+    b"ECHO": (Client._ping, 2, 2),
+    b"SELECT": (lambda client, command: replies.OK if command[1] == b"0" else _WRONG_DATABASE, 2, 2),
+    b"HELLO": (Client._hello, 1, MOST_WORDS),
+    b"AUTH": (lambda client, command: replies.OK if client.authenticate(command[-1]) else _WRONG_TOKEN, 2, 3),
+    b"CLIENT": (Client._client, 2, MOST_WORDS),
+    b"CONFIG": (Client._config, 3, MOST_WORDS),
+    b"COMMAND": (lambda client, command: replies.array([]), 1, MOST_WORDS),
+    b"INFO": (lambda client, command: _INFO, 1, MOST_WORDS),
+    b"QUIT": (Client._quit, 1, MOST_WORDS),
+    b"RESET": (Client._reset, 1, 1),
+    # HTTP begins with these. A web page can make a browser send it here: nothing behind it may be executed
+    b"POST": (Client._quit, 1, MOST_WORDS),
+    b"HOST:": (Client._quit, 1, MOST_WORDS),
+}
 
 
-def _multi(client: Connection, command: Command) -> bytes:
-    """MULTI"""
-    if client.session.queue is not None:
-        raise InvalidRequest("MULTI calls can not be nested")
-    client.session.begin()
-    return replies.OK
-
-
-def _exec(client: Connection, command: Command) -> bytes:
-    """EXEC: the replies to what was queued, one behind the other, are the elements of an array."""
-    queue = client.session.end("EXEC")
-    if client.session.is_broken:
-        return replies.error("EXECABORT", "Transaction discarded because of previous errors.")
-    client.execute_first(queue)
-    return b"*%d\r\n" % len(queue)
-
-
-def _discard(client: Connection, command: Command) -> bytes:
-    """DISCARD"""
-    client.session.end("DISCARD")
-    return replies.OK
-
-
-def _no_such_subcommand(command: Command) -> InvalidRequest:
-    return InvalidRequest(f"unknown subcommand or wrong number of arguments for '{replies.shown(command[1])}'")
+def _number(what: str, text: bytes, least: int, most: int) -> int:
+    """Read a number as Redis does: in digits alone."""
+    number = int(text) if text.isdigit() and len(text) < 20 else -1
+    if b"%d" % number != text or not least <= number <= most:
+        raise InvalidRequest(f"{what} is a whole number from {least} to {most}")
+    return number

@@ -4,125 +4,74 @@ hiredis takes the memory that an array announces at once: 8 GB for the twelve by
 """
 
 import re
-import shlex
+from functools import lru_cache
 
-LARGEST = 16_384
-"""Bytes of one command."""
-LARGEST_OF_STRANGERS = 4_096
-"""The same before a client has shown the token that it needs: enough for AUTH and HELLO."""
-MOST_ARGUMENTS = 512
-LONGEST_LINE = 1_024
-"""Bytes of an inline command. Taking one apart costs far more than an array does."""
-LONGEST_NUMBER = 32
-"""Bytes of a line that announces how much follows."""
-MOST_IN_ROW = 128
+LARGEST = 4_096  # bytes of one command
+MOST_WORDS = 512
+LONGEST_LINE = 1_024  # bytes of an inline command, or of a line that announces how much follows
 
 Command = list[bytes]
 
-_NUMBER = re.compile(rb"0|-?[1-9][0-9]*")
-_ROW = re.compile(
-    rb"(\*2\r\n\$4\r\n(?i:INCR)\r\n\$([1-9][0-9]?)\r\n([A-Za-z0-9_]+)\r\n)(?:\1){0,%d}" % (MOST_IN_ROW - 1)
-)
+_ROW = re.compile(rb"(\*2\r\n\$4\r\n(?i:INCR)\r\n\$([1-9][0-9]?)\r\n([A-Za-z0-9_]+)\r\n)(?:\1){0,127}")
 
 
 class ProtocolError(Exception):
     """Nothing that follows can be understood."""
 
 
-class Incoming:
-    """The bytes of one connection that no command has been made of yet. largest: how many a command may have."""
+def _next_row(data: bytes, at: int) -> tuple[bytes, int, int] | None:
+    found = _ROW.match(data, at)
+    if found is None or int(found[2]) != len(found[3]):
+        return None
+    return found[3], len(found[0]) // len(found[1]), found.end()
 
-    def __init__(self) -> None:
-        self.largest = LARGEST
-        self._data, self._at, self._missing, self._size = b"", 0, 0, 0
-        self._words: Command = []
 
-    def __len__(self) -> int:
-        return len(self._data) - self._at
+@lru_cache(2_048)
+def only_row(read: bytes) -> tuple[bytes, int] | None:
+    """Return the sequence and the number of INCR if these bytes are a row and no more. Clients repeat themselves."""
+    row = _next_row(read, 0)
+    return row[:2] if row and row[2] == len(read) else None
 
-    @property
-    def is_partial(self) -> bool:
-        """Whether a command has begun and not come to its end."""
-        return bool(self._missing) or self._at < len(self._data)
 
-    def add(self, data: bytes) -> None:
-        """More bytes have come."""
-        self._data = self._data[self._at :] + data if self._at < len(self._data) else data
-        self._at = 0
+def next_command(data: bytes, at: int) -> tuple[Command, int, int] | None:
+    """Return the next command, how many times it is there, and the end; None if more bytes are needed.
 
-    def clear(self) -> None:
-        """Forget everything that has come."""
-        self._data, self._at, self._missing, self._words = b"", 0, 0, []
-
-    def row(self) -> tuple[bytes, int] | None:
-        """Take what comes next if it is the same INCR, one or many times; return its sequence, and how many times."""
-        found = None if self._missing else _ROW.match(self._data, self._at)
-        if found is None or int(found[2]) != len(found[3]):
+    The command is empty for an empty line. Raises ProtocolError.
+    """
+    row = _next_row(data, at)
+    if row:
+        return [b"INCR", row[0]], row[1], row[2]
+    begin, found = at, _line(data, at)
+    if found is None:
+        return None
+    line, at = found
+    if not line.startswith(b"*"):
+        return line.split(), 1, at
+    command: Command = []
+    for _ in range(_number(line, b"*", MOST_WORDS)):
+        found = _line(data, at)
+        if found is None:
             return None
-        self._at = found.end()
-        return found[3], (self._at - found.start()) // len(found[1])
-
-    def take(self) -> Command | None:
-        """Return the next command, which is empty for an empty line; None if more bytes are needed.
-
-        Raises ProtocolError.
-        """
-        if not self._missing:
-            if self._at == len(self._data):
-                return None
-            if self._data[self._at] != ord("*"):
-                return self._line()
-            count = self._number("multibulk", MOST_ARGUMENTS)
-            if count is None:
-                return None
-            self._missing, self._size, self._words = max(count, 0), 0, []
-        while self._missing:
-            word = self._argument()
-            if word is None:
-                return None
-            self._words.append(word)
-            self._missing -= 1
-        words, self._words = self._words, []
-        return words
-
-    def _argument(self) -> bytes | None:
-        data, begin = self._data, self._at
-        if begin < len(data) and data[begin] != ord("$"):
-            raise ProtocolError("expected '$'")
-        size = self._number("bulk", self.largest - self._size)
-        if size is None:
-            return None
-        start, end = self._at, self._at + size
-        if size < 0 or data[end : end + 2] not in (b"\r\n", b"\r", b""):
+        line, at = found
+        end = at + _number(line, b"$", LARGEST - (at - begin))
+        if data[end : end + 2] not in (b"\r\n", b"\r", b""):
             raise ProtocolError("invalid bulk length")
         if len(data) < end + 2:
-            self._at = begin
             return None
-        self._size, self._at = self._size + size, end + 2
-        return data[start:end]
+        command.append(data[at:end])
+        at = end + 2
+    return command, 1, at
 
-    def _number(self, what: str, largest: int) -> int | None:
-        """Return the number that a line announces, and pass over the line; None if it has not come whole."""
-        end = self._data.find(b"\r\n", self._at, self._at + LONGEST_NUMBER)
-        if end < 0 and len(self) < LONGEST_NUMBER:
-            return None
-        digits = self._data[self._at + 1 : max(end, 0)]
-        if not _NUMBER.fullmatch(digits) or int(digits) > largest:
-            raise ProtocolError(f"invalid {what} length")
-        self._at = end + 2
-        return int(digits)
 
-    def _line(self) -> Command | None:
-        """Take a command that was typed; its words may be quoted as in a shell."""
-        end = self._data.find(b"\n", self._at, self._at + LONGEST_LINE)
-        if end < 0:
-            if len(self) >= LONGEST_LINE:
-                raise ProtocolError("too big inline request")
-            return None
-        line, self._at = self._data[self._at : end], end + 1
-        if b'"' not in line and b"'" not in line:
-            return line.split()
-        try:
-            return [word.encode("latin-1") for word in shlex.split(line.decode("latin-1"))]
-        except ValueError as error:
-            raise ProtocolError("unbalanced quotes in request") from error
+def _line(data: bytes, at: int) -> tuple[bytes, int] | None:
+    end = data.find(b"\n", at, at + LONGEST_LINE)
+    if end < 0 and len(data) - at >= LONGEST_LINE:
+        raise ProtocolError("too long line")
+    return None if end < 0 else (data[at:end].removesuffix(b"\r"), end + 1)
+
+
+def _number(line: bytes, sign: bytes, most: int) -> int:
+    digits = line[1:]
+    if line[:1] != sign or not digits.isdigit() or int(digits) > most:
+        raise ProtocolError(f"invalid {'multibulk' if sign == b'*' else 'bulk'} length")
+    return int(digits)

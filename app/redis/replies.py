@@ -1,17 +1,11 @@
 """Replies as bytes, in RESP2 and RESP3, and errors as Redis words them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from app import errors
-from app.tickets.request import Block
 
 OK = b"+OK\r\n"
-QUEUED = b"+QUEUED\r\n"
-NOTHING = b"*0\r\n"
-"""An array of nothing."""
-LONGEST_ERROR = 500
-"""Characters. An error may repeat what a client sent."""
-
 _WORDS: Mapping[type[errors.TicketError], str] = {
     errors.Unauthenticated: "NOAUTH",
     errors.Forbidden: "NOPERM",
@@ -19,7 +13,6 @@ _WORDS: Mapping[type[errors.TicketError], str] = {
     errors.Unavailable: "TRYAGAIN",
     errors.DatabaseError: "TRYAGAIN",
 }
-"""The first word of the reply for an error, also for the errors derived from it; for all others it is ERR."""
 
 
 def word_of(reason: errors.TicketError) -> str:
@@ -28,8 +21,8 @@ def word_of(reason: errors.TicketError) -> str:
 
 
 def error(word: str, text: str) -> bytes:
-    """Return an error: one line, whatever is in the text."""
-    line = "".join([char if char.isprintable() else "?" for char in text[:LONGEST_ERROR]])
+    """Return an error: one line of bounded length, whatever is in the text."""
+    line = "".join([char if char.isprintable() else "?" for char in text[:500]])
     return f"-{word} {line}\r\n".encode(errors="replace")
 
 
@@ -52,9 +45,9 @@ def bulk(data: bytes | str) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
-def integer(number: int) -> bytes:
-    """Return an integer."""
-    return b":%d\r\n" % number
+def array(parts: Sequence[bytes | str]) -> bytes:
+    """Return an array of bulk strings. A command is one, too."""
+    return b"*%d\r\n" % len(parts) + b"".join(map(bulk, parts))
 
 
 def mapping(parts: Mapping[str, bytes], version: int) -> bytes:
@@ -65,17 +58,12 @@ def mapping(parts: Mapping[str, bytes], version: int) -> bytes:
 
 def singles(ids: Sequence[int | str]) -> bytes:
     """Return a reply for each id: an integer, or a bulk string if the id is longer than 63 bits."""
-    if type(ids[0]) is int:
-        return b":%d\r\n" * len(ids) % tuple(ids)
-    return b"".join([bulk(str(each)) for each in ids])
+    return b":%d\r\n" * len(ids) % tuple(ids) if type(ids[0]) is int else b"".join(map(bulk, map(str, ids)))
 
 
-def ticket_list(ids: Sequence[int | str]) -> bytes:
-    """Return an array of ids as bulk strings."""
-    parts = [f"${len(text)}\r\n{text}\r\n" for text in map(str, ids)]
-    return f"*{len(parts)}\r\n{''.join(parts)}".encode()
-
-
-def block(found: Block) -> bytes:
-    """Return an array: first, step, size."""
-    return b"*3\r\n" + singles(found)
+OF: Mapping[str, Callable[[Any], bytes]] = {
+    "INCR": singles,
+    "TICKET.TAKE": lambda ids: array([str(each) for each in ids]),
+    "TICKET.BLOCK": lambda block: b"*3\r\n" + singles(block),
+}
+"""What makes a command's reply of its ids."""

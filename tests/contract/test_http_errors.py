@@ -15,11 +15,23 @@ pytestmark = pytest.mark.looptime
 Row = Callable[[Bench], Awaitable[httpx.Response]]
 
 
-async def all_down(http: Bench) -> httpx.Response:
-    for server in http.servers:
+async def down(http: Bench, left: int) -> Bench:
+    for server in http.servers[left:]:
         server.down = True
-    await http.settle(0)
-    return await http.get("/ticket/photos")
+    await http.settle(left)
+    return http
+
+
+async def all_down(http: Bench) -> httpx.Response:
+    return await (await down(http, 0)).get("/ticket/photos")
+
+
+async def one_down(http: Bench) -> httpx.Response:
+    return await (await down(http, 1)).get("/ticket/photos")
+
+
+async def bump_with_one_down(http: Bench) -> httpx.Response:
+    return await (await down(http, 1)).post("/sequence/photos/bump", json={"above": 100})
 
 
 async def frozen(http: Bench) -> httpx.Response:
@@ -28,18 +40,11 @@ async def frozen(http: Bench) -> httpx.Response:
     return await http.get("/ticket/photos")
 
 
-async def used_up(http: Bench) -> httpx.Response:
+async def used_up(http: Bench, left: int = 0, query: str = "") -> httpx.Response:
     await http.make("last", bits=32)
     for server in http.servers:
-        server.set_last("last", 2**32 - 1)
-    return await http.get("/ticket/last")
-
-
-async def nearly_used_up(http: Bench) -> httpx.Response:
-    await http.make("last", bits=32)
-    for server in http.servers:
-        server.set_last("last", 2**32 - 21)
-    return await http.get("/ticket/last?count=1000")
+        server.set_last("last", 2**32 - 1 - left)
+    return await http.get(f"/ticket/last{query}")
 
 
 async def ended(http: Bench) -> httpx.Response:
@@ -64,18 +69,6 @@ async def growing(http: Bench) -> httpx.Response:
     return await http.get("/ticket/photos")
 
 
-async def one_down(http: Bench) -> httpx.Response:
-    http.servers[1].down = True
-    await http.settle(1)
-    return await http.get("/ticket/photos")
-
-
-async def bump_with_one_down(http: Bench) -> httpx.Response:
-    http.servers[1].down = True
-    await http.settle(1)
-    return await http.post("/sequence/photos/bump", json={"above": 100})
-
-
 async def defect(http: Bench) -> httpx.Response:
     async def fails(_name: str) -> None:
         raise RuntimeError("a secret")
@@ -94,7 +87,7 @@ ROWS: dict[str, tuple[int, str, str, Row]] = {
         409, "above-ceiling", str(2**63 - 1), lambda http: http.post("/sequence/photos/bump", json={"above": 2**63})
     ),
     "exhausted": (410, "exhausted", "last", used_up),
-    "fewer left": (410, "exhausted", "last", nearly_used_up),
+    "fewer left": (410, "exhausted", "last", lambda http: used_up(http, 20, "?count=1000")),
     "large body": (413, "bad-request", "65,536", lambda http: http.post("/ticket/photos", content=b" " * 65_537)),
     "defect": (500, "internal", "log", defect),
     "no database": (503, "no-database", "photos", all_down),
@@ -129,32 +122,39 @@ async def test_a_large_body_is_refused_also_where_its_length_is_not_said() -> No
 
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
-READING = "/sequence", "/sequence/photos", "/decode/photos/1", "/metrics", "/docs", "/openapi.json"
+READING = (
+    *("/", "/static/status.css", "/static/status.js", "/metrics", "/docs", "/openapi.json", "/no-such-page"),
+    *("/sequence", "/sequence/photos", "/decode/photos/1"),
+)
 CHANGES: list[tuple[str, str, dict[str, int]]] = [
     ("PUT", "/sequence/photos", {}),
     ("POST", "/sequence/photos/bump", {"above": 1}),
 ]
+BASIC = {"authorization": "Basic " + b64encode(f"me:{USER}".encode()).decode()}
 
 
-async def test_where_tokens_are_set_each_request_needs_one() -> None:
+async def test_where_tokens_are_set_each_request_needs_one_that_may() -> None:
     async with running(tokens=[USER], admins=[ADMIN]) as http:
         for path in ("/livez", "/readyz", "/healthz"):
             assert (await http.get(path)).status_code == 200
-        for path in (*READING, "/ticket/photos", "/block/photos?size=2", "/no-such-page"):
+        for path in (*READING, "/ticket/photos", "/block/photos?size=2"):
             for token in (None, "wrong-token-of-tests", ""):
                 answer = await http.get(path, token=token)
                 problem(answer, 401, "unauthenticated")
                 assert answer.headers["www-authenticate"].startswith('Bearer realm="tickets"')
             for token in (USER, ADMIN):
                 assert (await http.get(path, token=token)).status_code == (404 if path == "/no-such-page" else 200)
-
-
-async def test_changes_need_the_token_of_an_administrator() -> None:
-    async with running(tokens=[USER], admins=[ADMIN]) as http:
         for method, path, body in CHANGES:
             problem(await http.call(method, path, content=b"{"), 401, "unauthenticated")
             problem(await http.call(method, path, json=body, token=USER), 403, "forbidden")
             assert (await http.call(method, path, json=body, token=ADMIN)).status_code == 200
+        asked = (await http.get("/docs")).headers["www-authenticate"]  # a browser logs in, for reading only
+        assert asked == 'Bearer realm="tickets", Basic realm="tickets", charset="UTF-8"'
+        for path in ("/", "/docs", "/static/status.css"):
+            assert (await http.get(path, headers=BASIC)).status_code == 200
+        assert USER not in (await http.get("/", token=USER)).text
+        for method, path in (("GET", "/ticket/photos"), ("PUT", "/sequence/a")):
+            problem(await http.call(method, path, headers=BASIC), 401, "unauthenticated")
 
 
 async def test_with_tokens_of_administrators_only_drawing_needs_none() -> None:
@@ -162,16 +162,6 @@ async def test_with_tokens_of_administrators_only_drawing_needs_none() -> None:
         assert (await http.get("/ticket/photos")).status_code == (await http.get("/sequence")).status_code == 200
         problem(await http.call("PUT", "/sequence/a"), 401, "unauthenticated")
         assert (await http.make("a")).status_code == 201
-
-
-async def test_a_browser_logs_in_for_reading_only() -> None:
-    async with running(tokens=[USER]) as http:
-        basic = {"authorization": "Basic " + b64encode(f"me:{USER}".encode()).decode()}
-        asked = (await http.get("/docs")).headers["www-authenticate"]
-        assert asked == 'Bearer realm="tickets", Basic realm="tickets", charset="UTF-8"'
-        assert (await http.get("/docs", headers=basic)).status_code == 200
-        for method, path in (("GET", "/ticket/photos"), ("PUT", "/sequence/a")):
-            problem(await http.call(method, path, headers=basic), 401, "unauthenticated")
 
 
 # --- browsers --------------------------------------------------------------------------------------------------------

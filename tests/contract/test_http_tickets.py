@@ -15,103 +15,78 @@ def assert_nothing_drawn(http: Bench) -> None:
     assert [server.data.counters["photos"].last for server in http.servers] == [0, 0]
 
 
-async def test_a_ticket_by_get_and_by_post() -> None:
+async def test_a_ticket_by_get_and_by_post_and_as_text() -> None:
     async with running() as http:
-        answers = [await ask(path) for ask in (http.get, http.post) for path in ("/ticket/photos", "/ticket/PHOTOS")]
+        answers = [
+            await ask(path) for ask in (http.get, http.post) for path in ("/ticket/photos?_=17", "/ticket/PHOTOS")
+        ]
         ids = [answer.json()["id"] for answer in answers]
         assert len(set(ids)) == 4
         for answer, ticket in zip(answers, ids, strict=True):
             assert answer.json() == {"sequence": "photos", "id": ticket, "id_str": str(ticket)}
             assert answer.headers["cache-control"] == "no-store"
+        for query, count in (("", 1), ("?count=3", 3)):
+            text = await http.get(f"/ticket/photos{query}", headers=TEXT)
+            assert (text.headers["cache-control"], text.headers["content-type"][:10]) == ("no-store", "text/plain")
+            assert text.text == "".join(f"{ticket}\n" for ticket in sorted(map(int, text.text.split())))
+            assert text.text.count("\n") == count
 
 
-async def test_tickets_as_text() -> None:
+async def test_a_list_rises_also_with_one_ticket() -> None:
     async with running() as http:
-        one, three = (
-            await http.get("/ticket/photos", headers=TEXT),
-            await http.get("/ticket/photos?count=3", headers=TEXT),
-        )
-        assert one.headers["content-type"].startswith("text/plain")
-        assert one.headers["cache-control"] == three.headers["cache-control"] == "no-store"
-        assert one.text == f"{int(one.text)}\n"
-        assert three.text == "".join(f"{ticket}\n" for ticket in sorted(map(int, three.text.split())))
-
-
-@pytest.mark.parametrize("count", [1, 3, 1000])
-async def test_a_list_rises_also_with_one_ticket(count: int) -> None:
-    async with running() as http:
-        told = (await http.get(f"/ticket/photos?count={count}")).json()
-        assert (told["sequence"], told["count"], len(told["ids"])) == ("photos", count, count)
-        assert told["ids"] == sorted(set(told["ids"]))
-        assert told["ids_str"] == [str(each) for each in told["ids"]]
+        for count in (1, 3, 1000):
+            told = (await http.get(f"/ticket/photos?count={count}")).json()
+            assert (told["sequence"], told["count"], len(told["ids"])) == ("photos", count, count)
+            assert told["ids"] == sorted(set(told["ids"]))
+            assert told["ids_str"] == [str(each) for each in told["ids"]]
 
 
 async def test_a_block_is_all_there_and_nobody_elses() -> None:
     async with running() as http:
-        told = (await http.post("/block/photos?size=500")).json()
+        told = (await http.post("/block/photos?size=500&_=17")).json()
         first = told["first"]
         assert told == {"sequence": "photos", "first": first, "first_str": str(first), "step": 2, "size": 500}
         singles = {(await http.get("/ticket/photos")).json()["id"] for _ in range(6)}
         assert not singles.intersection(range(first, first + 1000, 2))
         assert (await http.get("/block/photos?size=10000")).json()["size"] == 10_000
-
-
-async def test_a_block_has_fewer_tickets_where_the_increment_is_large() -> None:
     async with running(increment=100) as http:
         assert (await http.get("/block/photos?size=655")).json()["size"] == 655
         assert "655" in problem(await http.get("/block/photos?size=656"), 422, "invalid")
 
 
-@pytest.mark.parametrize(
-    ("target", "says"),
-    [
-        ("/ticket/photos?cuont=3", "there are count, key, shard"),
-        ("/ticket/photos?size=2", "there are count, key, shard"),
-        ("/ticket/photos?count=0", "greater than or equal to 1"),
-        ("/ticket/photos?count=1001", "less than or equal to 1000"),
-        *[(f"/ticket/photos?count={text}", "integer") for text in ("", "x", "03", "%2B3", "1.0", "1_0", "%D9%A3")],
-        ("/ticket/photos?count=2&count=2", "once"),
-        ("/ticket/photos?key=1", "no shards"),
-        ("/ticket/photos?shard=0", "no shards"),
-        ("/block/photos", "size"),
-        ("/block/photos?size=0", "greater than or equal to 1"),
-        ("/block/photos?size=10001", "10000"),
-        ("/block/photos?count=3", "there is size"),
-        ("/ticket/1photos", "a letter first"),
-        (f"/ticket/{'a' * 65}", "1 to 64 letters"),
-        ("/ticket/%E2%84%AAphotos", "letters, digits and underscores"),
-    ],
-)
-async def test_what_is_malformed_draws_nothing(target: str, says: str) -> None:
-    async with running() as http:
-        for ask in (http.get, http.post):
-            assert says in problem(await ask(target), 422, "invalid")
-        assert_nothing_drawn(http)
+MALFORMED = {
+    "/ticket/photos?cuont=3": "there are count, key, shard",
+    "/ticket/photos?size=2": "there are count, key, shard",
+    "/ticket/photos?count=0": "greater than or equal to 1",
+    "/ticket/photos?count=1001": "less than or equal to 1000",
+    **{f"/ticket/photos?count={text}": "integer" for text in ("", "x", "03", "%2B3", "1.0", "1_0", "%D9%A3")},
+    "/ticket/photos?count=2&count=2": "once",
+    "/ticket/photos?key=1": "no shards",
+    "/ticket/photos?shard=0": "no shards",
+    "/block/photos": "size",
+    "/block/photos?size=0": "greater than or equal to 1",
+    "/block/photos?size=10001": "10000",
+    "/block/photos?count=3": "there is size",
+    "/ticket/1photos": "a letter first",
+    f"/ticket/{'a' * 65}": "1 to 64 letters",
+    "/ticket/%E2%84%AAphotos": "letters, digits and underscores",
+}
 
 
-@pytest.mark.parametrize("target", ["/ticket/photos", "/block/photos?size=1"])
-async def test_a_body_may_be_white_space_or_an_empty_object(target: str) -> None:
+async def test_what_is_malformed_draws_nothing_and_neither_do_bodies_and_other_methods() -> None:
     async with running() as http:
-        for body in (b'{"count": 3}', b"[]", b"count=3", b"null", b"\xff"):
-            assert "parameters stand in the query" in problem(await http.post(target, content=body), 422, "invalid")
+        for target, says in MALFORMED.items():
+            for ask in (http.get, http.post):
+                assert says in problem(await ask(target), 422, "invalid"), target
+        for target in ("/ticket/photos", "/block/photos?size=1"):
+            for body in (b'{"count": 3}', b"[]", b"count=3", b"null", b"\xff"):
+                assert "parameters stand in the query" in problem(await http.post(target, content=body), 422, "invalid")
+            for method in ("HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"):
+                answer = await http.call(method, target)
+                assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
         assert_nothing_drawn(http)
         for body in (b"", b" \r\n", b"{}", b" {} \n"):
             assert (await http.post(target, content=body)).status_code == 200
-
-
-async def test_parameters_that_begin_with_an_underscore_are_passed_over() -> None:
-    async with running() as http:
-        assert (await http.get("/ticket/photos?_=17&_x=y")).status_code == 200
-        assert (await http.get("/block/photos?size=2&_=17")).status_code == 200
-
-
-@pytest.mark.parametrize("target", ["/ticket/photos", "/block/photos?size=5"])
-async def test_other_methods_draw_nothing(target: str) -> None:
-    async with running() as http:
-        for method in ("HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"):
-            answer = await http.call(method, target)
-            assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
-        assert_nothing_drawn(http)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 TITLES = {
+    "add-a-ticket-database": "Add a ticket database, or take one away",
     "back-up-and-restore": "Back a ticket database up, and restore it",
     "databases": "Databases on machines of their own",
     "index": "Operations",
@@ -14,12 +15,13 @@ TITLES = {
 }
 """The titles of the pages, by the names of their files."""
 PAGES = (
+    (r"ticketd grow|^the ring is being changed|^its offset is above|^the recorded increment", "add-a-ticket-database"),
     (r"of its ids are used up|^exhausted:|^its ids end at |^its columns differ", "sequence-at-its-end"),
     (r"upgrade the ticket server$|which this release cannot serve$", "upgrade"),
     (r"^its high-water marks are not compared|^its ring record is damaged", "back-up-and-restore"),
     (
         r"^unprotected: |same data as|is taken into the ring|^waits until this data|^holds other data"
-        r"|another ring|^was drawn at offset|^its offset is above|^the ring has a database at offset",
+        r"|another ring|^was drawn at offset|^the ring has a database at offset",
         "replace-a-database",
     ),
     (r"^this server's clock|^(no )?(worker|instance) number", "monitoring"),

@@ -4,14 +4,13 @@ The server renders all of it, so it reads without JavaScript; a small script ren
 page, which may stand behind a proxy under any path.
 """
 
-import asyncio
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
@@ -21,12 +20,12 @@ from app.http.pages.runbooks import runbook_of
 from app.http.problems import problem_of
 from app.operations.report import Report
 from app.service import Service
-from app.tickets.definitions import TICKET
 
 SHOWN = 50
 """How many sequences the page shows at once."""
-LONGEST_NAME = 64
-"""Characters of `search` and `after` that count."""
+PARAMETERS = "search", "after", "decode_sequence", "decode_id"
+LONGEST = 64
+"""Characters of a parameter that count."""
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
@@ -37,14 +36,17 @@ HEADERS = {
     "x-content-type-options": "nosniff",
 }
 _HERE = Path(__file__).parent
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(_HERE / "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    auto_reload=False,
-)
+
+
+@cache
+def _template() -> Any:
+    """Return the template. Jinja takes 3 MiB of memory, which a server that nobody looks at does without."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(_HERE / "templates")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True).get_template(
+        "status.html"
+    )
 
 
 def add_pages(api: FastAPI, service: Service, report: Report) -> None:
@@ -53,26 +55,15 @@ def add_pages(api: FastAPI, service: Service, report: Report) -> None:
     The page needs the right to read, which the application checks. `search` and `after` choose the sequences;
     `decode_sequence` and `decode_id` ask what an id says; any other parameter is ignored.
     """
-    template = _TEMPLATES.get_template("status.html")
     api.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
 
     @api.get("/", include_in_schema=False)
     async def show_the_status(request: Request) -> HTMLResponse:
-        query = request.query_params
-        search, after = (query.get(key, "")[:LONGEST_NAME] for key in ("search", "after"))
-        name, id_text = query.get("decode_sequence", "").strip(), query.get("decode_id", "").strip()
-        sequences, decoded = await asyncio.gather(_sequences(report, search, after), _decoded(service, name, id_text))
-        html = template.render(
-            **_state(service, report),
-            **sequences,
-            search=search,
-            after=after,
-            decode_sequence=name,
-            decode_id=id_text,
-            decoded=decoded,
-            runbook_of=runbook_of,
-        )
-        return HTMLResponse(html, headers=HEADERS)
+        asked = {key: request.query_params.get(key, "").strip()[:LONGEST] for key in PARAMETERS}
+        sequences = await _sequences(report, asked["search"], asked["after"])
+        decoded = await _decoded(service, asked["decode_sequence"], asked["decode_id"])
+        state = {**_state(service, report), **sequences, **asked, "decoded": decoded, "runbook_of": runbook_of}
+        return HTMLResponse(_template().render(state), headers=HEADERS)
 
 
 def _state(service: Service, report: Report) -> dict[str, Any]:
@@ -103,16 +94,7 @@ async def _sequences(report: Report, search: str, after: str) -> dict[str, Any]:
     shown = found[:SHOWN]
     parameters = {"search": search, "after": shown[-1]["sequence"]} if len(found) > SHOWN else {}
     next_page = f"./?{urlencode({key: value for key, value in parameters.items() if value})}" if parameters else None
-    return {"rows": [_row(each) for each in shown], "total": total, "next_page": next_page, "trouble": ""}
-
-
-def _row(sequence: dict[str, Any]) -> dict[str, Any]:
-    """Return what the table shows of a sequence. left: how many ids all databases have; None where that is not known.
-
-    The ids of other kinds than `ticket` are used up by time.
-    """
-    known = [each["headroom"] for each in sequence["databases"] if each["headroom"] is not None]
-    return {**sequence, "left": sum(known) if known and sequence["kind"] == TICKET else None}
+    return {"rows": shown, "total": total, "next_page": next_page, "trouble": ""}
 
 
 async def _decoded(service: Service, name: str, id_text: str) -> dict[str, Any]:
