@@ -47,42 +47,35 @@ class Connections:
     def __init__(self, most: int, tally: Counts) -> None:
         self.most = most
         self._tally = tally
-        self._served = self._beyond = 0
+        self._open = dict.fromkeys(Admission, 0)
         self._silent_until = 0.0
 
     @property
     def count(self) -> int:
         """How many client connections are open."""
-        return self._served + self._beyond
+        return self._tally.client_connections
 
     def admit(self) -> Admission:
         """Decide on a new connection. When it has ended, the caller passes the decision to `leave`."""
-        if self._served < self.most:
-            self._served += 1
-            admission = Admission.SERVED
-        else:
-            self._has_refused()
-            if self._beyond >= FOR_ONE_ANSWER:
-                return Admission.REFUSED
-            self._beyond += 1
-            admission = Admission.ONE_ANSWER
-        self._tally.client_connections = self.count
+        admission = Admission.SERVED
+        if self._open[Admission.SERVED] >= self.most:
+            is_answered = self._open[Admission.ONE_ANSWER] < FOR_ONE_ANSWER
+            admission = Admission.ONE_ANSWER if is_answered else Admission.REFUSED
+            self._tally.connections_refused += 1
+            if (now := time.monotonic()) >= self._silent_until:
+                self._silent_until = now + QUIET
+                log.warning("all %d client connections are taken, further ones are not served", self.most)
+        self._count(admission, 1)
         return admission
 
     def leave(self, admission: Admission) -> None:
         """A connection has ended. admission: what `admit` decided on it."""
-        if admission is Admission.SERVED:
-            self._served -= 1
-        elif admission is Admission.ONE_ANSWER:
-            self._beyond -= 1
-        self._tally.client_connections = self.count
+        self._count(admission, -1)
 
-    def _has_refused(self) -> None:
-        self._tally.connections_refused += 1
-        now = time.monotonic()
-        if now >= self._silent_until:
-            self._silent_until = now + QUIET
-            log.warning("all %d client connections are taken, further ones are not served", self.most)
+    def _count(self, admission: Admission, change: int) -> None:
+        if admission is not Admission.REFUSED:
+            self._open[admission] += change
+            self._tally.client_connections += change
 
 
 def most_connections(wanted: int | None) -> int:

@@ -15,6 +15,9 @@ class TicketError(Exception):
 
     code: ClassVar[str] = "internal"
 
+    def __init_subclass__(cls, code: str | None = None) -> None:
+        cls.code = code or cls.code
+
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").splitlines()[0])
 
@@ -26,114 +29,80 @@ class SettingsError(TicketError):
 # --- what a client may be told ----------------------------------------------------------------------------------------
 
 
-class InvalidRequest(TicketError):
+class InvalidRequest(TicketError, code="invalid"):
     """The request is malformed."""
 
-    code = "invalid"
 
-
-class Unauthenticated(TicketError):
+class Unauthenticated(TicketError, code="unauthenticated"):
     """A token is wanted, and none, or one that is not known, was given."""
 
-    code = "unauthenticated"
 
-
-class Forbidden(TicketError):
+class Forbidden(TicketError, code="forbidden"):
     """This token may not do that."""
 
-    code = "forbidden"
 
-
-class CrossSite(TicketError):
+class CrossSite(TicketError, code="cross-site"):
     """A browser asks on behalf of another site."""
 
-    code = "cross-site"
 
-
-class UnknownSequence(TicketError):
+class UnknownSequence(TicketError, code="no-such-sequence"):
     """There is no such sequence."""
 
-    code = "no-such-sequence"
 
-
-class SequenceConflict(TicketError):
+class SequenceConflict(TicketError, code="conflict"):
     """The sequence exists and differs from what was asked for."""
-
-    code = "conflict"
 
 
 class NotForThisKind(SequenceConflict):
     """The sequence is of a kind that does not have this."""
 
 
-class AboveCeiling(TicketError):
+class AboveCeiling(TicketError, code="above-ceiling"):
     """The number is at or above the end of the sequence."""
 
-    code = "above-ceiling"
 
-
-class ForceRequired(TicketError):
+class ForceRequired(TicketError, code="force-required"):
     """The bump would use up more than 90 % of the sequence and was not forced."""
 
-    code = "force-required"
 
-
-class Exhausted(TicketError):
+class Exhausted(TicketError, code="exhausted"):
     """The sequence is exhausted on every ticket database."""
 
-    code = "exhausted"
 
-
-class Unavailable(TicketError):
+class Unavailable(TicketError, code="no-database"):
     """The request cannot be served now; the same request may succeed later."""
-
-    code = "no-database"
 
 
 class NoTicketDatabase(Unavailable):
     """No ticket database can draw for this sequence now."""
 
 
-class Unverified(NoTicketDatabase):
+class Unverified(NoTicketDatabase, code="unverified"):
     """No ticket database may draw while another one cannot be asked for its marks: TICKETS_UNVERIFIED is refuse."""
 
-    code = "unverified"
 
-
-class Growing(NoTicketDatabase):
+class Growing(NoTicketDatabase, code="growing"):
     """The ring is being changed by `ticketd grow`."""
 
-    code = "growing"
 
-
-class NotConfirmed(NoTicketDatabase):
+class NotConfirmed(NoTicketDatabase, code="not-confirmed"):
     """A bump is under way and does not hold everywhere yet; the same bump may be asked for again."""
 
-    code = "not-confirmed"
 
-
-class OutOfTime(Unavailable):
+class OutOfTime(Unavailable, code="out-of-time"):
     """The request ran out of time."""
 
-    code = "out-of-time"
 
-
-class ClockAhead(Unavailable):
+class ClockAhead(Unavailable, code="clock-ahead"):
     """This server's clock does not let it stamp ids now."""
 
-    code = "clock-ahead"
 
-
-class Draining(Unavailable):
+class Draining(Unavailable, code="draining"):
     """This server is shutting down."""
 
-    code = "draining"
 
-
-class TooManyConnections(Unavailable):
+class TooManyConnections(Unavailable, code="too-many-connections"):
     """This server has as many client connections as it may have."""
-
-    code = "too-many-connections"
 
 
 class Defect(TicketError):
@@ -143,10 +112,8 @@ class Defect(TicketError):
 # --- what a ticket database says --------------------------------------------------------------------------------------
 
 
-class DatabaseError(TicketError):
+class DatabaseError(TicketError, code="no-database"):
     """A ticket database could not do what was asked."""
-
-    code = "no-database"
 
 
 class DatabaseFailed(DatabaseError):

@@ -15,31 +15,28 @@ AT_END = 1.0
 """Seconds that the end of the process waits for the last lines to be written."""
 
 
-class TextLines(logging.Formatter):
-    """`2026-01-01T12:00:00Z INFO message key=value …`, with a traceback as the last value."""
+class Lines(logging.Formatter):
+    """Makes one line of each event, with its own fields, and with a traceback as the last of them.
+
+    is_json: as an object with time, level, logger and message; else as `2026-01-01T12:00:00Z INFO message key=value …`.
+    """
+
+    def __init__(self, is_json: bool) -> None:
+        super().__init__()
+        self._is_json = is_json
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of one event."""
-        fields = {key: str(value) for key, value in _fields(self, record).items()}
-        began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-        message = record.getMessage()
-        shown = message if message.isprintable() else repr(message)
-        return " ".join([began, record.levelname, shown, *(f"{key}={_quoted(text)}" for key, text in fields.items())])
-
-
-class JSONLines(logging.Formatter):
-    """A JSON object for each event: time, level, logger and message, then the event's own fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line of one event."""
+        fields: dict[str, Any] = dict(getattr(record, "fields", {}))
+        if record.exc_info and record.exc_info[0] is not None:
+            fields["traceback"] = self.formatException(record.exc_info)
         began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        entry = {
-            "time": f"{began}.{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        return json.dumps(entry | _fields(self, record), default=str)
+        message = record.getMessage()
+        if self._is_json:
+            entry = {"time": f"{began}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
+            return json.dumps(entry | {"logger": record.name, "message": message} | fields, default=str)
+        shown = message if message.isprintable() else repr(message)
+        return " ".join([f"{began}Z {record.levelname} {shown}", *(f"{key}={_quoted(fields[key])}" for key in fields)])
 
 
 class Writer(logging.Handler):
@@ -76,8 +73,8 @@ class Writer(logging.Handler):
                 self._stream.write(f"{line}\n")
                 if dropped := self._dropped:
                     self._dropped = 0
-                    words = "%d lines were dropped, because nobody read the log"
-                    record = logging.LogRecord(__name__, logging.WARNING, "", 0, words, (dropped,), None)
+                    words = f"{dropped} lines were dropped, because nobody read the log"
+                    record = logging.LogRecord(__name__, logging.WARNING, "", 0, words, None, None)
                     self._stream.write(f"{self.format(record)}\n")
                 self._stream.flush()
             self._lines.task_done()
@@ -90,19 +87,13 @@ def set_up(level: str, form: str) -> None:
     `extra={"fields": {…}}`.
     """
     handler = Writer(sys.stderr)
-    handler.setFormatter(JSONLines() if form == "json" else TextLines())
+    handler.setFormatter(Lines(is_json=form == "json"))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.captureWarnings(capture=True)
     for noisy in ("asyncio", "uvicorn"):  # they tell at `info` what this server says in its own words
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
-def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, Any]:
-    fields = dict(getattr(record, "fields", {}))
-    if record.exc_info and record.exc_info[0] is not None:
-        fields["traceback"] = formatter.formatException(record.exc_info)
-    return fields
-
-
-def _quoted(text: str) -> str:
+def _quoted(value: object) -> str:
+    text = str(value)
     return repr(text) if not text or not text.isprintable() or any(sign in text for sign in " \"'=") else text

@@ -49,10 +49,10 @@ Ports = dict[str, list[socket.socket]]
 def serve(settings: Settings) -> int:
     """Run the ticket server until a signal ends it, or an error; return the exit status.
 
-    Raises SettingsError where a setting cannot be used on this machine, and TicketError where the server cannot start
-    for another reason: a port or the folder of the embedded pair is in use.
+    SIGHUP is ignored until the server has its own handler: `__main__` sees to that. Raises SettingsError where a
+    setting cannot be used on this machine, and TicketError where the server cannot start for another reason: a port or
+    the folder of the embedded pair is in use.
     """
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     set_up(settings.log_level, settings.log_format)
     with ExitStack() as kept:
         ports: Ports = {HTTP: _listen("TICKETS_PORT", settings.host, settings.port, kept), REDIS: []}
@@ -105,26 +105,26 @@ class Server:
             idle=IDLE_SECONDS,
         )
         self._redis = RedisDoor(service, access, tally, connections, watch, timeout=settings.request_timeout)
-        self._loop = asyncio.get_running_loop()
-        self._signals = 0
-        self._ending = asyncio.Event()
-        self._status = 0
+        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
+        self._signals = self._status = 0
 
     async def run(self) -> int:
         """Serve until a signal, or until a part fails; then end in good order, and return the exit status."""
+        loop = self._loop
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._begin_end, number)
+            loop.add_signal_handler(number, self._begin_end, number)
         # a handler of the event loop goes when the loop closes, and then SIGHUP would end the process
-        signal.signal(signal.SIGHUP, lambda *_: self._loop.call_soon_threadsafe(self._tokens.read_again))
+        signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(self._tokens.read_again))
         self._service.start()
-        http = self._loop.create_task(self._part(self._http.serve(self._ports[HTTP])))
-        others = [self._loop.create_task(self._part(part.watch())) for part in (self._service, self._tokens)]
+        works = self._http.serve(self._ports[HTTP]), self._service.watch(), self._tokens.watch()
+        http, *others = [loop.create_task(self._part(work)) for work in works]
         async with AsyncExitStack() as at_end:  # the last step comes first, and each comes though another one fails
             at_end.callback(signal.signal, signal.SIGHUP, signal.SIG_IGN)
             if self._watch is not None:
                 at_end.callback(self._watch.close)
             at_end.push_async_callback(self._service.stop)
-            at_end.push_async_callback(_cancel, others)
+            for other in others:
+                at_end.callback(other.cancel)
             at_end.push_async_callback(asyncio.wait, [http])
             at_end.push_async_callback(self._redis.stop)
             at_end.callback(self._http.stop)
@@ -213,9 +213,3 @@ def warn_if_open(settings: Settings) -> None:
         log.warning("listens on %s, beyond loopback, without TICKETS_TOKENS", settings.host)
     if settings.redis_port is not None:
         log.warning("speaks the Redis protocol on %s, beyond loopback: tokens travel in clear", settings.host)
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -6,22 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    SecretStr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from app.databases.address import Address
 from app.databases.engines import parse_list
 from app.errors import SettingsError
-from app.setting_names import FILE, check_names, is_of_a_service, variable
+from app.setting_names import FILE, SERVICE_VALUES, check_names, variable
 
 EMBEDDED = "embedded"
 """The value of TICKETS_DATABASES that names the embedded pair."""
@@ -57,13 +47,64 @@ TIMEOUT = "seconds, above 0 and at most 3600"
 Tokens = Annotated[tuple[SecretStr, ...], BeforeValidator(_tokens)]
 
 
+class Flag(NamedTuple):
+    """A setting on a command line.
+
+    field: of the settings, the key in the `flags` of `load`. name: `--port`, or `--tokens-file` for a file with a
+    secret. variable: that sets the same. wanted: which values it may have. default: None where there is none.
+    """
+
+    field: str
+    name: str
+    variable: str
+    wanted: str
+    default: object
+
+
+class _Found(NamedTuple):
+    """Where a setting was found. source: its flag or variable. said: the value, or the path of a file with it."""
+
+    flag: Flag
+    source: str
+    said: str
+    is_file: bool
+
+    def text(self) -> str:
+        """Return the value, out of its file if there is one. Raises SettingsError."""
+        subject, wanted, said = self.source, self.flag.wanted, self.said
+        if not said.strip():
+            raise SettingsError(f"{subject} is set and empty; expected {wanted}")
+        if said.startswith(SERVICE_VALUES) and not self.is_file:
+            hint = "a Kubernetes Service of that name sets it, and enableServiceLinks: false keeps it away"
+            raise self.refusal(said, f"; {hint}")
+        if self.is_file:
+            subject += ": the file" if self.flag.field in SECRETS else f": the file {said!r}"
+            wanted = f"a file with {wanted}"
+        try:
+            text = Path(said).read_text(encoding="utf-8").rstrip("\r\n") if self.is_file else said
+            text.encode()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            raise SettingsError(f"{subject} cannot be read ({reason}); expected {wanted}") from None
+        if not text.strip():
+            raise SettingsError(f"{subject} is empty; expected {wanted}")
+        return text if self.flag.field == "database_password" else text.strip()
+
+    def refusal(self, text: str, hint: str = "") -> SettingsError:
+        """Return the error that says that a value cannot be used."""
+        # an @ may end the password of a URL that was given for another setting
+        is_secret = self.flag.field in SECRETS or "@" in text
+        shown = "cannot be used" if is_secret else f"is {text[:LONGEST_SHOWN]!r}"
+        return SettingsError(f"{self.source} {shown}; expected {self.flag.wanted}{hint}")
+
+
 class Settings(BaseModel):
     """Everything that can be set. The `repr` holds no secret.
 
     databases: their addresses, in the order of the offsets; none for the embedded pair.
     """
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    model_config = {"frozen": True, "arbitrary_types_allowed": True}
 
     database_password: SecretStr | None = _setting(None, "the password of the URLs that name a user without one")
     databases: tuple[Address, ...] = _setting(
@@ -115,7 +156,7 @@ class Settings(BaseModel):
     )
     access_log: bool = _setting(False, "true or false, whether each request is logged")
 
-    _token_files: dict[str, tuple[str, str]] = PrivateAttr(default_factory=dict)
+    _token_files: list[_Found] = []
 
     @field_validator("databases", mode="before")
     @classmethod
@@ -125,17 +166,13 @@ class Settings(BaseModel):
         password: SecretStr | None = info.data.get("database_password")
         return tuple(parse_list(value, password.get_secret_value() if password is not None else None))
 
-    @field_validator("increment")
+    @field_validator("increment", "unverified")
     @classmethod
-    def _has_room(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and value < (len(info.data["databases"]) or 2):
+    def _fits(cls, value: int | str | None, info: ValidationInfo) -> int | str | None:
+        count = len(info.data["databases"])
+        if isinstance(value, int) and value < (count or 2):
             raise ValueError("more databases than offsets")
-        return value
-
-    @field_validator("unverified")
-    @classmethod
-    def _can_verify(cls, value: str, info: ValidationInfo) -> str:
-        if value == "refuse" and len(info.data["databases"]) == 1:
+        if value == "refuse" and count == 1:
             raise ValueError("one database is always unprotected")
         return value
 
@@ -152,124 +189,60 @@ class Settings(BaseModel):
         except ValueError:
             return self.host == "localhost"
 
-    @property
-    def token_files(self) -> list[str]:
-        """The paths of the files that hold tokens."""
-        return [path for _, path in self._token_files.values()]
+    def with_new_tokens(self) -> "Settings | None":
+        """Return these settings with the tokens that their files hold now; None where none come from files.
 
-    def with_new_tokens(self) -> "Settings":
-        """Return these settings with the tokens that their files hold now. Raises SettingsError, as `load` does."""
-        fresh = {name: _tokens(_read_file(name, *found)) for name, found in self._token_files.items()}
-        return self.model_copy(update=fresh)
-
-
-class Flag(NamedTuple):
-    """A setting on a command line.
-
-    field: of the settings, the key in the `flags` of `load`. name: `--port`, or `--tokens-file` for a file with a
-    secret. variable: that sets the same. wanted: which values it may have. default: None where there is none.
-    """
-
-    field: str
-    name: str
-    variable: str
-    wanted: str
-    default: object
+        Raises SettingsError, as `load` does.
+        """
+        fresh = {found.flag.field: _tokens(found.text()) for found in self._token_files}
+        return self.model_copy(update=fresh) if fresh else None
 
 
 def flags() -> list[Flag]:
     """Return the flag of each setting, in the order of `ticketd serve --help`."""
     return [
-        Flag(name, _flag(name), variable(name), _wanted(name), None if field.default == () else field.default)
+        Flag(
+            name,
+            f"--{name.replace('_', '-')}{'-file' if name in SECRETS else ''}",
+            variable(name),
+            str(field.description),
+            None if field.default == () else field.default,
+        )
         for name, field in Settings.model_fields.items()
     ]
 
 
-def load(environment: Mapping[str, str], flags: Mapping[str, str | None]) -> Settings:
+def load(environment: Mapping[str, str], flags_given: Mapping[str, str | None]) -> Settings:
     """Read the settings.
 
-    flags: what the command line says, by the names of the fields; None where it says nothing. For a setting of
+    flags_given: what the command line says, by the names of the fields; None where it says nothing. For a setting of
     `SECRETS` it is the path of a file. Raises SettingsError: one line that names the variable or the flag, what was
     given unless that may be a secret, and what is wanted.
     """
-    check_names(environment, Settings.model_fields)
-    sources: dict[str, str] = {}
-    given: dict[str, str] = {}
-    token_files: dict[str, tuple[str, str]] = {}
-    for name in Settings.model_fields:
-        source, text, is_file = _find(name, environment, flags.get(name))
-        if text is None:
-            continue
-        _check_text(name, source, text)
-        if is_file and name in ("tokens", "admin_tokens"):
-            token_files[name] = source, text
-        sources[name], given[name] = source, _read_file(name, source, text) if is_file else text
-        if name != "database_password":
-            given[name] = given[name].strip()
+    known = {flag.field: flag for flag in flags()}
+    check_names(environment, {flag.variable + ending for flag in known.values() for ending in ("", FILE)})
+    found = {name: each for name, flag in known.items() if (each := _find(flag, environment, flags_given.get(name)))}
+    given = {name: each.text() for name, each in found.items()}
+    wanted = known["databases"].wanted
     try:
         settings = Settings.model_validate(given)
     except SettingsError as error:
-        raise SettingsError(f"{sources['databases']}: {error}; expected {_wanted('databases')}") from error
+        raise SettingsError(f"{found['databases'].source}: {error}; expected {wanted}") from error
     except ValidationError as error:
         name = str(error.errors(include_input=False, include_url=False)[0]["loc"][0])
-        raise SettingsError(f"{sources[name]}{_shown(name, given[name])}; expected {_wanted(name)}") from None
-    if "databases" not in given and not settings.is_local:
-        where = f"{sources['host']} is {settings.host!r}, beyond loopback"
-        raise SettingsError(f"{variable('databases')} is unset, and {where}; expected {_wanted('databases')}")
-    settings._token_files = token_files
+        raise found[name].refusal(given[name]) from None
+    if "databases" not in found and not settings.is_local:
+        where = f"{found['host'].source} is {settings.host!r}, beyond loopback"
+        raise SettingsError(f"{known['databases'].variable} is unset, and {where}; expected {wanted}")
+    settings._token_files = [each for each in found.values() if each.is_file and each.flag.field.endswith("tokens")]
     return settings
 
 
-def _find(name: str, environment: Mapping[str, str], flag: str | None) -> tuple[str, str | None, bool]:
-    """Return the name of the flag or variable that sets this, what it says, and whether that is the path of a file."""
-    by_value = variable(name)
-    by_file = by_value + FILE
-    if flag is not None:
-        return _flag(name), flag, name in SECRETS
-    if by_value in environment and by_file in environment:
-        raise SettingsError(f"{by_value} and {by_file} are both set; expected one of them")
-    if by_file in environment:
-        return by_file, environment[by_file], True
-    text = environment.get(by_value)
-    if text is not None and is_of_a_service(text):
-        hint = "a Kubernetes Service of that name sets it, and enableServiceLinks: false keeps it away"
-        raise SettingsError(f"{by_value}{_shown(name, text)}; expected {_wanted(name)}; {hint}")
-    return by_value, text, False
-
-
-def _read_file(name: str, source: str, path: str) -> str:
-    """Return the text of the file that a variable or flag names."""
-    shown = "" if name in SECRETS else f" {path!r}"
-    try:
-        text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise SettingsError(
-            f"{source}: the file{shown} cannot be read ({reason}); expected a file with {_wanted(name)}"
-        ) from error
-    if not text.strip():
-        raise SettingsError(f"{source}: the file{shown} is empty; expected a file with {_wanted(name)}")
-    return text
-
-
-def _check_text(name: str, source: str, text: str) -> None:
-    """Raise SettingsError where a value is empty, or has bytes that are not UTF-8."""
-    if not text.strip():
-        raise SettingsError(f"{source} is set and empty; expected {_wanted(name)}")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise SettingsError(f"{source} is not UTF-8; expected {_wanted(name)}") from None
-
-
-def _shown(name: str, text: str) -> str:
-    # an @ may end the password of a URL that was given for another setting
-    return " cannot be used" if name in SECRETS or "@" in text else f" is {text[:LONGEST_SHOWN]!r}"
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}{'-file' if name in SECRETS else ''}"
-
-
-def _wanted(name: str) -> str:
-    return str(Settings.model_fields[name].description)
+def _find(flag: Flag, environment: Mapping[str, str], given: str | None) -> _Found | None:
+    """Return where a setting stands. given: what the command line says."""
+    if given is not None:
+        return _Found(flag, flag.name, given, flag.field in SECRETS)
+    sources = [name for name in (flag.variable, flag.variable + FILE) if name in environment]
+    if len(sources) > 1:
+        raise SettingsError(f"{' and '.join(sources)} are both set; expected one of them")
+    return next((_Found(flag, name, environment[name], name != flag.variable) for name in sources), None)

@@ -1,8 +1,7 @@
-"""New tokens without a restart: their files are read again at SIGHUP, and when they change."""
+"""New tokens without a restart: their files are read again at SIGHUP, and every second."""
 
 import asyncio
 import logging
-import os
 from collections.abc import Sequence
 
 from pydantic import SecretStr
@@ -15,7 +14,7 @@ from app.settings import Settings
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""How often the files are looked at."""
+"""How often the files are read."""
 SHORTEST_TOKEN = 16
 """Characters. A shorter token can be guessed."""
 
@@ -27,33 +26,35 @@ class TokenFiles:
     """
 
     def __init__(self, settings: Settings, access: Access) -> None:
-        self._settings, self._access = settings, access
-        self._seen: list[tuple[int, ...] | None] = []
+        self._access, self._trouble = access, ""
         self._use(settings)
 
     async def watch(self) -> None:
-        """Read the files again whenever one has changed, until this is cancelled."""
+        """Read the files every LOOK_SECONDS, until this is cancelled. The log has what changes, once."""
         while True:
-            found = [_stamp(path) for path in self._settings.token_files]
-            if found != self._seen:  # so at the first look, too: a file may have changed since the settings were read
-                self._seen = found
-                self.read_again()
+            self.read_again(is_asked=False)
             await asyncio.sleep(LOOK_SECONDS)
 
-    def read_again(self) -> None:
-        """Read the tokens again, from the files that hold them."""
-        if not self._settings.token_files:
-            log.info("no tokens to read again: none come from files")
-            return
+    def read_again(self, is_asked: bool = True) -> None:
+        """Read the tokens again, from the files that hold them. is_asked: whether the log has it though it is alike."""
+        before, self._trouble = self._trouble, ""
         try:
             settings = self._settings.with_new_tokens()
         except SettingsError as error:
-            log.error("the tokens stay as they were: %s", error)  # noqa: TRY400
+            self._trouble = str(error)
+            if is_asked or self._trouble != before:
+                log.error("the tokens stay as they were: %s", error)  # noqa: TRY400
             return
-        self._use(settings)
-        log.info("read the tokens again: %d tokens, %d admin tokens", len(settings.tokens), len(settings.admin_tokens))
+        if settings is None:
+            if is_asked:
+                log.info("no tokens to read again: none come from files")
+        elif is_asked or settings != self._settings:
+            self._use(settings)
+            counts = len(settings.tokens), len(settings.admin_tokens)
+            log.info("read the tokens again: %d tokens, %d admin tokens", *counts)
 
     def _use(self, settings: Settings) -> None:
+        self._settings = settings
         self._access.replace(_plain(settings.tokens), _plain(settings.admin_tokens))
         for field in ("tokens", "admin_tokens"):
             short = sum(len(token) < SHORTEST_TOKEN for token in _plain(getattr(settings, field)))
@@ -63,12 +64,3 @@ class TokenFiles:
 
 def _plain(tokens: Sequence[SecretStr]) -> list[str]:
     return [token.get_secret_value() for token in tokens]
-
-
-def _stamp(path: str) -> tuple[int, ...] | None:
-    """Return what changes with a file, also where the path is a link, as that of a Kubernetes Secret is."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

@@ -77,10 +77,6 @@ def _memory(stage: Stage, side: str, _seconds: float) -> float:
         server.close()
 
 
-def _plural(connections: int) -> str:
-    return f"{connections} connection{'s' * (connections > 1)}"
-
-
 def _http_cases() -> list[Case]:
     """Single tickets of one sequence over HTTP, with and without a reserve."""
     bounds = {
@@ -94,7 +90,10 @@ def _http_cases() -> list[Case]:
         for mode in ("alike", "traced") if connections == 64 else ("alike",):
             for reserve in (0, RESERVE):
                 name = f"{'reserve' if reserve else 'http'}-{'traced-' * (mode == 'traced')}{connections}"
-                title = f"HTTP, {_plural(connections)}" + ", each request with another traceparent" * (mode == "traced")
+                title = (
+                    f"HTTP, {connections} connection{'s' * (connections > 1)}"
+                    + ", each request with another traceparent" * (mode == "traced")
+                )
                 title += _WITH_RESERVE if reserve else ""
                 run = _http("/ticket/photos", connections, reserve=reserve, mode=mode)
                 cases.append(Case(name, title, run, bounds.get(name, ())))
@@ -106,7 +105,7 @@ def _redis_cases() -> list[Case]:
     cases = []
     for connections, pipeline, durable, ahead in ((64, 1, 0.5, 0.9), (256, 1, 0.6, 0.9), (64, 16, 0.5, 0.8)):
         end = f"{connections}" + f"x{pipeline}" * (pipeline > 1)
-        title = _plural(connections) + f", -P {pipeline}" * (pipeline > 1)
+        title = f"{connections} connections" + f", -P {pipeline}" * (pipeline > 1)
         bounds = (Bound(durable, f"redis-{end}"),), (Bound(ahead, f"redis-{end}"),)
         cases += [
             Case(f"resp-{end}", f"Redis protocol, {title}", _over_redis(connections, pipeline, 0), bounds[0]),

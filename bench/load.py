@@ -7,21 +7,21 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bench.failed import CaseFailed, Missing
+from bench.case import CaseFailed
 
 _SCRIPT = Path(__file__).with_name("load.lua")
 _LONGEST_WAIT = 60.0
 """Seconds that a program may take longer than it was told."""
 _FIRST = 2_000
 """Commands with which redis-benchmark finds out how many make so many seconds."""
-_commands: dict[tuple[str, ...], int] = {}
+_rates: dict[tuple[str, ...], float] = {}
 
 
 def program(name: str, package: str) -> str:
-    """Return the path of a program. Raises Missing, with the Debian package to install."""
+    """Return the path of a program. Raises CaseFailed, with the Debian package to install."""
     path = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/usr/local/sbin") or shutil.which(name)
     if path is None:
-        raise Missing(f"{name} is not installed: .ci/debian-packages {name}:{package}, or apt-get install {package}")
+        raise CaseFailed(f"{name} is not installed: .ci/debian-packages {name}:{package}, or apt-get install {package}")
     return path
 
 
@@ -44,14 +44,11 @@ def wrk(url: str, connections: int, seconds: float, mode: str = "alike") -> floa
 
 def redis_benchmark(port: int, connections: int, pipeline: int, seconds: float) -> float:
     """Return the INCRs a second that redis-benchmark sends; `pipeline`: how many each connection sends at once."""
-    how = ["-p", str(port), "-c", str(connections), "-P", str(pipeline), "--csv"]
+    how = "-p", str(port), "-c", str(connections), "-P", str(pipeline), "--csv"
     command = [program("redis-benchmark", "redis-tools"), *how]
-    key = tuple(how)
-    if key not in _commands:
-        _commands[key] = int(_incrs(command, _FIRST * pipeline, seconds) * seconds)
-    rate = _incrs(command, max(1_000, _commands[key]), seconds)
-    _commands[key] = int(rate * seconds)
-    return rate
+    rate = _rates[how] if how in _rates else _incrs(command, _FIRST * pipeline, seconds)
+    _rates[how] = _incrs(command, max(1_000, int(rate * seconds)), seconds)
+    return _rates[how]
 
 
 def _incrs(command: list[str], count: int, seconds: float) -> float:
@@ -63,16 +60,9 @@ def _incrs(command: list[str], count: int, seconds: float) -> float:
 
 
 def _run(command: list[str], seconds: float) -> str:
+    wait = seconds + _LONGEST_WAIT
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=seconds + _LONGEST_WAIT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise CaseFailed(f"{Path(command[0]).name} did not end") from None
-    return done.stdout
+        said = subprocess.check_output(command, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, timeout=wait)
+    except subprocess.SubprocessError as error:
+        raise CaseFailed(str(error)) from error
+    return said.decode("utf-8", "replace")

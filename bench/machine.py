@@ -4,7 +4,6 @@ import datetime
 import os
 import platform
 import re
-import shutil
 import statistics
 import subprocess
 import time
@@ -12,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 from app.version import VERSION
+from bench.case import CaseFailed
+from bench.load import program
 
 _PACKAGES = ("uvicorn", "httptools", "uvloop", "hiredis", "fastapi", "ticketd-client")
 _PROGRAMS = {"wrk": "-v", "redis-benchmark": "--version", "redis-server": "--version", "nginx": "-v"}
@@ -68,8 +69,9 @@ def _flush(folder: Path) -> float:
 
 
 def _version(name: str, flag: str) -> str:
-    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if path is None:
+    try:
+        path = program(name, name)
+    except CaseFailed:
         return "not installed"
     done = subprocess.run([path, flag], capture_output=True, text=True, timeout=10, check=False)
     found = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)

@@ -6,13 +6,13 @@ import shlex
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.failed import CaseFailed
+import httpx
+
+from bench.case import CaseFailed
 from bench.load import program
 from tests.servers_processes import end_guard, free_port, guard, wait_until
 from tests.ticketd import PROGRAM, environment
@@ -62,13 +62,7 @@ class Process:
         self._log = log
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=settings,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder, env=settings, process_group=0
             )
         self._guard = guard(self._process.pid, log)
 
@@ -152,30 +146,24 @@ class Server:
     def _ask(self, method: str, path: str) -> int:
         assert self._process is not None
         self._process.check()
-        request = urllib.request.Request(self.url + path, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=_START) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
+        return httpx.request(method, self.url + path, timeout=_START, trust_env=False).status_code
 
 
 class Nginx(Process):
-    """nginx with one worker, which answers each request with the same ticket. Raises Missing."""
+    """nginx with one worker, which answers each request with the same ticket. Raises CaseFailed."""
 
     def __init__(self, home: Path) -> None:
         path = program("nginx", "nginx-light")
         home.mkdir()
         self.port = free_port()
         (home / "conf").write_text(_NGINX.format(home=home, port=self.port), encoding="ascii")
-        super().__init__(
-            [path, "-p", str(home), "-c", str(home / "conf"), "-e", str(home / "error")], home, home / "log"
-        )
+        files = ["-p", str(home), "-c", str(home / "conf"), "-e", str(home / "error")]
+        super().__init__([path, *files], home, home / "log")
         self.wait_for(self.port)
 
 
 class Redis(Process):
-    """Redis, which flushes each write to the disk before it answers. Raises Missing."""
+    """Redis, which flushes each write to the disk before it answers. Raises CaseFailed."""
 
     def __init__(self, home: Path) -> None:
         path = program("redis-server", "redis-server")

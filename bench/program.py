@@ -6,16 +6,16 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
+import httpx
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bench import machine, report
-from bench.case import Case
+from bench.case import Case, CaseFailed
 from bench.cases import CASES
-from bench.failed import CaseFailed, Missing
 from bench.figures import Figures, doubts
 from bench.processes import other_side, this_side
 from bench.stage import DATABASES_IN_WORDS, Stage
@@ -50,7 +50,7 @@ def bench(
     """
     chosen = _chosen(only, against is not None)
     if publish and (only or against):
-        _refuse("--publish goes with a whole run, so without --only and --against")
+        raise typer.BadParameter("--publish goes with a whole run, so without --only and --against")
     if publish:
         report.check_pages()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -62,13 +62,9 @@ def bench(
         facts |= {"rounds": str(rounds), "seconds": f"{seconds:g}"} | ({"other": against} if against else {})
         calibration = machine.Calibration()
         figures = _measure(stage, chosen, rounds, seconds, calibration)
+    cores = os.cpu_count() or 1
     found = doubts(
-        figures,
-        load=load,
-        cores=os.cpu_count() or 1,
-        others=calibration.others,
-        calibration=calibration.took,
-        facts=facts,
+        figures, load=load, cores=cores, others=calibration.others, calibration=calibration.took, facts=facts
     )
     table = report.against(chosen, figures, list(sides)) if against else report.beside(chosen, figures, HERE)
     print(f"{table}\n\n{report.described(facts, found)}")
@@ -99,7 +95,7 @@ def _measure(
                         try:
                             figure = case.run(stage, side, seconds)
                             figures.rounds.setdefault(key, {})[number] = figure
-                        except (CaseFailed, Missing, TimeoutError, OSError) as error:
+                        except (CaseFailed, TimeoutError, OSError, httpx.TransportError) as error:
                             figures.troubles[key] = str(error)
                             progress.console.print(f"{' of '.join(key)}: {error}", markup=False)
                     progress.advance(task)
@@ -110,7 +106,7 @@ def _chosen(only: Sequence[str] | None, is_against: bool) -> list[Case]:
     possible = {case.name: case for case in CASES if case.is_ours or not is_against}
     for name in only or ():
         if name not in possible:
-            _refuse(f"--only {name}: there is no such case; there are {', '.join(possible)}")
+            raise typer.BadParameter(f"--only {name}: there is no such case; there are {', '.join(possible)}")
     return [case for name, case in possible.items() if not only or name in only]
 
 
@@ -118,10 +114,5 @@ def _engine(wanted: str | None) -> Engine:
     found = {str(engine): engine for engine in engines("mysql", "mariadb")}
     name = wanted or list(found)[-1]
     if name not in found:
-        _refuse(f"--engine {name}: expected one of {', '.join(found)}")
+        raise typer.BadParameter(f"--engine {name}: expected one of {', '.join(found)}")
     return found[name]
-
-
-def _refuse(why: str) -> NoReturn:
-    _console.print(why, markup=False)
-    raise typer.Exit(2)

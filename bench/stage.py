@@ -118,14 +118,14 @@ class Stage:
 
     @functools.cached_property
     def nginx(self) -> Nginx:
-        """nginx, which answers each request with the same ticket. Raises Missing."""
+        """nginx, which answers each request with the same ticket. Raises CaseFailed."""
         nginx = Nginx(self.home / "nginx")
         self._kept.callback(nginx.close)
         return nginx
 
     @functools.cached_property
     def redis(self) -> Redis:
-        """Redis, which flushes each write to the disk before it answers. Raises Missing."""
+        """Redis, which flushes each write to the disk before it answers. Raises CaseFailed."""
         redis = Redis(self.home / "redis")
         self._kept.callback(redis.close)
         return redis

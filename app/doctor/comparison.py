@@ -4,6 +4,7 @@ Each check yields findings, with the offset of the database that a finding is ab
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from app.databases.examination import Finding, Severity
 from app.databases.record import State
@@ -11,8 +12,7 @@ from app.databases.session import Book, Counter
 from app.doctor.case import Case, Examined
 from app.kinds.notation import time_text
 from app.kinds.table import KINDS
-from app.tickets.definitions import PLAIN, TICKET, Settled, seen_of, settle
-from app.tickets.known_kinds import KnownKinds
+from app.tickets.definitions import TICKET, Settled, seen_of, settle
 from app.tickets.situation import Standing
 
 CLOCK_SECONDS = 0.5
@@ -25,16 +25,8 @@ RING = 0
 """In place of an offset: it is about all databases."""
 
 Said = Iterator[tuple[int, Finding]]
-
-
-def wrong(subject: str, text: str) -> Finding:
-    """Return a finding that something is wrong."""
-    return Finding(Severity.WRONG, subject, text)
-
-
-def note(subject: str, text: str) -> Finding:
-    """Return a finding that is no fault."""
-    return Finding(Severity.NOTE, subject, text)
+wrong, note = partial(Finding, Severity.WRONG), partial(Finding, Severity.NOTE)
+"""Make a finding of a subject and a text: that something is wrong, or what is no fault."""
 
 
 def databases(case: Case) -> Said:
@@ -76,22 +68,13 @@ def ring(case: Case) -> Said:
 
 
 def clocks(case: Case) -> Said:
-    """Clocks that are certainly apart: from this machine's, or else from each other."""
-    fitting: list[tuple[str, float, float]] = []
+    """Clocks that are certainly apart from this machine's."""
     for each, found in case.found:
         doubt = (found.ended - found.began) / 2
         ahead = found.now - found.began - doubt
-        text = "its clock is {:.2f} s {} {}: let NTP set both"
         if abs(ahead) - doubt > CLOCK_SECONDS:
-            where = "ahead of" if ahead > 0 else "behind"
-            yield each.offset, wrong("clock", text.format(abs(ahead), where, "this machine's"))
-            continue
-        for other, its, doubts in fitting:
-            if abs(ahead - its) - doubt - doubts > CLOCK_SECONDS:
-                where = "ahead of" if ahead > its else "behind"
-                yield each.offset, wrong("clock", text.format(abs(ahead - its), where, f"that of {other}"))
-                break
-        fitting.append((each.name, ahead, doubt))
+            where = f"{abs(ahead):.2f} s {'ahead of' if ahead > 0 else 'behind'} this machine's"
+            yield each.offset, wrong("clock", f"its clock is {where}: let NTP set both")
 
 
 def sequences(case: Case) -> Said:
@@ -122,7 +105,7 @@ def _of_all(settled: Settled, counters: list[Counter], now_ms: int) -> Iterator[
     ceilings = sorted({counter.ceiling for counter in counters})
     if len(ceilings) > 1:
         yield wrong(name, f"it ends at {ceilings[0]} here and at {ceilings[-1]} there: let all its columns be as wide")
-    if definition != PLAIN and not KnownKinds(lambda: now_ms).holds(definition):
+    if not definition.is_known:
         yield wrong(name, f"it is of {definition}, which this release cannot serve: install a later one")
     elif definition.kind != TICKET:
         end = KINDS[definition.kind].ends_at(definition.parameters)

@@ -5,7 +5,8 @@ It draws nothing, and changes nothing in the databases.
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
@@ -30,8 +31,7 @@ _STYLES = {"ok": "green", Severity.WRONG: "bold red", Severity.UNKNOWN: "yellow"
 
 def run(settings: Settings) -> int:
     """Examine all ticket databases, and print a line for each finding; return the exit status: 1 if any is wrong."""
-    case = asyncio.run(_examine(settings))
-    lines = list(_lines(case, settings))
+    lines = list(_lines(asyncio.run(_examine(settings)), settings))
     console = Console(highlight=False, soft_wrap=True)
     for word, text in lines:
         shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
@@ -42,16 +42,16 @@ def run(settings: Settings) -> int:
 async def _examine(settings: Settings) -> Case:
     """Examine the databases, twice where the first time leaves marks in doubt."""
     addresses = settings.databases or embedded_files(settings.data_dir)
-    first = await _examine_all(addresses)
+
+    async def examine_all() -> list[Examined]:
+        return list(await asyncio.gather(*(_examine_one(*each) for each in enumerate(addresses, 1))))
+
+    first = await examine_all()
     case = Case(first, first, settings.database_timeout, settings.increment, time.time_ns() // 1_000_000)
     if not any(comparison.marks(case)):
         return case
     await asyncio.sleep(AGAIN)
-    return Case(first, await _examine_all(addresses), case.timeout, case.increment, case.now_ms)
-
-
-async def _examine_all(addresses: Sequence[Address]) -> list[Examined]:
-    return list(await asyncio.gather(*(_examine_one(*each) for each in enumerate(addresses, 1))))
+    return replace(case, databases=await examine_all())
 
 
 async def _examine_one(offset: int, address: Address) -> Examined:
@@ -73,10 +73,7 @@ def _lines(case: Case, settings: Settings) -> Iterator[tuple[str, str]]:
             place = f"offset {each.offset} of {case.expected_increment}"
             yield "ok", f"{each.name}: {each.found.version}, {place}, {len(each.found.counters)} sequences"
         yield from ((severity, f"{each.name}: {subject}: {text}") for severity, subject, text in findings)
-    of_ring = (finding for offset, finding in said if offset == comparison.RING)
-    yield from ((severity, f"{subject}: {text}") for severity, subject, text in of_ring)
+    yield from ((each.severity, f"{each.subject}: {each.text}") for offset, each in said if offset == comparison.RING)
     if settings.is_embedded:
-        yield (
-            Severity.NOTE,
-            f"these are the two embedded ticket databases, in the folder {settings.data_dir.absolute()}",
-        )
+        folder = settings.data_dir.absolute()
+        yield Severity.NOTE, f"these are the two embedded ticket databases, in the folder {folder}"

@@ -42,8 +42,10 @@ class Report(State):
 
     def _database(self, member: Member) -> dict[str, Any]:
         since = self.service.clock.wall_ms() / 1000 - (self.service.sight.clock() - member.since)
+        node = {} if member.node is None else {"node": member.node if member.life is not None else None}
         return {
             "name": member.name,
+            **node,
             "offset": member.offset,
             "status": str(member.status),
             "since": datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),

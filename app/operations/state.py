@@ -31,7 +31,9 @@ class State:
         return (
             may_draw
             or service.memory.gives
-            or any(lane.stock and not (service.options.refuses and lane.is_unprotected) for lane in service.desk.lanes)
+            or any(
+                lane.stock.size and not (service.options.refuses and lane.is_unprotected) for lane in service.desk.lanes
+            )
         )
 
     def unprotected(self, member: Member) -> str | None:

@@ -45,39 +45,30 @@ class Warnings:
 
     def _databases(self) -> Iterator[Warned]:
         service = self._service
-        for member in service.sight.members:
+        members, record = service.sight.members, service.sight.record
+        for member in members:
             if (reason := self._state.unprotected(member)) is not None:
                 yield _warned(reason, member.name)
-            for reason in member.warnings:
-                yield _warned(reason, member.name)
-        for name, reason in service.levels.warnings:
-            yield _warned(reason, name)
-        record = service.sight.record
+            yield from (_warned(reason, member.name) for reason in member.warnings)
+        yield from (_warned(reason, name) for name, reason in service.levels.warnings)
         if record is not None and not record.drawn:
             yield _warned("the ring is being changed, and nobody draws meanwhile")
         if service.worker.is_unprotected:
             yield _warned("unprotected: the worker number of snowflake ids was leased while a database was away")
-        missing = [offset for offset in record.offsets if offset > len(service.sight.members)] if record else []
-        for offset in missing:
-            yield _warned(f"the ring has a database at offset {offset}, which TICKETS_DATABASES does not list")
-        for reason in service.memory.warnings():
-            yield _warned(reason)
+        for offset in record.offsets if record is not None else ():
+            if offset > len(members):
+                yield _warned(f"the ring has a database at offset {offset}, which TICKETS_DATABASES does not list")
+        yield from map(_warned, service.memory.warnings())
 
     def _sequences(self) -> Iterator[Warned]:
         """Those that need somebody soon come first."""
-        service, now_ms = self._service, self._service.clock.wall_ms()
-        for entry in service.catalog.entries.values():
-            kind, parameters = KINDS[entry.definition.kind], entry.definition.parameters
-            ends_at = kind.ends_at(parameters)
-            if ends_at is not None and min(ends_at, LATEST_MS) - now_ms < ENDS_SOON_MS:
+        for entry in self._service.catalog.entries.values():
+            ends_at = KINDS[entry.definition.kind].ends_at(entry.definition.parameters)
+            if ends_at is not None and min(ends_at, LATEST_MS) - self._service.clock.wall_ms() < ENDS_SOON_MS:
                 yield _warned(f"its ids end at {time_text(ends_at)}", sequence=entry.name)
-            if entry.definition.kind != TICKET:
-                continue
-            for member, counter in entry.counters.items():
+            for member, counter in entry.counters.items() if entry.definition.kind == TICKET else ():
                 if counter.position >= counter.ceiling:
                     yield _warned("exhausted: every id has been used", member.name, entry.name)
-                elif counter.position > NEAR_END * counter.ceiling:
-                    used = counter.position / counter.ceiling
+                elif (used := counter.position / counter.ceiling) > NEAR_END:
                     yield _warned(f"{used:.0%} of its ids are used up", member.name, entry.name)
-        for name, database, reason in service.listing.warnings:
-            yield _warned(reason, database, name)
+        yield from (_warned(reason, database, name) for name, database, reason in self._service.listing.warnings)

@@ -41,10 +41,16 @@ def wants_traces(environment: Mapping[str, str]) -> bool:
     return exporter == "otlp" or (exporter == "" and any(environment.get(name) for name in _ENDPOINTS))
 
 
-class Traces:
-    """Sends spans to the collector that the OTEL_* variables name. Raises SettingsError where no package can."""
+class Watch:
+    """Writes the access log, and sends spans to the collector that the OTEL_* variables name.
 
-    def __init__(self) -> None:
+    logs, traces: whether it does. Raises SettingsError where the packages for traces are not installed.
+    """
+
+    def __init__(self, logs: bool, traces: bool) -> None:
+        self._logs, self._provider = logs, None
+        if not traces:
+            return
         try:
             from opentelemetry import trace
             from opentelemetry.context import Context
@@ -59,12 +65,18 @@ class Traces:
         self._provider = TracerProvider(resource=named.merge(OTELResourceDetector().detect()))
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("ticket-server", VERSION)
-        self._context_of = TraceContextTextMapPropagator().extract
-        self._no_parent = Context()
+        self._context_of, self._no_parent = TraceContextTextMapPropagator().extract, Context()
         self._server, self._failed = trace.SpanKind.SERVER, trace.StatusCode.ERROR
 
-    def span(self, seen: Seen) -> None:
-        """Make the span of a request that has been answered."""
+    def saw(self, seen: Seen) -> None:
+        """Take note of a request. It never waits."""
+        if self._logs:
+            fields = {"client": seen.client, "status": seen.status, "ms": round(seen.seconds * 1000, 3)}
+            log.info("%s", seen.what, extra={"fields": fields})
+        if self._provider is not None:
+            self._make_span(seen)
+
+    def _make_span(self, seen: Seen) -> None:
         method, _, path = seen.what.partition(" ")
         route = f"/{path.split('/', 2)[1].partition('?')[0]}" if path.startswith("/") else ""
         attributes: dict[str, str | int] = {"network.protocol.name": seen.protocol, "tickets.status": seen.status}
@@ -75,7 +87,7 @@ class Traces:
             attributes["tickets.sequence"] = seen.sequence
         span = self._tracer.start_span(
             f"{method} {route}".rstrip(),
-            context=self._context_of({"traceparent": seen.traceparent}) if seen.traceparent else self._no_parent,
+            context=self._context_of({"traceparent": seen.traceparent or ""}, self._no_parent),
             kind=self._server,
             attributes=attributes,
             start_time=int(seen.began * _NANOSECONDS),
@@ -86,34 +98,15 @@ class Traces:
 
     def close(self) -> None:
         """Send the spans that are left. Waits for the collector."""
-        self._provider.shutdown()
-
-
-class Watch:
-    """Writes the access log, if that is wanted, and makes spans, if there are traces."""
-
-    def __init__(self, logs: bool, traces: Traces | None) -> None:
-        self._logs, self._traces = logs, traces
-
-    def saw(self, seen: Seen) -> None:
-        """Take note of a request. It never waits."""
-        if self._logs:
-            fields = {"client": seen.client, "status": seen.status, "ms": round(seen.seconds * 1000, 3)}
-            log.info("%s", seen.what, extra={"fields": fields})
-        if self._traces is not None:
-            self._traces.span(seen)
-
-    def close(self) -> None:
-        """Send the spans that are left. Waits for the collector."""
-        if self._traces is not None:
-            self._traces.close()
+        if self._provider is not None:
+            self._provider.shutdown()
 
 
 def make_watch(logs: bool, environment: Mapping[str, str]) -> Watch | None:
     """Return who watches requests; None where nobody does.
 
     logs: whether an access log is wanted. environment: its OTEL_* variables say whether traces are. Raises
-    SettingsError where they are, and the packages for them are not installed.
+    SettingsError where one of them cannot be used, or the packages for traces are not installed.
     """
-    traces = Traces() if wants_traces(environment) else None
-    return Watch(logs, traces) if logs or traces is not None else None
+    traces = wants_traces(environment)
+    return Watch(logs, traces) if logs or traces else None
