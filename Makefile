@@ -12,8 +12,10 @@ PORT := $(or $(TICKETS_PORT),8000)
 DATABASE_TOOLS := \
 	mysqld,mariadbd:mariadb-server-core \
 	my_print_defaults:mariadb-client-core \
+	/usr/lib/galera/libgalera_smm.so:galera-4 \
 	pg_ctlcluster:postgresql \
-	pgbouncer:pgbouncer
+	pgbouncer:pgbouncer \
+	redis-server:redis-server
 DEBIAN_TOOLS := \
 	haproxy:haproxy \
 	promtool:prometheus \
@@ -115,7 +117,7 @@ dist: $(VENV)/.test  ## build the server's and the client's sdists and wheels, i
 # the public index alone, whatever this machine's pip is told, so that no hash in it is of a file only we have.
 lock: $(VENV)/.lock  ## write the hash-locked requirements anew (UPGRADE=1: with the newest versions)
 	$(call compile,requirements.txt)
-	$(call compile,requirements-image.txt,--extra postgresql --constraints requirements.txt)
+	$(call compile,requirements-image.txt,--extra postgresql --extra redis --constraints requirements.txt)
 	$(call compile,requirements-test.txt,--extra test --extra check --extra docs --constraints requirements.txt)
 
 # setuptools is locked as well: it builds the project, and an isolated build would fetch one that no hash vouches for.

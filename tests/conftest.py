@@ -6,19 +6,25 @@ otherwise its tests do not exist, and the end of the run says so.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import looptime
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.servers import DatabaseServer, Engine, engines
-from tests.servers_programs import MYSQLD, template
+from tests.servers_programs import MYSQLD, template, use_memory
 from tests.servers_shared import FreshDatabase, OwnServer, SharedServers
 
 # How long an example takes depends on what else the machine does. Each test has a deadline of its own.
 settings.register_profile("tickets", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tickets")
+
+
+def pytest_configure() -> None:
+    """Keep the data of database servers in memory."""
+    use_memory()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -70,8 +76,8 @@ def fresh_database(shared_servers: SharedServers) -> Iterator[FreshDatabase]:
     """Creates databases for this test only, in servers that no test may harm: `fresh_database(engine)` is a URL."""
     made: list[tuple[DatabaseServer, str]] = []
 
-    def create(engine: Engine, *, offset: int | None = None, increment: int | None = None) -> str:
-        server = shared_servers.server(engine, offset=offset, increment=increment)
+    def create(engine: Engine, **numbers: int) -> str:
+        server = shared_servers.server(engine, **numbers)
         made.append((server, shared_servers.new_name()))
         return server.create_database(made[-1][1])
 
@@ -87,25 +93,10 @@ def own_server(shared_servers: SharedServers) -> Iterator[OwnServer]:
     """Starts servers for this test only, which it may kill and freeze: `own_server(engine, offset=1, increment=2)`."""
     servers: list[DatabaseServer] = []
 
-    def start(
-        engine: Engine,
-        *,
-        offset: int | None = None,
-        increment: int | None = None,
-        binary_log: bool = False,
-        options: Sequence[str] = (),
-    ) -> DatabaseServer:
-        server = DatabaseServer(
-            engine,
-            template(engine, shared_servers.templates),
-            offset=offset,
-            increment=increment,
-            binary_log=binary_log,
-            options=options,
-        )
-        servers.append(server)
-        server.start()
-        return server
+    def start(engine: Engine, **how: Any) -> DatabaseServer:
+        servers.append(DatabaseServer(engine, template(engine, shared_servers.templates), **how))
+        servers[-1].start()
+        return servers[-1]
 
     yield start
     for server in servers:

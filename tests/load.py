@@ -1,33 +1,68 @@
-"""Callers that take tickets from running servers over HTTP, and keep every answer."""
+"""Callers that draw from running servers over HTTP, and judge what they get.
 
+- No id twice, whichever server handed it out.
+- The single ids and lists of one server from one database increase, and so do its blocks: seen on each connection.
+- Once a bump was answered, every id that is asked for later is above it.
+"""
+
+import http.client
+import json
+import random
 import threading
-from collections import Counter
+import time
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
-from typing import Self
+from typing import Protocol, Self
 
-import httpx
+from tests.servers_processes import DEADLINE, wait_until
 
-from tests.servers_processes import wait_until
-from tests.ticketd import DEADLINE, TicketServer
+SEQUENCES = ("photos", "accounts", "groups")
+PATHS = {"/ticket/{}": (70, 1), "/ticket/{}?count={}": (20, 60), "/block/{}?size={}": (10, 2_000)}
+"""How many of 100 mixed requests have each path, and how many tickets such a request wants at most."""
+THINK = 0.02
+"""Mean seconds between an answer and the caller's next request."""
+PAGE = 1 << 16
+MOST_KEPT = 100
+"""How many violations are described."""
 
-LONGEST = 500_000
-"""Answers of one load at most, so that it ends by itself."""
+
+class HasUrl(Protocol):
+    """What answers over HTTP."""
+
+    url: str
 
 
 class Load:
     """Callers in threads, each with a connection of its own to one of the servers. Use it as a context manager.
 
-    A caller that gets an error, or none at all, goes on with the next server, as behind a load balancer.
+    callers: for each server. mixed: whether they draw lists and blocks too, and from all SEQUENCES, not only photos.
+    is_one: whether each address is that of a single server, so that its ids increase. increment: of the ring.
     """
 
-    def __init__(self, servers: Sequence[TicketServer], sequence: str = "photos", *, callers: int = 4) -> None:
-        self._urls = [f"{server.url}/ticket/{sequence}" for server in servers]
-        self.ids: list[int] = []
-        """Every ticket that was answered."""
-        self.errors: list[str] = []
+    def __init__(
+        self, *servers: HasUrl, callers: int = 4, mixed: bool = False, is_one: bool = True, increment: int = 2
+    ) -> None:
+        self._mixed, self._is_one, self._increment = mixed, is_one, increment
+        self._pages: dict[tuple[str, int, int], bytearray] = defaultdict(lambda: bytearray(PAGE))
+        """For each id the number of the server that gave it, from 1, or 0."""
+        self.floors = dict.fromkeys(SEQUENCES, 0)
+        """What the answered bumps have passed; who bumps sets it."""
+        self.highest = dict.fromkeys(SEQUENCES, 0)
+        self.latest: deque[int] = deque(maxlen=200)
+        """The tickets that came last."""
+        self.answered = dict.fromkeys(range(1, len(servers) + 1), 0.0)
+        """When each server has given a ticket last, in seconds of the monotonic clock."""
+        self.count, self.silence = 0, 0.0
+        """How many tickets came, and the longest time without one, in seconds."""
+        self.errors: Counter[str] = Counter()
         """What was answered in place of a ticket: the body of a refusal, or the name of an exception."""
-        self._is_over = threading.Event()
-        self._threads = [threading.Thread(target=self._call, args=(number,)) for number in range(callers)]
+        self.violations: list[str] = []
+        self._lock, self._is_over = threading.Lock(), threading.Event()
+        self._threads = [
+            threading.Thread(target=self._call, args=(number, server.url.removeprefix("http://")))
+            for number, server in enumerate(servers, 1)
+            for _ in range(callers)
+        ]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -42,29 +77,76 @@ class Load:
 
     def wait(self, tickets: int) -> None:
         """Return when so many further tickets have come."""
-        wanted = len(self.ids) + tickets
-        wait_until(lambda: len(self.ids) >= wanted, DEADLINE, f"{tickets} tickets; {Counter(self.errors)}")
+        wanted = self.count + tickets
+        wait_until(lambda: self.count >= wanted, DEADLINE, f"{tickets} tickets")
 
-    @property
-    def repeated(self) -> list[int]:
-        """The tickets that came more than once."""
-        return [ticket for ticket, times in Counter(self.ids).items() if times > 1]
+    def check(self, *, errors: bool = False) -> None:
+        """Fail where a promise was broken, or a caller got an error that is not expected."""
+        assert self.violations == []
+        assert errors or not self.errors, self.errors
 
-    def _call(self, number: int) -> None:
-        with httpx.Client(timeout=DEADLINE) as client:
-            while not self._is_over.is_set() and len(self.ids) < LONGEST:
-                try:
-                    answer = client.get(self._urls[number % len(self._urls)])
-                except httpx.TransportError as error:
-                    self._note(type(error).__name__)
-                    number += 1
-                    continue
-                if answer.status_code == 200:
-                    self.ids.append(answer.json()["id"])
-                else:
-                    self._note(answer.text)
-                    number += 1
+    def violate(self, words: str) -> None:
+        """Note a violation of a promise."""
+        if len(self.violations) < MOST_KEPT:
+            self.violations.append(words)
 
-    def _note(self, error: str) -> None:
-        self.errors.append(error)
-        self._is_over.wait(0.01)
+    def _call(self, number: int, address: str) -> None:
+        connection, highest = http.client.HTTPConnection(address, timeout=DEADLINE), Counter[tuple[str, int, bool]]()
+        while not self._is_over.wait(random.expovariate(1 / THINK)):
+            if connection.sock is None:
+                highest.clear()
+            try:
+                self._draw(number, connection, highest)
+            except (OSError, http.client.HTTPException) as error:
+                self.errors[type(error).__name__] += 1
+                connection.close()
+        connection.close()
+
+    def _draw(
+        self, number: int, connection: http.client.HTTPConnection, highest: Counter[tuple[str, int, bool]]
+    ) -> None:
+        sequence, path = "photos", "/ticket/{}"
+        if self._mixed:
+            (path,) = random.choices(list(PATHS), [share for share, _ in PATHS.values()])
+            sequence = random.choice(SEQUENCES)
+        above = self.floors[sequence]
+        connection.request("GET", path.format(sequence, random.randint(1, PATHS[path][1])))
+        answer = connection.getresponse()
+        text = answer.read()
+        if answer.status != 200:
+            self.errors[text.decode()] += 1
+            return
+        body = json.loads(text)
+        ids: Sequence[int] = body.get("ids") or [body.get("id")]
+        if "first" in body:
+            ids = range(body["first"], body["first"] + body["size"] * body["step"], body["step"])
+        if self._is_one:
+            lane = sequence, ids[0] % self._increment, "first" in body
+            above, highest[lane] = max(above, highest[lane]), ids[-1]
+        with self._lock:
+            self._judge(number, sequence, ids, above)
+
+    def _judge(self, number: int, sequence: str, ids: Sequence[int], above: int) -> None:
+        now = time.monotonic()
+        if self.count:
+            self.silence = max(self.silence, now - max(self.answered.values()))
+        self.answered[number] = now
+        self.count += len(ids)
+        self.latest.extend(ids[-200:])
+        self.highest[sequence] = max(self.highest[sequence], ids[-1])
+        if any(one >= other for one, other in zip([above, *ids], ids, strict=False)):
+            self.violate(f"order or bump: server {number} gave {ids} of {sequence} after {above}")
+        is_run = ids[-1] - ids[0] == (len(ids) - 1) * self._increment
+        for run in [ids] if is_run else [[each] for each in ids]:
+            self._keep(number, sequence, run[0], len(run))
+
+    def _keep(self, number: int, sequence: str, first: int, count: int) -> None:
+        index, residue = divmod(first, self._increment)
+        while count:
+            start = index % PAGE
+            end = min(PAGE, start + count)
+            page = self._pages[sequence, residue, index // PAGE]
+            if others := {*page[start:end]} - {0}:
+                self.violate(f"twice: server {number} gave {first} of {sequence} or ids above, as did {others}")
+            page[start:end] = bytes([number]) * (end - start)
+            index, count = index + end - start, count - (end - start)

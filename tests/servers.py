@@ -1,4 +1,4 @@
-"""Real database servers for the tests: MariaDB, MySQL and PostgreSQL, each a process of its own on 127.0.0.1.
+"""Real database servers for the tests: MariaDB, MySQL, PostgreSQL and Redis, each a process of its own on 127.0.0.1.
 
 A test gets a database in a shared server (`fresh_database`), or a server that the test may kill and freeze
 (`own_server`); these fixtures are in `conftest.py`. Every server writes durably: it answers a commit only after the
@@ -7,23 +7,22 @@ disk has the commit.
 
 import contextlib
 import os
+import re
+import shlex
 import shutil
 import signal
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pymysql
+import redis
 
-from tests.servers_processes import end_guard, family, free_port, guard, send, states, wait_until
+from tests.servers_processes import DEADLINE, Process, free_port
 from tests.servers_programs import SMALL, Engine, as_unprivileged, copy_directory, engines, new_home, program
 
 __all__ = ["DEADLINE", "DatabaseServer", "Engine", "engines"]
-
-DEADLINE = 60.0
-"""Seconds that a server has to start or to stop. On a busy machine it takes many of them."""
 
 _MYSQL_OPTIONS = [
     "--bind-address=127.0.0.1",
@@ -34,6 +33,12 @@ _MYSQL_OPTIONS = [
     "--innodb-use-native-aio=0",  # the kernel would go on writing for a frozen server
     "--performance-schema=OFF",  # this saves a third of a start's time
 ]
+# A killed server leaves its shared memory behind; with mmap that lies among its files.
+_POSTGRESQL_OPTIONS = ["-c", "shared_buffers=16MB", "-c", "dynamic_shared_memory_type=mmap"]
+_REDIS_OPTIONS = [
+    *("--bind", "127.0.0.1", "--databases", "10000", "--save", "", "--appendonly", "yes", "--appendfsync", "always"),
+    *("--no-appendfsync-on-rewrite", "no", "--maxmemory-policy", "noeviction", "--enable-debug-command", "yes"),
+]
 # The tests log in as root@127.0.0.1, a user that new data does not have. These statements stay out of a binary log.
 _MYSQL_ROOT = (
     "SET sql_log_bin = 0;\n"
@@ -42,7 +47,7 @@ _MYSQL_ROOT = (
 )
 
 
-class DatabaseServer:
+class DatabaseServer(Process):
     """One database server. It keeps its port and its data when a test kills and starts it.
 
     Args:
@@ -64,91 +69,29 @@ class DatabaseServer:
         binary_log: bool = False,
         options: Sequence[str] = (),
     ) -> None:
+        super().__init__(new_home(engine))
         self.engine = engine
         self.port = free_port()
         self.offset = offset
         self.increment = increment
         self.binary_log = binary_log
         self.options = list(options)
+        self.data_dir = self.home / "data"
         self._template = template
-        self._home = new_home(engine)
-        self.data_dir = self._home / "data"
-        self._log = self._home / "log"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
+        if engine == "postgresql":
+            self.ending = signal.SIGINT  # its fast shutdown: it does not wait for the clients to leave
         copy_directory(template, self.data_dir)
-
-    def __repr__(self) -> str:
-        return f"<{self.engine} on port {self.port}, {'running' if self.running else 'not running'}>"
 
     def url(self, database: str, port: int | None = None) -> str:
         """The URL of a database in this server. `port` is that of a proxy, if the connection goes through one."""
-        scheme = "postgresql://postgres" if self.engine == "postgresql" else "mysql://root"
-        return f"{scheme}@127.0.0.1:{port or self.port}/{database}"
-
-    # -- life and death
-
-    @property
-    def pid(self) -> int:
-        """The number of the server's first process."""
-        assert self._process is not None, f"{self!r} was never started"
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process exists. A frozen server runs, too."""
-        return self._process is not None and self._process.poll() is None
+        database = _number(database) if self.engine == "redis" else database
+        scheme = {"postgresql": "postgresql://postgres@", "redis": "redis://"}.get(self.engine, "mysql://root@")
+        return f"{scheme}127.0.0.1:{port or self.port}/{database}"
 
     def start(self) -> None:
         """Start the server, and return when it lets a client log in. Raises RuntimeError if the server ends first."""
-        assert not self.running, f"{self!r} is started twice"
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self._home,
-                start_new_session=True,
-            )
-        self._end_guard()  # there still is one if the server ended by itself
-        self._guard = guard(self._process.pid, self._home)
-        wait_until(self._answers, DEADLINE, f"{self!r} to start")
-
-    def kill(self) -> None:
-        """End all processes of the server with SIGKILL at the same moment, as a power cut does. Waits for the end."""
-        if self.running:
-            self.freeze()  # a frozen server starts no further process
-            processes = family(self.pid)
-            for pid in reversed(processes):
-                send(pid, signal.SIGKILL)
-            self._wait()
-            wait_until(lambda: not any(states(pid) for pid in processes), DEADLINE, f"the end of {self!r}")
-        self._end_guard()
-
-    def stop(self) -> None:
-        """Shut the server down cleanly. Raises subprocess.TimeoutExpired if it does not end by the deadline."""
-        if self.running:
-            self.thaw()
-            # SIGINT is PostgreSQL's fast shutdown: it does not wait for the clients to leave.
-            send(self.pid, signal.SIGINT if self.engine == "postgresql" else signal.SIGTERM)
-            self._wait()
-        self._end_guard()
-
-    def freeze(self) -> None:
-        """Stop all processes of the server with SIGSTOP. The kernel still accepts connections; nothing answers them."""
-        self._freeze([self.pid])  # the first process starts the others, so it stops first
-        self._freeze(family(self.pid))
-
-    def thaw(self) -> None:
-        """Let a frozen server go on (SIGCONT)."""
-        for pid in reversed(family(self.pid)):
-            send(pid, signal.SIGCONT)
-
-    def close(self) -> None:
-        """Kill the server and remove its files."""
-        self.kill()
-        shutil.rmtree(self._home, ignore_errors=True)
+        self.launch(self._command())
+        self.until(self._answers, "to start")
 
     # -- its data
 
@@ -170,16 +113,27 @@ class DatabaseServer:
     # -- databases
 
     def create_database(self, name: str) -> str:
-        """Create a database and return its URL."""
+        """Create a database and return its URL. Those of Redis have numbers: the digits of the name, or 0."""
+        if self.engine == "redis":
+            return self.url(name)
         self.execute(f"CREATE DATABASE {name}" + (" TEMPLATE template0" if self.engine == "postgresql" else ""))
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
         """Drop a database. PostgreSQL ends the connections to the database first."""
+        if self.engine == "redis":
+            self.execute("FLUSHDB", name)
+            return
         self.execute(f"DROP DATABASE {name}" + (" WITH (FORCE)" if self.engine == "postgresql" else ""))
 
     def execute(self, statement: str, database: str = "") -> list[tuple[Any, ...]]:
-        """Run one statement as the superuser, on a connection of its own and in autocommit; return its rows."""
+        """Run one statement as the superuser, on a connection of its own and in autocommit; return its rows.
+
+        A statement of Redis is a command, and its reply is the only row.
+        """
+        if self.engine == "redis":
+            with self.connect(database) as client:
+                return [(client.execute_command(*shlex.split(statement)),)]
         with (
             contextlib.closing(self.connect(database)) as connection,
             contextlib.closing(connection.cursor()) as cursor,
@@ -188,7 +142,9 @@ class DatabaseServer:
             return list(cursor.fetchall()) if cursor.description else []
 
     def connect(self, database: str = "", timeout: float = DEADLINE) -> Any:
-        """A connection of psycopg or pymysql as the superuser, in autocommit. It blocks; the caller closes it."""
+        """A connection of psycopg, pymysql or redis-py as the superuser. It blocks; the caller closes it."""
+        if self.engine == "redis":
+            return redis.Redis(port=self.port, db=int(_number(database)), socket_timeout=timeout, decode_responses=True)
         if self.engine == "postgresql":
             # psycopg counts whole seconds, 2 at least
             return psycopg.connect(self.url(database or "postgres"), autocommit=True, connect_timeout=int(timeout))
@@ -208,14 +164,17 @@ class DatabaseServer:
 
     def _command(self) -> list[str]:
         if self.engine == "postgresql":
-            where = ["-D", str(self.data_dir), "-k", str(self._home), "-h", "127.0.0.1", "-p", str(self.port)]
-            return [*as_unprivileged(), program(self.engine), *where, "-c", "shared_buffers=16MB", *self.options]
-        statements = self._home / "root.sql"
+            where = ["-D", str(self.data_dir), "-k", str(self.home), "-h", "127.0.0.1", "-p", str(self.port)]
+            return [*as_unprivileged(), program(self.engine), *where, *_POSTGRESQL_OPTIONS, *self.options]
+        if self.engine == "redis":
+            where = ["--port", str(self.port), "--dir", str(self.data_dir)]
+            return [program(self.engine), *where, *_REDIS_OPTIONS, *self.options]
+        statements = self.home / "root.sql"
         statements.write_text(_MYSQL_ROOT, encoding="utf-8")
         return [
             *(program(self.engine), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else [])),
-            *(f"--datadir={self.data_dir}", f"--socket={self._home / 's'}", f"--pid-file={self._home / 'pid'}"),
-            *(f"--port={self.port}", f"--tmpdir={self._home}", f"--init-file={statements}"),
+            *(f"--datadir={self.data_dir}", f"--socket={self.home / 's'}", f"--pid-file={self.home / 'pid'}"),
+            *(f"--port={self.port}", f"--tmpdir={self.home}", f"--init-file={statements}"),
             *([] if self.offset is None else [f"--auto-increment-offset={self.offset}"]),
             *([] if self.increment is None else [f"--auto-increment-increment={self.increment}"]),
             *(["--log-bin=binlog", "--server-id=1"] if self.binary_log else ["--skip-log-bin"]),
@@ -223,25 +182,14 @@ class DatabaseServer:
         ]
 
     def _answers(self) -> bool:
-        if not self.running:
-            log = self._log.read_text(encoding="utf-8", errors="replace")
-            raise RuntimeError(f"{self!r} ended while it started:\n{log[-3000:]}")
-        with contextlib.suppress(OSError, psycopg.OperationalError, pymysql.MySQLError):
+        with contextlib.suppress(OSError, psycopg.OperationalError, pymysql.MySQLError, redis.RedisError):
+            if self.engine == "redis":
+                return bool(self.connect(timeout=5).ping())
             self.connect(timeout=5).close()
             return True
         return False
 
-    def _freeze(self, processes: list[int]) -> None:
-        for pid in processes:
-            send(pid, signal.SIGSTOP)
-        # a thread that is writing to the disk stops when it has written
-        wait_until(lambda: all(states(pid) <= {"T", "t"} for pid in processes), DEADLINE, f"{self!r} to stand still")
 
-    def _wait(self) -> None:
-        assert self._process is not None
-        self._process.wait(DEADLINE)
-
-    def _end_guard(self) -> None:
-        if self._guard is not None:
-            end_guard(self._guard)
-            self._guard = None
+def _number(database: str) -> str:
+    """Return the number of a database of Redis: the digits of its name, or 0."""
+    return re.sub(r"\D", "", database) or "0"

@@ -2,64 +2,62 @@
 
 import contextlib
 import fcntl
-import functools
 import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-Engine = Literal["mariadb", "mysql", "postgresql"]
+Engine = Literal["mariadb", "mysql", "postgresql", "redis"]
 MYSQLD = "TICKETS_TEST_MYSQLD"
-"""The environment variable that names MySQL's mysqld. Without it the tests run on MariaDB and PostgreSQL only."""
+"""The environment variable that names MySQL's mysqld. Without it the tests run on the other engines only."""
 
 SMALL: dict[Engine, list[str]] = {
     "mariadb": ["--innodb-log-file-size=8M", "--innodb-autoextend-increment=1"],
     "mysql": ["--innodb-redo-log-capacity=8M", "--mysqlx=OFF"],
     "postgresql": [],
+    "redis": [],
 }
 """Options that keep the files of a new server small, because each server begins with a copy of such files."""
-_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+homes = Path("/tmp")
+"""Where the servers' directories lie."""
+_PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin", "/usr/local/sbin"])
 
 
 def engines(*wanted: Engine) -> list[Engine]:
     """The engines of this run, or the wanted ones among them.
 
-    MariaDB and PostgreSQL always take part, MySQL if TICKETS_TEST_MYSQLD names its server.
+    MariaDB, PostgreSQL and Redis always take part, MySQL if TICKETS_TEST_MYSQLD names its server.
     """
-    found: list[Engine] = ["mariadb", "postgresql"]
-    if _is_mysql(os.environ.get(MYSQLD, "")):
+    found: list[Engine] = ["mariadb", "postgresql", "redis"]
+    if os.environ.get(MYSQLD):
         found.append("mysql")
     return [engine for engine in found if not wanted or engine in wanted]
 
 
-@functools.cache
-def _is_mysql(path: str) -> bool:
-    """Whether a program is MySQL's server."""
-    if not path:
-        return False
-    command = [path, "--no-defaults", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    return "mariadb" not in done.stdout.lower()
+def find(name: str, package: str) -> str:
+    """The path of a program. FileNotFoundError names Debian's package."""
+    if found := shutil.which(name, path=_PATH):
+        return found
+    raise FileNotFoundError(f"no {name} on this machine: apt-get install {package}, or `make tools`")
 
 
 def program(engine: Engine, name: str = "") -> str:
     """The path of an engine's server, or of the program `name` beside it. FileNotFoundError says what to install."""
     if engine == "mysql":
         return os.environ[MYSQLD]
+    if engine == "redis":
+        return find(name or "redis-server", "redis-server")
     if engine == "mariadb":
-        found, package = shutil.which(name or "mariadbd", path=_PATH), "mariadb-server-core"
-    else:
-        # Debian keeps PostgreSQL's programs off the path, in a directory for each version.
-        packaged = Path("/usr/lib/postgresql").glob(f"*/bin/{name or 'postgres'}")
-        newest = max(packaged, key=lambda path: float(path.parts[-3]), default=None)
-        found, package = str(newest) if newest else shutil.which(name or "postgres", path=_PATH), "postgresql"
-    if found is None:
-        raise FileNotFoundError(f"no {name or engine} on this machine: apt-get install {package}, or `make databases`")
-    return found
+        return find(name or "mariadbd", "mariadb-server-core")
+    # Debian keeps PostgreSQL's programs off the path, in a directory for each version.
+    packaged = Path("/usr/lib/postgresql").glob(f"*/bin/{name or 'postgres'}")
+    newest = max(packaged, key=lambda path: float(path.parts[-3]), default=None)
+    return str(newest) if newest else find(name or "postgres", "postgresql")
 
 
 def unprivileged() -> pwd.struct_passwd | None:
@@ -79,11 +77,22 @@ def new_home(engine: Engine) -> Path:
     It does not lie below pytest's directories: PostgreSQL's user may not enter those, and the path of a socket may have
     107 characters at most.
     """
-    home = Path(tempfile.mkdtemp(prefix=f"tickets-{engine}-", dir="/tmp" if os.access("/tmp", os.W_OK) else None))
+    home = Path(tempfile.mkdtemp(prefix=f"tickets-{engine}-", dir=homes))
     user = unprivileged()
     if engine == "postgresql" and user is not None:
         os.chown(home, user.pw_uid, user.pw_gid)
     return home
+
+
+def use_memory() -> None:
+    """Keep the data of further servers in memory, if 6 GiB are free there. What measures speed leaves them on a disk.
+
+    A killed server loses no more in memory than on a disk, because the kernel keeps what was written in either case.
+    """
+    global homes  # noqa: PLW0603
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 6 << 30:
+        homes = memory
 
 
 def copy_directory(source: Path, target: Path) -> None:
@@ -121,6 +130,9 @@ def _initialise(engine: Engine, target: Path) -> None:
         ],
     }
     try:
+        if engine == "redis":  # it begins with an empty directory
+            target.mkdir()
+            return
         environment = os.environ | {"TMPDIR": str(home)}
         command = commands[engine]()
         done = subprocess.run(
@@ -131,6 +143,7 @@ def _initialise(engine: Engine, target: Path) -> None:
         # auto.cnf is MySQL's identity, and each server needs its own.
         with contextlib.suppress(FileNotFoundError):
             (data / "auto.cnf").unlink()
-        shutil.move(data, target)
+        copy_directory(data, made := target.with_name(f"{engine}.new"))
+        made.rename(target)
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -1,45 +1,40 @@
 """A TCP proxy between a client and a server, with a network that a test can cut, freeze and heal."""
 
-import asyncio
 import contextlib
-from types import TracebackType
+import socket
+import struct
+import threading
 from typing import Self
 
 
 class Proxy:
-    """Forwards each connection to a port of 127.0.0.1, as an asynchronous context manager.
+    """Forwards each connection to a port of 127.0.0.1, in threads of its own. Use it as a context manager.
 
     `port` is where clients connect; it stays the same as long as the proxy is open.
     """
 
     def __init__(self, target: int) -> None:
-        self.port = 0
-        self._target = target
-        self._is_cut = False
-        self._flows = asyncio.Event()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._target, self._is_cut = target, False
+        self._flows = threading.Event()
         self._flows.set()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._ends: set[socket.socket] = set()
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.close()
+    def __exit__(self, *_: object) -> None:
         self.cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._flows.set()
+        self._listening.shutdown(socket.SHUT_RDWR)
 
     def cut(self) -> None:
         """Reset every connection, and from now on each new connection at once."""
         self._is_cut = True
-        for writer in self._writers:
-            writer.transport.abort()
+        for end in list(self._ends):
+            self._reset(end)
 
     def freeze(self) -> None:
         """Hold back all bytes. Connections stay open, and new ones are accepted."""
@@ -50,37 +45,37 @@ class Proxy:
         self._is_cut = False
         self._flows.set()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        self._writers.add(writer)
-        try:
-            with contextlib.suppress(OSError, asyncio.CancelledError):
-                if not self._is_cut:
-                    await self._flows.wait()
-                    await self._forward(reader, writer)
-        finally:
-            writer.transport.abort()
-            self._writers.discard(writer)
-            self._tasks.discard(task)
+    def _accept(self) -> None:
+        with self._listening, contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                threading.Thread(target=self._forward, args=(client,), daemon=True).start()
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self._target)
-        self._writers.add(to_writer)
-        try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(reader, to_writer))
-                both.create_task(self._pump(to_reader, writer))
-        except* OSError:
-            pass
-        finally:
-            to_writer.transport.abort()
-            self._writers.discard(to_writer)
+    def _forward(self, client: socket.socket) -> None:
+        server = socket.socket()
+        self._ends |= {client, server}
+        with client, server:
+            if not self._is_cut and self._flows.wait():
+                with contextlib.suppress(OSError):
+                    server.connect(("127.0.0.1", self._target))
+                    back = threading.Thread(target=self._pump, args=(server, client), daemon=True)
+                    back.start()
+                    self._pump(client, server)
+                    back.join()
+            self._reset(client)
+            self._ends -= {client, server}
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            await self._flows.wait()
-            writer.write(data)
-            await writer.drain()
-        raise ConnectionError("one side has ended the connection")
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                self._flows.wait()
+                target.sendall(data)
+        self._reset(source)
+        self._reset(target)
+
+    @staticmethod
+    def _reset(end: socket.socket) -> None:
+        """End a connection for both who wait at it; what was not read is lost."""
+        with contextlib.suppress(OSError):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            end.shutdown(socket.SHUT_RDWR)

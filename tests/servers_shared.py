@@ -1,38 +1,19 @@
 """Which servers a test process runs: shared ones, which no test may harm, and those that belong to a single test."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from tests.servers import DatabaseServer, Engine
 from tests.servers_programs import template
 
+FreshDatabase = Callable[..., str]
+"""The fixture `fresh_database(engine)`: creates an empty database in a shared server, and returns its URL.
 
-class FreshDatabase(Protocol):
-    """Creates an empty database in a shared server, and returns its URL (fixture `fresh_database`).
-
-    The shared server numbers with `offset` and `increment` if they are given; PostgreSQL knows neither.
-    """
-
-    def __call__(self, engine: Engine, *, offset: int | None = None, increment: int | None = None) -> str: ...
-
-
-class OwnServer(Protocol):
-    """Starts a server for one test, which may kill and freeze the server (fixture `own_server`).
-
-    The arguments are those of `DatabaseServer`.
-    """
-
-    def __call__(
-        self,
-        engine: Engine,
-        *,
-        offset: int | None = None,
-        increment: int | None = None,
-        binary_log: bool = False,
-        options: Sequence[str] = (),
-    ) -> DatabaseServer: ...
+`offset` and `increment` are what the shared server numbers with; PostgreSQL knows neither.
+"""
+OwnServer = Callable[..., DatabaseServer]
+"""The fixture `own_server(engine)`: starts a server for one test, with the further arguments of `DatabaseServer`."""
 
 
 class SharedServers:
@@ -48,11 +29,12 @@ class SharedServers:
 
     def server(self, engine: Engine, *, offset: int | None = None, increment: int | None = None) -> DatabaseServer:
         """The shared server of an engine that numbers like this."""
-        key = (engine, None, None) if engine == "postgresql" else (engine, offset, increment)
+        key = (engine, None, None) if engine in ("postgresql", "redis") else (engine, offset, increment)
         if key not in self._servers:
-            server = DatabaseServer(engine, template(engine, self.templates), offset=key[1], increment=key[2])
-            self._servers[key] = server
-            server.start()
+            self._servers[key] = DatabaseServer(
+                engine, template(engine, self.templates), offset=key[1], increment=key[2]
+            )
+            self._servers[key].start()
         return self._servers[key]
 
     def new_name(self) -> str:

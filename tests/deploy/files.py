@@ -2,14 +2,14 @@
 
 import os
 import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.servers_programs import find
 
 ROOT = next(folder for folder in Path(__file__).parents if (folder / "docker-compose.yml").exists())
 DEPLOY = ROOT / "deploy"
@@ -18,10 +18,7 @@ PROMETHEUS, KUBERNETES = DEPLOY / "prometheus", DEPLOY / "kubernetes"
 
 def run(tool: str, *arguments: str | Path, package: str = "", **environment: str) -> str:
     """Run a tool in deploy/ without an error, and return what it said on both streams. package: Debian's, with it."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
-    found = shutil.which(tool, path=path)
-    assert found, f"{tool} is missing: `make tools`, or apt-get install {package or tool}"
-    command, variables = [found, *arguments], os.environ | environment
+    command, variables = [find(tool, package or tool), *arguments], os.environ | environment
     done = subprocess.run(command, cwd=DEPLOY, env=variables, capture_output=True, text=True, check=False, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

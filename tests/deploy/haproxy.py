@@ -2,24 +2,21 @@
 
 import contextlib
 import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 import httpx
 
 from tests.deploy.files import DEPLOY
-from tests.servers_processes import end_guard, free_port, guard, wait_until
-from tests.ticketd import DEADLINE
+from tests.servers_processes import DEADLINE, Process, free_port, wait_until
+from tests.servers_programs import find
 
 UP, DOWN = "UP", "DOWN"
 
 
-class HAProxy:
-    """HAProxy in front of three addresses, `host:port`. Use it as a context manager.
+class HAProxy(Process):
+    """HAProxy in front of three addresses, `host:port`.
 
     redis: where the same servers speak the Redis protocol. certificate: a file with a certificate and its key, for TLS.
     plain: `serve`, or `redirect` to TLS.
@@ -33,9 +30,9 @@ class HAProxy:
         certificate: Path | None = None,
         plain: str = "serve",
     ) -> None:
+        super().__init__(Path(tempfile.mkdtemp(prefix="haproxy-")))
         self.port, self.tls_port, self.redis_port, self._statistics = (free_port() for _ in range(4))
         self.url = f"http://127.0.0.1:{self.port}"
-        self._home = Path(tempfile.mkdtemp(prefix="haproxy-"))
         self._settings = {"PLAIN": plain, "FRONT": self._at(self.port), "STATISTICS": self._at(self._statistics)}
         self._settings |= {str(number): address for number, address in enumerate(servers, 1)}
         if redis:
@@ -45,31 +42,11 @@ class HAProxy:
             self._settings |= {"CERTIFICATE": str(certificate), "FRONT_TLS": self._at(self.tls_port)}
             self._settings["PUBLIC_TLS_PORT"] = str(self.tls_port)
 
-    def __enter__(self) -> Self:
-        path = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
-        program = shutil.which("haproxy", path=path)
-        assert program, "haproxy is missing: `make tools`, or apt-get install haproxy"
-        with (self._home / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [program, "-db", "-f", str(DEPLOY / "haproxy/haproxy.cfg")],
-                env=os.environ | {f"TICKETS_DEPLOY_{name}": value for name, value in self._settings.items()},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        self._guard = guard(self._process.pid, self._home)
-        try:
-            wait_until(self._answers, DEADLINE, "HAProxy to listen")
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait(DEADLINE)
-        end_guard(self._guard)
-        shutil.rmtree(self._home, ignore_errors=True)
+    def start(self) -> None:
+        """Start it, and return when it listens."""
+        settings = {f"TICKETS_DEPLOY_{name}": value for name, value in self._settings.items()}
+        self.launch([find("haproxy", "haproxy"), "-db", "-f", DEPLOY / "haproxy/haproxy.cfg"], os.environ | settings)
+        self.until(self._answers, "to listen")
 
     def operators_see(self, path: str) -> str:
         """Return a page of the port for operators."""
@@ -86,7 +63,6 @@ class HAProxy:
         wait_until(lambda: states_now() == list(states), DEADLINE, f"HAProxy to see {states} in {backend}")
 
     def _answers(self) -> bool:
-        assert self._process.poll() is None, (self._home / "log").read_text(encoding="utf-8")
         with contextlib.suppress(httpx.TransportError):
             return bool(self.operators_see("/metrics"))
         return False

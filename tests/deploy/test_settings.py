@@ -7,14 +7,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pytest
-
 from app import settings
 from app.setting_names import FILE, variable
 from app.version import VERSION
 from tests.deploy.files import DEPLOY, KUBERNETES, ROOT, compose, documents, resources, variables
 
 KNOWN = {variable(field) + ending for field in settings.Settings.model_fields for ending in ("", FILE)}
+DEPLOYED = "deploy", "mysql_init", "Dockerfile", "docker-compose.yml"
 SERVERS = ["tickets-1", "tickets-2", "tickets-3"]
 
 
@@ -26,36 +25,24 @@ def deployments() -> Iterator[tuple[str, Mapping[str, str]]]:
     (container,) = resources()["Deployment"]["spec"]["template"]["spec"]["containers"]
     pod = {each["name"]: each["value"] for each in container["env"]}
     yield "kubernetes", image | variables(base["configMapGenerator"][0]["literals"]) | variables(pod)
-    unit, shared = (
-        (DEPLOY / "systemd" / name).read_text(encoding="utf-8").replace("%i", "8001").replace("%S", "/var/lib")
-        for name in ("ticketd@.service", "ticketd.env")
-    )
-    lines = re.findall(r"^Environment=(.*)$", unit, re.MULTILINE) + re.findall(r"^\w+=.*$", shared, re.MULTILINE)
-    yield "systemd", {name: value.strip('"') for name, value in variables(lines).items()}
+    unit, shared = ((DEPLOY / "systemd" / name).read_text("utf-8") for name in ("ticketd@.service", "ticketd.env"))
+    lines = re.findall(r"^(?:Environment=)?(TICKETS_\w+=.*)$", f"{unit}\n{shared}", re.MULTILINE)
+    yield "systemd", {name: re.sub("%.", "8001", value.strip('"')) for name, value in variables(lines).items()}
 
 
-@pytest.mark.parametrize(("name", "environment"), [*deployments()])
-def test_the_server_can_use_what_is_set(name: str, environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_server_can_use_what_is_set(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("a-secret\n", encoding="utf-8")
-    files = {each: str(tmp_path / "secret") for each in environment if each.endswith(FILE)}
-    assert len(files) >= 2
-    loaded = settings.load(environment | files, {})
-    assert len(loaded.databases) == 2
-    assert loaded.redis_port
-    assert loaded.admin_tokens
+    for name, environment in deployments():
+        files = {each: str(tmp_path / "secret") for each in environment if each.endswith(FILE)}
+        assert len(files) >= 2, name
+        loaded = settings.load({**environment, **files}, {})
+        assert len(loaded.databases) == 2, name
+        assert loaded.redis_port, name
+        assert loaded.admin_tokens, name
 
 
 def test_every_variable_is_a_setting_or_is_named_as_the_deployments() -> None:
-    listed = [
-        "git",
-        "ls-files",
-        "-co",
-        "--exclude-standard",
-        "deploy",
-        "mysql_init",
-        "Dockerfile",
-        "docker-compose.yml",
-    ]
+    listed = ["git", "ls-files", "-co", "--exclude-standard", *DEPLOYED]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout.split()
     assert len(names) > 20
     for path in (ROOT / name for name in names if (ROOT / name).exists()):

@@ -76,8 +76,8 @@ class FakeServer:
     """One database server.
 
     Attributes that a test sets: `down` (neither connections nor answers), `read_only`, `login_rejected`,
-    `max_connections` (None: any number), `draws_wrong` (ids of another residue), `locked` (names of sequences, as they
-    were made), `loses` (a function of client and call: whether the effect happens and the answer never comes).
+    `max_connections` (None: any number), `locked` (names of sequences, as they were made), `loses` (a function of
+    client and call: whether the effect happens and the answer never comes).
 
     `connects` counts the connections that were asked for, `misused` the calls on a session that had failed before.
     `late` has the requests that were given up during a standstill, by their clients: they take effect behind it.
@@ -103,7 +103,7 @@ class FakeServer:
         self.started = clock()
         self.incarnation = 0
         self.data = self._empty()
-        self.down = self.read_only = self.login_rejected = self.draws_wrong = False
+        self.down = self.read_only = self.login_rejected = False
         self.max_connections: int | None = None
         self.locked: set[str] = set()
         self.loses: Callable[[str, str], bool] | None = None

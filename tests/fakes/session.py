@@ -138,8 +138,6 @@ class FakeSession:
         if want.drawn and counter.last < want.last:
             return errors.SequenceMissing(EMPTIED)
         offset, increment = self.residue
-        if self.server.draws_wrong:
-            raise DatabaseRefused("draws ids of another residue")
         rows, count, gap = self.server.traits.rows, want.count, 0
         if 1 < rows < count:
             apart = -(-(count - 1) // (rows - 1))

@@ -6,9 +6,11 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "mariadb"])
+@pytest.mark.parametrize("engine", ["sqlite"])
 def test_a_short_torture_finds_no_violation(engine: str) -> None:
-    command = [sys.executable, "-m", "tests.torture", "--engine", engine, "--seconds", "10", "--seed", "8"]
-    done = subprocess.run([*command, "--servers", "2"], capture_output=True, text=True, check=False, timeout=110)
+    command = [sys.executable, "-m", "tests.torture", "--engine", engine, "--seconds", "5", "--seed", "8"]
+    done = subprocess.run(
+        [*command, "--servers", "2", "--callers", "6"], capture_output=True, text=True, check=False, timeout=110
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "violations                     0" in done.stdout
+    assert "violations 0" in done.stdout

@@ -1,119 +1,78 @@
-"""What the torture plays on: database servers, ticket servers that are processes, and the links between them."""
+"""What the torture and the tests of the whole system play on: databases, ticket servers, and the links between them."""
 
-import asyncio
-import contextlib
-import json
-import signal
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.servers import DatabaseServer, engines
+import httpx
+
+from tests.load import SEQUENCES, Load
+from tests.servers import DatabaseServer, Engine
+from tests.servers_processes import wait_until
 from tests.servers_programs import template
 from tests.servers_proxy import Proxy
+from tests.ticketd import TicketServer
 
 DATABASE = "tickets"
+QUICK: dict[str, Any] = {"probe_interval": 0.2, "database_timeout": 5, "request_timeout": 40, "drain_seconds": 1}
+"""A database that fails is noticed soon, and on a busy machine none is given up that does not hang."""
+NOTICED = 2.0
+"""Seconds after a fault after which a ticket server's word counts: by then it has looked at every database."""
+SERVES, SETTLES = 60.0, 90.0
+"""Seconds after a fault within which every ticket server serves again, and its `/healthz` passes."""
 
 
-class Worker:
-    """One ticket server. where: the URLs of its databases, or the folder of its pair. links: to the databases.
+class Stage:
+    """Ticket servers on a ring, with the SEQUENCES. The stack ends everything.
 
-    process: runs it now. said: what that has said last, see `worker.Callers.tell`.
+    engines: of the databases, in the order of their offsets; none for the embedded pair, which one server uses.
     """
 
-    def __init__(self, number: int, folder: Path, where: str, links: list[Proxy]) -> None:
-        self.name, self.links = f"worker-{number}", links
-        self.process: asyncio.subprocess.Process
-        self.said: dict[str, Any] = {}
-        self._folder, self._where, self._serial = folder, where, 0
-        self._reading: asyncio.Task[None]
+    def __init__(self, stack: ExitStack, templates: Path, engines: Sequence[Engine], servers: int) -> None:
+        self.databases: list[DatabaseServer] = []
+        for offset, engine in enumerate(engines, 1):
+            empty = template(engine, templates)
+            database = DatabaseServer(engine, empty, offset=offset, increment=len(engines))
+            self.databases.append(stack.enter_context(database))
+            database.create_database(DATABASE)
+        self.links: list[list[Proxy]] = []
+        """Of each ticket server to the databases."""
+        self.servers: list[TicketServer] = []
+        for _ in range(servers if engines else 1):
+            self.links.append([stack.enter_context(Proxy(database.port)) for database in self.databases])
+            server = TicketServer(self.urls(*self.links[-1]), **QUICK)
+            self.servers.append(stack.enter_context(server))
+        for sequence in SEQUENCES:
+            self.servers[0].request("PUT", f"/sequence/{sequence}").raise_for_status()
 
-    async def start(self) -> None:
-        """Start a process."""
-        self._serial += 1
-        stem = self._folder / f"{self.name}-{self._serial}"
-        command = (sys.executable, "-m", "tests.torture.worker", f"{self.name}:1", f"{stem}.log", self._where)
-        with stem.with_suffix(".errors").open("w") as errors:
-            pipe = asyncio.subprocess.PIPE
-            self.process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=errors)
-        self._reading = asyncio.create_task(self._read(self.process.stdout))
+    def urls(self, *links: Proxy) -> list[str]:
+        """The URLs of the databases, through these links."""
+        return [each.url(DATABASE, link.port) for each, link in zip(self.databases, links, strict=True)]
 
-    async def _read(self, output: asyncio.StreamReader | None) -> None:
-        while output is not None and (line := await output.readline()):
-            with contextlib.suppress(ValueError):  # a killed process leaves part of a line
-                self.said = json.loads(line)
-        self.said = {}
+    def all(self, condition: Callable[[dict[str, Any]], bool], seconds: float = SETTLES) -> None:
+        """Wait until this is true of what every /healthz says. Raises TimeoutError with that."""
+        told: list[dict[str, Any]] = []
 
-    def serves(self, since: float) -> bool:
-        """Whether it has handed out a ticket since a moment."""
-        return bool(self.said.get("last", 0.0) > since)
+        def is_true() -> bool:
+            with suppress(httpx.TransportError):
+                told[:] = [server.health() for server in self.servers]
+                return all(map(condition, told))
+            return False
 
-    def is_settled(self, since: float) -> bool:
-        """Whether it has said since a moment that all databases are in sight, and that none may yet go back."""
-        said = self.said
-        return said.get("time", 0.0) > since and not said["warnings"] and None not in said["lives"]
+        wait_until(is_true, seconds, f"/healthz of {self.servers}")
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process, unless it has ended."""
-        if self.process.returncode is None:
-            self.process.send_signal(number)
+    def settle(self) -> None:
+        """Wait until every /healthz passes: the next database may be harmed then. Raises TimeoutError."""
+        self.all(lambda health: health["status"] == "pass")
 
-    async def end(self, *, clean: bool = False) -> int:
-        """End the process, with SIGKILL unless `clean`; return its exit status. Raises TimeoutError after a minute."""
-        async with asyncio.timeout(60):
-            if clean and self.process.stdin is not None:
-                self.process.stdin.close()
-            else:
-                self.send(signal.SIGKILL)
-            await self._reading
-            return await self.process.wait()
+    def sees(self, *wanted: str) -> None:
+        """Wait until every server sees the databases in these states. Raises TimeoutError."""
+        self.all(lambda health: [each["status"] for each in health["databases"]] == list(wanted))
 
-
-class Stage(contextlib.AsyncExitStack):
-    """Database servers, in the order of their offsets, and workers. Closing it ends everything.
-
-    folder: for logs and copies; an embedded pair is in its folder `pair`.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.folder = folder
-        self.servers: list[DatabaseServer] = []
-        self.workers: list[Worker] = []
-
-    async def open(self, engine: str, databases: int, workers: int) -> None:
-        """Start everything. For SQLite there are no database servers."""
-        for each in engines():
-            if each == engine:
-                source = await asyncio.to_thread(template, each, self.folder / "templates")
-                self.servers = [DatabaseServer(each, source) for _ in range(databases)]
-        assert self.servers or engine == "sqlite", f"no {engine} on this machine"
-        for server in self.servers:
-            self.callback(server.close)
-            await asyncio.to_thread(self.start, server, fresh=True)
-        for number in range(1, workers + 1):
-            links = [await self.enter_async_context(Proxy(server.port)) for server in self.servers]
-            urls = [server.url(DATABASE, link.port) for server, link in zip(self.servers, links, strict=True)]
-            worker = Worker(number, self.folder, " ".join(urls) or str(self.folder / "pair"), links)
-            self.workers.append(worker)
-            await worker.start()
-            self.push_async_callback(worker.end)
-
-    def start(self, server: DatabaseServer, *, fresh: bool = False) -> None:
-        """Start a database server. fresh: its data is that of an empty server."""
-        server.start()
-        if fresh:
-            server.create_database(DATABASE)
-
-    async def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait until this holds; False where it does not in so many seconds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not condition():  # noqa: ASYNC110 - what other processes have said
-                    await asyncio.sleep(0.1)
-        return condition()
-
-    def lives(self) -> set[tuple[str, ...]]:
-        """The lives of all databases as the workers have said, one entry if they agree."""
-        return {tuple(worker.said.get("lives", ())) for worker in self.workers}
+    def recover(self, load: Load) -> None:
+        """Wait until every server hands out tickets, and until all is well. Raises TimeoutError."""
+        before = max(load.answered.values())
+        wait_until(lambda: min(load.answered.values()) > before, SERVES, "a ticket of every server")
+        wait_until(lambda: max(load.answered.values()) > before + NOTICED, SERVES, "the servers to have noticed")
+        self.settle()

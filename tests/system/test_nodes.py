@@ -1,0 +1,133 @@
+"""One ticket database of several nodes: the server follows the one that can write."""
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+
+from tests.load import Load
+from tests.servers import DatabaseServer
+from tests.servers_processes import DEADLINE, Process, free_port, wait_until
+from tests.servers_programs import as_unprivileged, new_home, program, template
+from tests.servers_shared import SharedServers
+from tests.ticketd import TicketServer
+
+QUICK: dict[str, Any] = {"probe_interval": 0.2, "database_timeout": 2, "request_timeout": 40}
+
+
+def nodes(server: TicketServer) -> list[Any]:
+    return [each.get("node") for each in server.health()["databases"]]
+
+
+def passes(*servers: TicketServer) -> None:
+    for server in servers:
+        wait_until(lambda server=server: server.health()["status"] == "pass", DEADLINE, "/healthz to pass")  # type: ignore[misc]
+
+
+class Sentinel(Process):
+    """A Redis Sentinel that watches one primary as `tickets`, and decides alone."""
+
+    def __init__(self, primary: DatabaseServer) -> None:
+        super().__init__(new_home("redis"))
+        self.port = free_port()
+        self._file = self.home / "sentinel.conf"
+        self._file.write_text(
+            f"port {self.port}\nbind 127.0.0.1\nsentinel monitor tickets 127.0.0.1 {primary.port} 1\n"
+            "sentinel down-after-milliseconds tickets 1000\nsentinel failover-timeout tickets 10000\n",
+            encoding="utf-8",
+        )
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        self.launch([program("redis"), str(self._file), "--sentinel"])
+        self.until(self._answers, "to answer")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(redis.RedisError):
+            return bool(redis.Redis(port=self.port, socket_timeout=5).ping())
+        return False
+
+    def knows(self, replicas: int, sentinels: int) -> bool:
+        """Whether it knows so many replicas of the primary, and so many other Sentinels."""
+        found: Any = redis.Redis(port=self.port, socket_timeout=5).sentinel_master("tickets")
+        return (found["num-slaves"], found["num-other-sentinels"]) == (replicas, sentinels)
+
+
+@pytest.fixture
+def three(shared_servers: SharedServers) -> Iterator[list[DatabaseServer]]:
+    """Three Redis servers; the third one replicates the second one."""
+    with ExitStack() as stack:
+        found = [DatabaseServer("redis", template("redis", shared_servers.templates)) for _ in range(3)]
+        for server in found:
+            stack.enter_context(server)
+        found[2].execute(f"REPLICAOF 127.0.0.1 {found[1].port}")
+        yield found
+
+
+def test_tickets_go_on_when_sentinels_promote_a_replica(three: list[DatabaseServer]) -> None:
+    with ExitStack() as stack:
+        sentinels = [stack.enter_context(Sentinel(three[1])) for _ in range(2)]
+        listed = ",".join(f"127.0.0.1:{each.port}" for each in sentinels)
+        urls = [three[0].url("0"), f"redis+sentinel://{listed}/tickets/0"]
+        server, other = (stack.enter_context(TicketServer(urls, **QUICK)) for _ in range(2))
+        server.request("PUT", "/sequence/photos").raise_for_status()
+        passes(server, other)
+        for sentinel in sentinels:  # they ask the primary for its replicas every ten seconds
+            wait_until(lambda sentinel=sentinel: sentinel.knows(1, 1), DEADLINE, "the Sentinels")  # type: ignore[misc]
+        with Load(server, other) as load:
+            load.wait(200)
+            three[1].kill()
+            load.wait(200)
+            wait_until(
+                lambda: "'role': 'master'" in str(three[2].execute("INFO replication")), DEADLINE, "the promotion"
+            )
+            passes(server, other)
+            sentinels[0].kill()
+            load.wait(200)
+            assert {ticket % 2 for ticket in load.latest} == {0, 1}
+        load.check()
+
+
+@pytest.fixture
+def replicated(shared_servers: SharedServers) -> Iterator[list[DatabaseServer]]:
+    """A PostgreSQL server, its standby, and a MariaDB server."""
+    with ExitStack() as stack:
+        primary = stack.enter_context(DatabaseServer("postgresql", template("postgresql", shared_servers.templates)))
+        primary.create_database("tickets")
+        standby = DatabaseServer("postgresql", template("postgresql", shared_servers.templates))
+        shutil.rmtree(standby.data_dir)
+        copy = [program("postgresql", "pg_basebackup"), "-R", "-D", str(standby.data_dir), "-c", "fast"]
+        source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
+        subprocess.run([*as_unprivileged(), *copy, *source], check=True, capture_output=True, timeout=120)
+        stack.enter_context(standby)
+        other = stack.enter_context(DatabaseServer("mariadb", template("mariadb", shared_servers.templates)))
+        other.create_database("tickets")
+        yield [primary, standby, other]
+
+
+def test_servers_use_the_node_that_writes_and_follow_a_promotion(replicated: list[DatabaseServer]) -> None:
+    primary, standby, other = replicated
+    listed = f"127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
+    urls = [f"postgresql://postgres@{listed}/tickets", other.url("tickets")]
+    with TicketServer(urls, **QUICK) as first, TicketServer(urls, **QUICK) as second:
+        first.request("PUT", "/sequence/photos").raise_for_status()
+        passes(first, second)
+        assert nodes(first) == nodes(second) == [f"127.0.0.1:{primary.port}", None]
+        assert first.health()["databases"][0]["name"] == f"127.0.0.1:{standby.port}"
+        assert "node" not in first.health()["databases"][1]
+        with Load(first, second) as load:
+            load.wait(200)
+            primary.kill()
+            load.wait(200)
+            assert nodes(first)[0] is None
+            standby.execute("SELECT pg_promote()")
+            passes(first, second)
+            load.wait(200)
+            assert nodes(first) == nodes(second) == [f"127.0.0.1:{standby.port}", None]
+            assert {ticket % 2 for ticket in load.latest} == {0, 1}
+        load.check()
