@@ -24,8 +24,10 @@ from app.databases.session import (
 from app.errors import DatabaseError, DatabaseFailed, OtherLife
 
 MOST = 2
-"""Connections that draw, that keep the notebook, and that see to the counters. While one waits for an answer, the calls
-that gather meanwhile go out on the other. A locked table, which holds up the counters, holds up no mark."""
+"""Connections that keep the notebook, and that see to the counters. While one waits for an answer, the calls that
+gather meanwhile go out on the other. A locked table, which holds up the counters, holds up no mark."""
+MOST_DRAWING = 4
+"""Connections that draw. A server that commits each sequence by itself flushes those of several of them together."""
 
 
 class Database:
@@ -55,7 +57,7 @@ class Database:
         self._life = ""
         self._residue = Residue(1, 1)
         self._looking = self._connections(lambda: self._session(None), 1)  # finds its life with each look
-        self._drawing = self._connections(lambda: self._open(self._residue), MOST)
+        self._drawing = self._connections(lambda: self._open(self._residue), MOST_DRAWING)
         self._keeping = self._connections(lambda: self._open(None), MOST)
         self._counting = self._connections(lambda: self._open(None), MOST)
 
