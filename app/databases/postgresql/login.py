@@ -67,6 +67,21 @@ async def login(address: PostgreSQLAddress, settings: dict[str, str], seconds: f
     raise translated(failed) from failed
 
 
+class _Answer(asyncio.Protocol):
+    """Reads what the server says to the question for TLS: `said`, which fails where the connection is lost."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.said.done():
+            self.said.set_result(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.said.done():
+            self.said.set_exception(exc or ConnectionResetError())
+
+
 class _Guard(asyncio.Protocol):
     """The event loop as the driver sees it, and the protocol between the network and the driver's.
 
@@ -96,17 +111,20 @@ class _Guard(asyncio.Protocol):
         self._driver = driver = make()
         for name in ("connection_lost", "pause_writing", "resume_writing"):
             setattr(self, name, getattr(driver, name))
+        if tls is None:
+            await self._loop.create_connection(lambda: self, sock=connected)
+            return self._transport, driver
+        # A transport, for the loop's sock_recv is left in a state of its own by a server that dies at this moment.
+        plain, answer = await self._loop.create_connection(_Answer, sock=connected)
         try:
-            if tls is not None:
-                await self._loop.sock_sendall(connected, _ASK_FOR_TLS)
-                if await self._loop.sock_recv(connected, 1) != b"S":
-                    raise NoTLS
-            await self._loop.create_connection(
-                lambda: self, sock=connected, ssl=tls, server_hostname=host if tls else None
-            )
+            plain.write(_ASK_FOR_TLS)
+            if await answer.said != b"S":
+                raise NoTLS
+            encrypted = await self._loop.start_tls(plain, self, tls, server_hostname=host)
         except BaseException:
-            connected.close()
+            plain.abort()
             raise
+        self.connection_made(encrypted)
         return self._transport, driver
 
     def abort(self) -> None:
