@@ -21,6 +21,7 @@ from app.tickets.floors import Floors
 from app.tickets.level import Levels
 from app.tickets.probe import Probe
 from app.tickets.sight import Member, Sight
+from app.tickets.situation import Standing
 
 log = logging.getLogger(__name__)
 
@@ -124,8 +125,8 @@ class Growth:
             raise GrowthRefused(f"only the last database can leave the ring, and {len(leaving)} have larger offsets")
         if missing := [offset for offset in record.offsets if offset > len(self._sight.members)]:
             raise GrowthRefused(f"TICKETS_DATABASES does not list the database of offset {missing[0]}, which is in use")
-        if set_otherwise := self._set_otherwise():
-            raise GrowthRefused("; ".join(set_otherwise))
+        if wrong := [*self._set_otherwise(), *self._misplaced()]:
+            raise GrowthRefused("; ".join(wrong))
         await self._until(self._lacking)
 
     async def _until(self, lacking: Callable[[], list[str]]) -> None:
@@ -161,10 +162,23 @@ class Growth:
 
     def _set_otherwise(self) -> list[str]:
         """The ticket servers that would draw nothing in the new ring, or whose heartbeats cannot be read."""
+        found = []
+        for server in self._probe.servers():
+            if server.said is None:
+                found.append(f"the ticket server {server.name} has a heartbeat that cannot be read: restart it")
+            elif server.said.increment not in {None, self._increment}:
+                found.append(f"the ticket server {server.name} has TICKETS_INCREMENT set: unset it, and restart it")
+        return found
+
+    def _misplaced(self) -> list[str]:
+        """The new databases that hold the data of another ring, of another entry, or of another place in the list."""
+        offsets, verdicts = self._record().offsets, self._probe.agreement_under(self._increment).verdicts
         return [
-            f"the ticket server {server.name} has TICKETS_INCREMENT set: unset it, and restart it"
-            for server in self._probe.servers()
-            if server.said is None or server.said.increment not in {None, self._increment}
+            f"{member.name} {verdicts[member.offset].reason}"
+            for member in self._sight.members
+            if member.offset in self._wanted()
+            and member.offset not in offsets
+            and verdicts[member.offset].standing is Standing.QUARANTINED
         ]
 
     # --- the steps ---------------------------------------------------------------------------------------------------
@@ -199,7 +213,7 @@ class Growth:
 
     async def _fence(self) -> list[Fenced]:
         """Write the record `changing` on every database, offset 1 first; return them with their lives."""
-        changing = self._record().next(self._probe.number + 1, state=State.CHANGING)
+        changing = self._record().next(self._probe.agreement_under(self._increment).number + 1, state=State.CHANGING)
         fenced: list[Fenced] = []
         for member in self._sight.members:
             self._say("stopping the draws", len(fenced), len(self._sight.members))

@@ -9,6 +9,7 @@ changes of the ring.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from app.databases.record import Record, State, new_word
 from app.databases.session import Book, Look, Note, RingRow, Write
@@ -67,10 +68,11 @@ class Probe:
         for post in [self._posts[member]] if self._sight.in_sight else self._posts.values():
             post.wake.set()
 
-    @property
-    def number(self) -> int:
-        """The largest number of any ring record that was seen."""
-        return self._number
+    def agreement_under(self, increment: int) -> Agreement:
+        """Return what would be decided if the ring had this increment, and change nothing."""
+        situation = self._situation()
+        seen = situation.seen
+        return agree(replace(situation, seen=replace(seen, increment=increment) if seen is not None else None))
 
     def found(self, member: Member) -> tuple[RingRow | None, str]:
         """Return the ring row that the last look found, None where it failed, and the life in which it was."""
@@ -269,17 +271,7 @@ class Probe:
         sight, now, posts = self._sight, self._sight.clock(), list(self._posts.values())
         for post in posts:
             self._note_failures(post, now)
-        situation = Situation(
-            [post.entry(now) for post in posts],
-            self._increment,
-            (self._name, self._word),
-            new_word(),
-            self._heartbeats.live(now),
-            self._seen,
-            self._number,
-            self._grow_quiet(now),
-        )
-        agreement = agree(situation)
+        agreement = agree(self._situation())
         self._seen, self._number = agreement.seen, agreement.number
         sight.go_by(agreement.record)
         may_enter = not any(post.is_stale for post in posts)
@@ -293,6 +285,12 @@ class Probe:
             self._published = uses
             self._wake_all()
         return agreement
+
+    def _situation(self) -> Situation:
+        now, me = self._sight.clock(), (self._name, self._word)
+        entries, servers = [post.entry(now) for post in self._posts.values()], self._heartbeats.live(now)
+        quiet = self._grow_quiet(now)
+        return Situation(entries, self._increment, me, new_word(), servers, self._seen, self._number, quiet)
 
     def _note_failures(self, post: Post, now: float) -> None:
         """Take note of what failed at a member since the last decision."""

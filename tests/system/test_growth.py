@@ -61,7 +61,7 @@ def test_databases_join_and_leave_while_tickets_are_drawn(urls: list[str]) -> No
                 assert grow(urls, "--increment", str(increment)) == (0, "")
                 wait_until(lambda n=increment: len(up(second)) == n, DEADLINE, "every database to serve")  # type: ignore[misc]
                 load.wait(500)
-                assert {ticket % increment for ticket in load.latest} == set(range(increment))
+                load.wait_for_each(increment)
                 flakes.append(second.take("flakes", 50))
         load.check()
         assert len({each for ids in flakes for each in ids}) == 200
@@ -77,6 +77,17 @@ def test_a_server_with_another_increment_is_named_and_nothing_is_changed(urls: l
         status, said = grow(urls, "--increment", "5")
         assert (status, "has TICKETS_INCREMENT set" in said) == (1, True)
         assert server.take("photos")
+
+
+def test_a_database_that_does_not_belong_to_the_ring_is_named_and_left_as_it_is(urls: list[str]) -> None:
+    status, said = grow([*urls[:3], urls[1]], "--increment", "4")
+    assert (status, "is the same data as" in said) == (1, True)
+    foreign = [urls[2].rpartition("/")[0] + f"/{number}" for number in (1, 2)]
+    with TicketServer(foreign, **QUICK) as stranger:
+        settled(stranger)
+        status, said = grow([*urls[:3], foreign[1]], "--increment", "4")
+        assert (status, "belongs to another ring" in said) == (1, True)
+        settled(stranger)
 
 
 def test_its_arguments_are_checked(urls: list[str]) -> None:
