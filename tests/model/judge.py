@@ -94,13 +94,17 @@ class Judge:
 
     def _was_back(self, issue: Issue, since: float) -> bool:
         """Whether the data at the offset of this issue had gone back, or had a twin, since then."""
-        return any(began <= issue.at and ended >= since for began, ended in self._back[issue.offset])
+        return self._went_back(issue.offset, since, issue.at)
+
+    def _went_back(self, offset: int, since: float, until: float) -> bool:
+        return any(began <= until and ended >= since for began, ended in self._back[offset])
 
     def _compare(self, number: int, before: list[Issue], issue: Issue) -> None:
         for other in before:
             excepted = other.is_excepted or issue.is_excepted
             drawn = other.at - LONGEST_STOCK
-            back = self._was_back(issue, drawn)
+            # in a ring that has grown, another database gives the number
+            back = any(self._went_back(each.offset, drawn, issue.at) for each in (other, issue))
             unseen = any(
                 drawn <= at <= issue.at and number > issued
                 for at, issued in self._set_back[issue.sequence, issue.offset]
