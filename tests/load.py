@@ -46,7 +46,7 @@ class Load:
         self._pages: dict[tuple[str, int, int], bytearray] = defaultdict(lambda: bytearray(PAGE))
         """For each id the number of the server that gave it, from 1, or 0."""
         self.floors = dict.fromkeys(SEQUENCES, 0)
-        """What the answered bumps have passed; who bumps sets it."""
+        """For each sequence, the number that an answered bump has passed; the caller that bumps sets it."""
         self.highest = dict.fromkeys(SEQUENCES, 0)
         self.latest: deque[int] = deque(maxlen=200)
         """The tickets that came last."""
@@ -79,6 +79,11 @@ class Load:
         """Return when so many further tickets have come."""
         wanted = self.count + tickets
         wait_until(lambda: self.count >= wanted, DEADLINE, f"{tickets} tickets")
+
+    def wait_for_each(self, increment: int = 2) -> None:
+        """Return when the latest tickets come from the databases at all offsets of a ring."""
+        wanted = set(range(increment))
+        wait_until(lambda: {each % increment for each in list(self.latest)} == wanted, DEADLINE, "all databases")
 
     def check(self, *, errors: bool = False) -> None:
         """Fail where a promise was broken, or a caller got an error that is not expected."""

@@ -83,8 +83,8 @@ def test_an_empty_database_is_taken_in_and_repeats_nothing(stage: Stage, faults:
         faults.empty(1)
         stage.settle()
         load.wait(500)
+        load.wait_for_each()
     load.check(errors=True)
-    assert {ticket % 2 for ticket in load.latest} == {0, 1}
 
 
 def test_a_killed_ticket_server_repeats_nothing_and_skips_nothing(stage: Stage) -> None:
