@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from app.databases.session import Book, Counter, Write
+from app.databases.session import ENDS, Book, Counter, Write
 from app.errors import (
     DatabaseError,
     DatabaseFailed,
@@ -24,7 +24,7 @@ from app.errors import (
     TicketError,
     UnknownSequence,
 )
-from app.tickets.definitions import CEILINGS, Definition, Row, Seen, key_of, seen_of, settle
+from app.tickets.definitions import Definition, Row, Seen, key_of, seen_of, settle
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.floors import Floors
 from app.tickets.sight import Member, Sight
@@ -68,7 +68,7 @@ class Entry:
     @property
     def ceiling(self) -> int:
         """The largest id of its counters, the lowest where databases differ."""
-        return min((counter.ceiling for counter in self.counters.values()), default=CEILINGS[self.bits])
+        return min((counter.ceiling for counter in self.counters.values()), default=ENDS[self.bits])
 
     @property
     def floor(self) -> int:
@@ -240,7 +240,7 @@ class Catalog:
         """Write the row that defines the sequence, then make its counter above all that is known of the sequence."""
         if entry.row is not None and await self.define(entry.key, entry.row, member, life) != entry.row:
             raise SequenceMissing(f"{member.name} did not take the definition of {entry.name}; ask again")
-        above = min(await self._known(entry), CEILINGS[entry.bits])
+        above = min(await self._known(entry), ENDS[entry.bits])
         log.info("making the sequence %s on %s above %d", entry.name, member.name, above)
         try:
             await member.database.make(entry.name, entry.bits, above, life)

@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.databases.session import LARGEST_ID, Counter, Note
+from app.databases.session import Counter, Note
 from app.errors import DatabaseError, InvalidRequest
 from app.kinds.table import KINDS
 from app.kinds.timed import TimedKind
 
 TICKET = "ticket"
 """The kind of plain numbers."""
-CEILINGS = {32: (1 << 32) - 1, 53: (1 << 53) - 1, 64: LARGEST_ID}
-"""The largest id by the width of a counter, in bits."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 

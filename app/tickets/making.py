@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from app.databases.record import State, new_word
+from app.databases.session import ENDS
 from app.errors import AboveCeiling, Growing, NoTicketDatabase, SequenceConflict
 from app.kinds.table import kind_named
 from app.tickets.catalog import Catalog, Entry
-from app.tickets.definitions import CEILINGS, TICKET, Definition, Row, key_of
+from app.tickets.definitions import TICKET, Definition, Row, key_of
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.sight import Sight
 
@@ -87,8 +88,8 @@ def _check_start(definition: Definition) -> None:
     """Raise AboveCeiling where no id would be left."""
     if definition.kind == TICKET:
         bits = definition.parameters["bits"]
-        if definition.start >= CEILINGS[bits]:
-            raise AboveCeiling(f"start has to be below {CEILINGS[bits]}, the end of a sequence of {bits} bits")
+        if definition.start >= ENDS[bits]:
+            raise AboveCeiling(f"start has to be below {ENDS[bits]}, the end of a sequence of {bits} bits")
 
 
 def _compare(entry: Entry, kind: str | None, given: Mapping[str, int]) -> None:

@@ -32,7 +32,7 @@ _OLD_KINDS = (
     ["SELECT 1 FROM _definitions WHERE decided = 1 AND kind <> 'ticket' LIMIT 1"],
     ["SELECT 1 FROM _kinds LIMIT 1"],
 )
-"""What finds the kinds of sequences in the tables in which releases before 1.0 kept them."""
+"""Statements that find kinds of sequences in the tables of releases before 1.0."""
 _COLUMNS = {32: "INT UNSIGNED", 53: f"BIGINT UNSIGNED COMMENT '{BITS_53}'", 64: "BIGINT UNSIGNED"}
 
 

@@ -60,7 +60,7 @@ class Line(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none of asyncio's
 
     def data_received(self, data: bytes) -> None:
-        """Read replies. What was not asked for, or is no reply, ends the connection."""
+        """Read replies. A reply that nobody asked for, and bytes that are no reply, end the connection."""
         self._size += len(data)
         self._reader.feed(data)
         try:

@@ -15,7 +15,7 @@ from app.databases.redis.notes import pack, unpack
 from app.databases.redis.url import RedisAddress
 from app.databases.session import (
     EMPTIED,
-    LARGEST_ID,
+    ENDS,
     Book,
     Counter,
     Drawn,
@@ -31,7 +31,7 @@ from app.databases.session import (
 )
 from app.errors import DatabaseError, DatabaseFailed, SequenceExhausted, SequenceMissing, SequenceUnusable
 
-CEILINGS = {"32": (1 << 32) - 1, "53": (1 << 53) - 1, "64": LARGEST_ID}
+_BITS = {str(bits) for bits in ENDS}
 UNUSABLE = "its value is no whole number of at most 63 bits, or its bits are not 32, 53 or 64"
 LOST = "has lost the ticket server's own keys"
 
@@ -100,16 +100,12 @@ class RedisSession:
         self._line.abort()
 
     async def _run(self, script: str, *values: str | int) -> Any:
-        """Run a script and return its reply. Raises DatabaseFailed, DatabaseRefused; the session is ended then."""
-        try:
-            (reply,) = await self._line.call(("EVALSHA", scripts.digest(script), 0, *values))
-            if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
-                (reply,) = await self._line.call(("EVAL", script, 0, *values))
-            if isinstance(reply, hiredis.ReplyError):
-                raise translated(str(reply))
-        except DatabaseError:
-            self._line.abort()
-            raise
+        """Run a script and return its reply. Raises DatabaseFailed, DatabaseRefused."""
+        (reply,) = await self._line.call(("EVALSHA", scripts.digest(script), 0, *values))
+        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
+            return await self._line.ask("EVAL", script, 0, *values)
+        if isinstance(reply, hiredis.ReplyError):
+            raise translated(str(reply))
         return reply
 
     # --- counters ----------------------------------------------------------------------------------------------------
@@ -135,10 +131,10 @@ class RedisSession:
             key = name.lower()
             if key in found:
                 found[key] = SequenceUnusable(f"there are two sequences {key}, whose names differ by case alone")
-            elif not birth or bits not in CEILINGS:
+            elif not birth or bits not in _BITS:
                 found[key] = SequenceUnusable(UNUSABLE)
             else:
-                found[key] = Counter(name, int(bits), CEILINGS[bits], int(value), birth)
+                found[key] = Counter(name, int(bits), ENDS[int(bits)], int(value), birth)
         return found
 
     async def make(self, name: str, bits: int, above: int) -> None:
@@ -168,23 +164,16 @@ class RedisSession:
     async def read(self, book: Book, names: Sequence[str]) -> dict[str, Note]:
         if not names:
             return {}
-        kept = await self._ask("HMGET", f"{scripts.PREFIX}{book}", *names)
+        kept = await self._line.ask("HMGET", f"{scripts.PREFIX}{book}", *names)
         return {name: note for name, each in zip(names, kept, strict=True) if each and (note := unpack(each))}
 
     async def page(self, book: Book, after: str, count: int) -> list[tuple[str, Note]]:
         start = f"({after}" if after else "-"
-        names = await self._ask("ZRANGEBYLEX", f"{scripts.PREFIX}{book}:names", start, "+", "LIMIT", 0, count)
+        names = await self._line.ask("ZRANGEBYLEX", f"{scripts.PREFIX}{book}:names", start, "+", "LIMIT", 0, count)
         return list((await self.read(book, names)).items())
 
     async def read_ring(self) -> RingRow:
-        return _ring(await self._ask("HMGET", f"{scripts.PREFIX}ring", "body", "offset", "stamp", "text"))
-
-    async def _ask(self, *command: str | int) -> Any:
-        try:
-            return await self._line.ask(*command)
-        except DatabaseError:
-            self._line.abort()
-            raise
+        return _ring(await self._line.ask("HMGET", f"{scripts.PREFIX}ring", "body", "offset", "stamp", "text"))
 
     async def write_ring(self, old: RingRow, new: RingRow) -> bool:
         return bool(await self._run(scripts.WRITE_RING, *old, *new) == 1)
