@@ -8,10 +8,6 @@ if TYPE_CHECKING:
     from bench.stage import Stage
 
 
-class CaseFailed(Exception):
-    """A round gave no figure, or a program for it is not installed; says why."""
-
-
 Run = Callable[["Stage", str, float], float]
 """Measures on a stage, with the server of a side, for so many seconds; returns the figure."""
 

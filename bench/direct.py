@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import pymysql
 
-from bench.case import CaseFailed
+from bench import CaseFailed
 
 _SILENCE = 20.0
 """Seconds without one answer, after which a round is given up."""

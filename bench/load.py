@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bench.case import CaseFailed
+from bench import CaseFailed
 
 _SCRIPT = Path(__file__).with_name("load.lua")
 _LONGEST_WAIT = 60.0

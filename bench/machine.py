@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from app.version import VERSION
-from bench.case import CaseFailed
+from bench import CaseFailed
 from bench.load import program
 
 _PACKAGES = ("uvicorn", "httptools", "uvloop", "hiredis", "fastapi", "ticketd-client")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.case import CaseFailed
+from bench import CaseFailed
 from bench.load import program
 from tests.servers_processes import end_guard, free_port, guard, wait_until
 from tests.ticketd import PROGRAM, environment
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 _START = 60.0
 """Seconds that a process has to start, or to end."""
 SETTINGS: dict[str, object] = {"database_timeout": 5, "request_timeout": 10, "drain_seconds": 0}
-"""What each ticket server sets besides its ports, databases and reserve. A stall of the disk shall refuse nobody."""
+"""The settings of each ticket server besides its ports, databases and reserve. A stall of the disk refuses nobody."""
 _NGINX = """daemon off; worker_processes 1; pid {home}/pid; error_log {home}/error;
 events {{ worker_connections 1024; }}
 http {{ access_log off; keepalive_requests 1000000000; client_body_temp_path {home}/body; proxy_temp_path {home}/proxy;

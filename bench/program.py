@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bench import machine, report
-from bench.case import Case, CaseFailed
+from bench import CaseFailed, machine, report
+from bench.case import Case
 from bench.cases import CASES
 from bench.figures import Figures, doubts
 from bench.processes import other_side, this_side

@@ -53,7 +53,7 @@ class Case:
 
     @cached_property
     def agreement(self) -> Agreement:
-        """What the servers decide on the ring, once each has looked at all databases for long enough."""
+        """The decision that every server makes on the ring, once it has looked at all databases for long enough."""
         entries = [each.entry() for each in self.databases]
         return agree(Situation(entries, self.increment, ("doctor", ""), "doctor"))
 

@@ -143,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
             self.leave()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the client. What it waits for is drawn all the same, and counts as owed until then: it is a gap."""
+        """Forget the client. The desk draws what it waits for all the same: a gap, which is owed until then."""
         self.leave()
         self.door.open.discard(self)
         self.door.limit.leave(self._admission)
@@ -236,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class Shared:
-    """What connections share.
+    """The state that all connections share, and the turns in which they work.
 
     watch: None where neither an access log nor traces are wanted. timeout: in seconds, the request timeout.
     """

@@ -96,7 +96,7 @@ LIES: dict[tuple[str, str], list[Any]] = {
 
 
 def answers(said: Any) -> Answer:
-    """What a server does that says this, and no more."""
+    """A server that says this, and no more."""
     return Honest(changes=said) if isinstance(said, dict) else said if callable(said) else lambda _: [said, None]
 
 

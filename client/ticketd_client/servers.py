@@ -63,7 +63,7 @@ class Server:
         return []
 
     def _read(self, connection: Connection) -> tuple[Any, bool]:
-        """What the server answers, and whether the connection is good for another answer."""
+        """Return the server's answer, and whether the connection is good for another one."""
         raise NotImplementedError
 
     def gave(self) -> None:

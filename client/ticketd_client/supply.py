@@ -134,7 +134,7 @@ class Supply:
                 pass
 
     def _ask(self, need: int, deadline: float) -> list[Ticket]:
-        """None of them where the sequence has no blocks, or none of that size."""
+        """Return `need` tickets of a new block, or an empty list where there are no blocks, or none of that size."""
         ahead = 2 * self._target if need and self._target > 1 else self._target
         size = min(need + max(0, min(ahead, self._prefetch - self._stock())), self._largest_block)
         began = passed()

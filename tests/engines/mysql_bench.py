@@ -1,4 +1,4 @@
-"""What the tests of MySQL and MariaDB share: their engines, an operator's statements, and a session's connection."""
+"""The tests of MySQL and MariaDB share this: their engines, an operator's statements, and a session's connection."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is made of a benchmark's figures: ratios, doubts, tables, and pages."""
+"""A benchmark's figures become ratios, doubts, tables and pages."""
 
 from pathlib import Path
 from typing import Any
