@@ -1,13 +1,12 @@
 """The locks of the notebook on MySQL and MariaDB."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
-from app.databases.mysql import notebook
 from app.databases.mysql.login import Result
-from app.databases.session import Book, Mark, Marked, Note, Session, Write
+from app.databases.mysql.session import of_mark, of_ring, of_write
+from app.databases.session import Book, Mark, Marked, Note, Write
 from app.errors import DatabaseFailed
 from tests.engines.bench import Bench, record
 from tests.engines.mysql_bench import BOTH, line_of
@@ -20,29 +19,17 @@ CHANGES: dict[str, Mark | Write] = {
     "delete": Write(Book.MARKS, "a", NOTE, None),
     "insert": Write(Book.MARKS, "b", None, Note(7)),
 }
-LEVELS = ["READ COMMITTED", "REPEATABLE READ"]
 
 pytestmark = BOTH
 
 
-async def opened(bench: Bench, level: str = LEVELS[1], seconds: float = 20) -> Session:
-    """Open a session with this isolation."""
-    session = await bench.open(None, seconds)
-    await line_of(session).step(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
-    return session
-
-
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("what", CHANGES)
-async def test_a_mark_or_write_and_a_change_of_the_record_never_pass_each_other(
-    bench: Bench, what: str, level: str
-) -> None:
-    session, other = await opened(bench, level), await opened(bench, level)
-    ring, change = await record(session, "1.word"), CHANGES[what]
+async def test_a_mark_or_write_and_a_change_of_the_record_never_pass_each_other(bench: Bench, what: str) -> None:
+    session, other, change = await bench.open(None, 20), await bench.open(None, 20), CHANGES[what]
+    ring = await record(session, "1.word")
     await session.write([Write(Book.MARKS, "a", None, NOTE)], None)
 
-    of_change = notebook.of_mark if isinstance(change, Mark) else notebook.of_write
-    statement = of_change(change, "1.word")  # type: ignore[arg-type]
+    statement = of_mark(change, "1.word") if isinstance(change, Mark) else of_write(change, "1.word")
     assert (await line_of(other).run(["BEGIN", statement]))[-1].affected == 1
     task: asyncio.Future[object] = asyncio.ensure_future(session.write_ring(ring, ring._replace(stamp="2.word")))
     assert not (await asyncio.wait({task}, timeout=0.3))[0]
@@ -51,7 +38,7 @@ async def test_a_mark_or_write_and_a_change_of_the_record_never_pass_each_other(
 
     await session.read(Book.MARKS, ["a"])
     ring = await session.read_ring()
-    await line_of(other).run(["BEGIN", notebook.of_ring(ring, ring._replace(stamp="3.word"))])
+    await line_of(other).run(["BEGIN", of_ring(ring, ring._replace(stamp="3.word"))])
     send, refused = (session.mark, Marked.RING) if isinstance(change, Mark) else (session.write, False)
     task = asyncio.ensure_future(send([change] * 2, "2.word"))  # type: ignore[list-item]
     assert not (await asyncio.wait({task}, timeout=0.3))[0]
@@ -63,20 +50,18 @@ async def test_a_mark_or_write_and_a_change_of_the_record_never_pass_each_other(
 async def test_a_mark_that_waited_too_long_for_a_lock_is_sent_again_as_a_whole(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, other = await opened(bench, seconds=1), await opened(bench)
+    session, other = await bench.open(None, 1), await bench.open(None, 20)
     line, holder = line_of(session), line_of(other)
     await record(session, "1.word")
     await session.write([Write(Book.MARKS, name, None, NOTE) for name in ("a", "b")], None)
     lock = ["BEGIN", "SELECT * FROM _ticket_notes WHERE book = 'marks' AND name = 'b' FOR UPDATE"]
-    packets: list[Sequence[str]] = []
-    send = line.run
+    send, packets = line.run, list[list[str]]()
 
-    async def watch(packet: Sequence[str]) -> list[Result]:
+    async def watch(packet: list[str]) -> list[Result]:
         packets.append(packet)
         if packet == ["ROLLBACK"] and len(packets) == 2:
             await holder.step("COMMIT")
-        found: list[Result] = await send(packet)
-        return found
+        return await send(packet)
 
     monkeypatch.setattr(line, "run", watch)
     await holder.run(lock)

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.databases.session import Book, Drawn, Note, Residue, Want, Write
-from app.databases.sqlite.file import FIRST_SEQUENCES
 from app.databases.sqlite.folder import Folder, lock_folder
-from app.databases.sqlite.session import SQLiteSession, connect
+from app.databases.sqlite.session import FIRST_SEQUENCES, SQLiteSession, connect
 from app.errors import DatabaseFailed, DatabaseRefused
 
 ODD = Residue(1, 2)

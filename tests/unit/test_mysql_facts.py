@@ -1,8 +1,13 @@
 """What MySQL's settings mean: refused, warned of, or neither."""
 
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import AsyncMock
+
 import pytest
 
-from app.databases.mysql.facts import facts_of
+from app.databases.mysql.facts import read_facts
+from app.databases.mysql.login import Line, Result
 from app.databases.session import Facts, Residue
 from app.errors import DatabaseRefused
 
@@ -11,15 +16,18 @@ PLAIN = {"version": "8.4.0", "server_uuid": "u", "auto_increment_increment": "2"
 GROUP = {"group_replication_auto_increment_increment": "7", "group_replication_group_name": "x"}
 
 
-def found(changed: dict[str, str], residue: Residue | None = None) -> Facts:
+async def found(changed: dict[str, str], residue: Residue | None = None) -> Facts:
     """Return the facts of a server with these settings."""
-    return facts_of(((10.5, 3),), tuple((PLAIN | changed).items()), OWN, residue)
+    settings = PLAIN | changed
+    results = [Result(rows, 0, 0) for rows in (((10.5, 3),), tuple(settings.items()), OWN)]
+    line = SimpleNamespace(mariadb="MariaDB" in settings["version"], run=AsyncMock(return_value=results))
+    return await read_facts(cast(Line, line), residue)
 
 
 @pytest.mark.parametrize("version", ["8.0.11", "9.7.4-2", "10.6.4-MariaDB", "11.4.2-MariaDB-log"])
-def test_a_server_that_fits_is_taken(version: str) -> None:
+async def test_a_server_that_fits_is_taken(version: str) -> None:
     for residue in (None, Residue(1, 2), Residue(1, 3)):  # its increment may still be that of before a growth
-        assert found({"version": version, "sync_binlog": "0"}, residue).warnings == ()
+        assert (await found({"version": version, "sync_binlog": "0"}, residue)).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -31,9 +39,11 @@ def test_a_server_that_fits_is_taken(version: str) -> None:
         ({"auto_increment_offset": "2"}, "has auto_increment_offset=2, expected 1"),
     ],
 )
-def test_a_server_that_is_old_or_numbers_the_ids_otherwise_is_refused(changed: dict[str, str], words: str) -> None:
+async def test_a_server_that_is_old_or_numbers_the_ids_otherwise_is_refused(
+    changed: dict[str, str], words: str
+) -> None:
     with pytest.raises(DatabaseRefused, match=words):
-        found(changed, Residue(1, 2))
+        await found(changed, Residue(1, 2))
 
 
 @pytest.mark.parametrize(
@@ -47,15 +57,15 @@ def test_a_server_that_is_old_or_numbers_the_ids_otherwise_is_refused(changed: d
         {"innodb_autoinc_lock_mode": "0"},
     ],
 )
-def test_what_weakens_a_guarantee_is_warned_of(changed: dict[str, str]) -> None:
-    facts = found(changed)
+async def test_what_weakens_a_guarantee_is_warned_of(changed: dict[str, str]) -> None:
+    facts = await found(changed)
     assert len(facts.warnings) == 1
     assert list(changed)[-1] in facts.warnings[0]
     assert (facts.machine, facts.births, facts.version) == ("u", "5 4", "MySQL 8.4.0")
 
 
-def test_a_mariadb_is_known_by_its_place() -> None:
+async def test_a_mariadb_is_known_by_its_place() -> None:
     place = {"server_uuid": "", "hostname": "a", "port": "1", "datadir": "/d", "server_id": "1"}
-    machine = found(place).machine
+    machine = (await found(place)).machine
     assert len(machine) == 32
-    assert found(place | {"port": "2"}).machine != machine
+    assert (await found(place | {"port": "2"})).machine != machine

@@ -9,8 +9,10 @@ import importlib
 import os
 import ssl
 import sys
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, NoReturn
 
 # The driver asks for the name of its user when it is imported, and a uid in a container may have none.
 os.environ.setdefault("LOGNAME", "ticketd")
@@ -27,8 +29,8 @@ from pymysql.connections import MysqlPacket
 from pymysql.constants import CLIENT, COMMAND
 from pymysql.converters import escape_item
 
+from app import errors
 from app.databases.dial import dial
-from app.databases.mysql.errors import REFUSES_CONNECTIONS, StatementFailed, words
 from app.databases.mysql.url import MySQLAddress
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, SequenceError, SettingsError
 
@@ -37,9 +39,58 @@ if _is_put_off:
 
 Rows = tuple[tuple[Any, ...], ...]
 
+DENIED = frozenset({1044, 1142, 1143})
+READ_ONLY = frozenset({1290, 1792, 1836, 3989})
+_DAMAGED = (126, 127, 134, 144, 145, 1030, 1034, 1054, 1194, 1195, 1812, 1814, 1877, 1932)
+_UNUSABLE = partial(partial, errors.SequenceUnusable)
+_OF_SEQUENCE: dict[int, Callable[[], SequenceError]] = {
+    # Lock wait, deadlock, query killed: the statement had no effect, and the connection stays good.
+    **dict.fromkeys((1205, 1213, 1317), errors.SequenceBusy),
+    **dict.fromkeys((167, 1264, 1467, 1690), errors.SequenceExhausted),
+    **dict.fromkeys(_DAMAGED, _UNUSABLE("its table is damaged, or was altered: see the server's log, and CHECK TABLE")),
+    **dict.fromkeys((1142, 1143), _UNUSABLE("its user lacks a privilege: GRANT CREATE, SELECT, INSERT, DELETE on it")),
+    1146: errors.SequenceMissing,
+    1364: _UNUSABLE("its table has a further column without a default"),
+}
+"""What the number of an error means if the statement was about one sequence."""
+_WORDS = {
+    **dict.fromkeys((1021, 1114), "has a full disk"),
+    **dict.fromkeys((1040, 1203, 1226), "has no connection left for its user"),
+    **dict.fromkeys((1045, 1698), "refuses the user or password"),
+    **dict.fromkeys((1142, 1143), "lacks a privilege: GRANT SELECT, INSERT, UPDATE, DELETE, CREATE on its database"),
+    **dict.fromkeys(READ_ONLY, "is read-only"),
+    1044: "does not allow its user into the database",
+    1047: "is a cluster's node that is cut off",
+    1049: "has no such database",
+    1053: "is shutting down",
+    1129: "blocks this host after too many failed connections: FLUSH HOSTS there",
+    1130: "does not allow connections from this host",
+    1146: "has lost the ticket server's own tables",
+    1193: "is too old: it has to be MySQL 8.0, MariaDB 10.6 or later",
+    1205: "waited too long for a lock",
+    1213: "deadlocked again and again",
+    1317: "had a statement killed",
+    3032: "is offline",
+    3118: "has locked the account",
+    3159: "requires TLS: set ssl-mode=REQUIRED in its URL",
+}
+"""What the number of an error means for the whole database."""
 _PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 _SALT_BYTES = 20
 _AHEAD_BYTES = 512
+
+
+class StatementFailed(DatabaseFailed):
+    """The server answered a statement with an error. The driver's message stays at `__cause__`.
+
+    number: MySQL's. wrong: what the error means if the statement was about one sequence; None if that cannot be.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(_WORDS.get(number, f"answered with error {number}"))
+        self.number = number
+        make = _OF_SEQUENCE.get(number)
+        self.wrong = make and make()
 
 
 class Result(NamedTuple):
@@ -60,7 +111,7 @@ class Line(aiomysql.Connection):  # type: ignore[misc]
     Its methods raise StatementFailed where the server answers with an error; the server executes nothing that follows
     in the packet. After any other DatabaseError the line is of no use.
 
-    mariadb: whether the server is MariaDB. server_version: as it greets.
+    mariadb: whether the server is MariaDB. server_version: as it greets. tables: what `tables.read_counters` remembers.
     """
 
     mariadb: bool
@@ -73,6 +124,7 @@ class Line(aiomysql.Connection):  # type: ignore[misc]
         super().__init__(address.host, address.user, password, address.database, charset="utf8mb4", **how)
         self._address = address
         self._ahead = b""
+        self.tables: dict[str, Any] = {}
 
     # --- statements --------------------------------------------------------------------------------------------------
 
@@ -120,6 +172,24 @@ class Line(aiomysql.Connection):  # type: ignore[misc]
                 outcomes.append(error.wrong)
         return outcomes
 
+    async def commit_each(self, groups: Sequence[Sequence[str]]) -> list[list[Result] | SequenceError]:
+        """Run groups of statements in one commit, or each in its own where one fails; returns what `run_each` does.
+
+        A server that commits each group by itself flushes its log as often. The groups have to be in an order that all
+        ticket servers keep, since each takes locks that it holds until the commit.
+        """
+        try:
+            _, *results, _ = await self.run(["BEGIN", *(each for group in groups for each in group), "COMMIT"])
+        except StatementFailed as error:
+            await self.step("ROLLBACK")
+            if len(groups) > 1:
+                return [(await self.commit_each([group]))[0] for group in groups]
+            if error.wrong is None:
+                raise
+            return [error.wrong]
+        left = iter(results)
+        return [list(islice(left, len(group))) for group in groups]
+
     def with_settings(self, verb: str, rest: str, **settings: str | int) -> str:
         """Return a statement for which alone the session has these settings."""
         each = [f"{name}={value}" for name, value in settings.items()]
@@ -140,49 +210,36 @@ class Line(aiomysql.Connection):  # type: ignore[misc]
         seconds: how long the caller will wait before it cancels this. Raises DatabaseFailed, and DatabaseRefused where
         TLS or the server's way to ask for the password is not acceptable.
         """
+        mode = self._address.ssl_mode
         try:
             self._ssl_context: ssl.SSLContext | None = await asyncio.to_thread(self._address.tls)
             try:
                 opened = await dial(self._address.host, self._address.port, seconds)
             except OSError as error:
-                raise DatabaseFailed(words(REFUSES_CONNECTIONS)) from error
+                raise DatabaseFailed("refuses connections, or no address of its host answers") from error
             self._reader, self._writer = await _open_connection(sock=opened)
             self._set_keep_alive()
             self._set_nodelay(True)
             self._next_seq_id = 0
-            self._read_packet = self._read_login_packet
             await self._get_server_information()
             self.mariadb = "mariadb" in self.server_version.lower()
-            if not self.server_capabilities & CLIENT.PLUGIN_AUTH:
-                raise _unsupported("mysql_old_password")
-            self._choose_tls(self.server_capabilities & CLIENT.SSL)
+            offered = self.server_capabilities & CLIENT.SSL
+            if not offered and mode not in ("DISABLED", "PREFERRED"):
+                asked = f"does not use TLS, which its URL asks for (ssl-mode={mode})"
+                raise DatabaseRefused(f"{asked}: give it a certificate, or change its URL")
+            if self._ssl_context is not None:
+                self.client_flag |= offered
             await self._request_authentication()
-            del self._read_packet
         except DatabaseError:
             raise
         except Exception as error:
             raise _translated(error) from error
 
-    def _choose_tls(self, offered: int) -> None:
-        mode = self._address.ssl_mode
-        if not offered and mode not in ("DISABLED", "PREFERRED"):
-            asked = f"does not use TLS, which its URL asks for (ssl-mode={mode})"
-            raise DatabaseRefused(f"{asked}: give it a certificate, or change its URL")
-        if self._ssl_context is not None:
-            self.client_flag |= offered
-
-    async def _read_login_packet(self, *kind: Any) -> Any:
-        """Read a packet, unless the driver would answer it by mysql_old_password, a hash as good as the password."""
-        packet = await super()._read_packet(*kind)
-        if packet.is_auth_switch_request() and b"\0" not in packet.get_all_data():  # it names no plugin
-            raise _unsupported("mysql_old_password")
-        return packet
-
     async def _process_auth(self, plugin_name: bytes, auth_packet: Any) -> Any:
         """Log in by the plugin that the server asks for instead of the first one."""
         name = plugin_name.decode("latin-1")
         if name not in _PLUGINS:
-            raise _unsupported(name)
+            _refuse(name)
         # Behind the salt servers put a zero, which the driver would take for a part of it.
         auth_packet._data = auth_packet._data[: auth_packet._position + _SALT_BYTES]
         return await super()._process_auth(plugin_name, auth_packet)
@@ -196,6 +253,7 @@ class Line(aiomysql.Connection):  # type: ignore[misc]
             )
         if payload in (b"\1", b"\2") and not pymysql._auth._have_cryptography:
             importlib.reload(pymysql._auth)
+            pymysql._auth.scramble_old_password = _refuse_old
         super().write_packet(payload)
 
     def close(self) -> None:
@@ -222,11 +280,19 @@ def _translated(error: Exception) -> DatabaseFailed:
     if isinstance(error, ssl.SSLError) or isinstance(error.__cause__ or error.__context__, ssl.SSLError):
         return DatabaseFailed("could not agree on TLS: the certificate or the protocol does not fit")
     code = error.args[0] if isinstance(error, pymysql.err.MySQLError) and error.args else None
-    if isinstance(code, int):
-        return DatabaseFailed(words(code)) if 2000 <= code <= 2999 else StatementFailed(code)
+    if isinstance(code, int) and not 2000 <= code <= 2999:  # these are the driver's own
+        return StatementFailed(code)
     return DatabaseFailed("broke the connection off, or does not speak MySQL's protocol")
 
 
-def _unsupported(plugin: str) -> DatabaseRefused:
+def _refuse(plugin: str) -> NoReturn:
     asked = f"asks for the password by the authentication plugin {plugin[:64]!a}"
-    return DatabaseRefused(f"{asked}: give its user one of {', '.join(_PLUGINS)}")
+    raise DatabaseRefused(f"{asked}: give its user one of {', '.join(_PLUGINS)}")
+
+
+def _refuse_old(*_: object) -> NoReturn:
+    """Stand in for what makes the hash of mysql_old_password, which is as good as the password."""
+    _refuse("mysql_old_password")
+
+
+pymysql._auth.scramble_old_password = _refuse_old

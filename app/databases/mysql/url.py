@@ -56,20 +56,15 @@ def parse(text: str, default_password: str | None = None) -> MySQLAddress:
     """
     parts = urls.read(text, ("mysql",), 3306, _OPTIONS)
     urls.check_key(parts, "ssl-key", "ssl-cert")
-    given = parts.options
-    mode, get_key = given.get("ssl-mode", "PREFERRED").upper(), given.get("get-server-public-key", "false").lower()
-    for is_wrong, complaint in (
-        (mode not in _MODES, f"the ssl-mode {mode}, which is not one of {', '.join(_MODES)}"),
-        ("ssl-ca" in given and mode == "DISABLED", "an ssl-ca, which verifies, and ssl-mode=DISABLED"),
-        (get_key not in ("true", "false"), "a get-server-public-key that is neither true nor false"),
-    ):
-        if is_wrong:
-            raise SettingsError(f"{parts.where} has {complaint}")
-    return MySQLAddress(
-        **parts.address(default_password),
-        ssl_mode="VERIFY_CA" if "ssl-ca" in given and mode != "VERIFY_IDENTITY" else mode,
-        ssl_ca=given.get("ssl-ca"),
-        ssl_cert=given.get("ssl-cert"),
-        ssl_key=given.get("ssl-key"),
-        get_server_public_key=get_key == "true",
-    )
+    given = {option.replace("-", "_"): value for option, value in parts.options.items()}
+    mode, get_key = given.pop("ssl_mode", "PREFERRED").upper(), given.pop("get_server_public_key", "false").lower()
+    if mode not in _MODES:
+        raise SettingsError(f"{parts.where} has the ssl-mode {mode}, which is not one of {', '.join(_MODES)}")
+    if "ssl_ca" in given and mode == "DISABLED":
+        raise SettingsError(f"{parts.where} has an ssl-ca, which verifies, and ssl-mode=DISABLED")
+    if get_key not in ("true", "false"):
+        raise SettingsError(f"{parts.where} has a get-server-public-key that is neither true nor false")
+    if "ssl_ca" in given and mode != "VERIFY_IDENTITY":
+        mode = "VERIFY_CA"
+    fields = parts.address(default_password) | given
+    return MySQLAddress(**fields, ssl_mode=mode, get_server_public_key=get_key == "true")

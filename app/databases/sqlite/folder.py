@@ -7,11 +7,11 @@ lowers the limits in both files to the positions first, so that the next life sk
 
 import fcntl
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from app.databases.address import Address
 from app.databases.record import new_word
@@ -25,14 +25,12 @@ FILES = ("odd.sqlite3", "even.sqlite3")
 class SQLiteAddress(Address):
     """One file of a locked folder.
 
-    path: of the file. opening: the random word of the locking. opened: when the folder was locked, in seconds since
-    1970. inode: the device of the file and its number there, None where there is no file. thread: the one that works on
-    the file, for every session.
+    path: of the file. opening: the random word of the locking. inode: the device of the file and its number there, None
+    where there is no file. thread: the one that works on the file, for every session.
     """
 
     path: Path
     opening: str
-    opened: float
     inode: tuple[int, int] | None
     thread: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1), compare=False, repr=False)
 
@@ -47,16 +45,7 @@ class SQLiteAddress(Address):
             raise DatabaseRefused(f"{self.path} was replaced or removed during use: restart the ticket server")
 
 
-def addresses(folder: Path, opening: str = "") -> tuple[SQLiteAddress, ...]:
-    """Return the addresses of the two files, in the order of the offsets. opening: the word of the locking, if any."""
-    return tuple(
-        SQLiteAddress("", 0, "", path.name, path=path, opening=opening, opened=time.time(), inode=_inode(path))
-        for path in (folder.absolute() / name for name in FILES)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(NamedTuple):
     """A folder that this process has locked. addresses: of the two files. lock: the descriptor that holds the lock."""
 
     addresses: tuple[SQLiteAddress, ...]
@@ -65,6 +54,12 @@ class Folder:
     def close(self) -> None:
         """Unlock the folder. Close every session first."""
         os.close(self.lock)
+
+
+def addresses(folder: Path, opening: str = "") -> tuple[SQLiteAddress, ...]:
+    """Return the addresses of the two files, in the order of the offsets. opening: the word of the locking, if any."""
+    paths = (folder.absolute() / name for name in FILES)
+    return tuple(SQLiteAddress("", 0, "", "", path=path, opening=opening, inode=_inode(path)) for path in paths)
 
 
 def lock_folder(path: Path) -> Folder:
