@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import select
 import shutil
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -11,7 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 
+from app.databases.postgresql import driver
 from app.databases.postgresql.session import connect
 from app.databases.postgresql.sql import settings
 from app.databases.postgresql.url import parse
@@ -222,3 +226,29 @@ async def test_an_answer_that_is_none_is_a_failure_at_once(answer: bytes) -> Non
                 async with asyncio.timeout(30):
                     await connect(parse(f"postgresql://u@127.0.0.1:{port}/d?sslmode={mode}"), None, 5.0)
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("mode", ["disable", "prefer", "require"])
+def test_a_server_that_dies_leaves_no_socket_that_would_close_another_ones_descriptor(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialled: list[socket.socket] = []
+
+    async def dial(*_: object) -> socket.socket:
+        """Connect to a server that has reset the connection since."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            dialled.append(socket.create_connection(listener.getsockname()))
+            accepted = listener.accept()[0]
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted.close()
+        select.select(dialled[-1:], [], [], 30)
+        return dialled[-1]
+
+    async def log_in() -> None:
+        with pytest.raises(DatabaseFailed):
+            await driver.login(parse(f"postgresql://u@127.0.0.1/d?sslmode={mode}"), 5.0)
+        await asyncio.sleep(0)  # lets the transports close
+
+    monkeypatch.setattr(driver, "dial", dial)
+    uvloop.run(asyncio.wait_for(log_in(), 30))
+    assert [each.fileno() for each in dialled] == [-1] * (2 if mode == "prefer" else 1)

@@ -64,7 +64,7 @@ def test_sslmode_means_what_libpq_means() -> None:
         ("sslmode=require&sslcrl=f", "an sslcrl, and an sslmode that verifies nothing"),
         ("sslmode=verify-ca&sslrootcert=system", "wants sslmode=verify-full"),
         ("channel_binding=require", "cannot do"),
-        ("channel_binding=maybe", "not one of disable"),
+        ("channel_binding=maybe", "use sslmode=verify-full"),
     ],
 )
 def test_words_that_libpq_does_not_know_or_that_protect_nothing_are_refused(words: str, complaint: str) -> None:

@@ -2,19 +2,14 @@
 
 import ssl
 from dataclasses import dataclass, field
-from typing import Any
 
 from app.databases import urls
 from app.databases.address import Address
 from app.errors import SettingsError
 
-SCHEMES = ("postgresql", "postgres")
 _MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-_VERIFYING = ("verify-ca", "verify-full")
-_FILES = ("sslrootcert", "sslcrl", "sslcert", "sslkey")
-_BINDINGS = ("disable", "prefer", "require")
-_SYSTEM = "system"
-"""As `sslrootcert`: the certificates that this machine trusts."""
+_BINDINGS = ("disable", "prefer")
+_OPTIONS = ("sslmode", "sslrootcert", "sslcrl", "sslcert", "sslkey", "channel_binding", "application_name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +30,7 @@ class PostgreSQLAddress(Address):
     @property
     def verifies(self) -> bool:
         """Whether the server has to show a certificate that `sslrootcert` signed."""
-        return self.sslmode in _VERIFYING
+        return self.sslmode.startswith("verify")
 
     def tls(self) -> ssl.SSLContext | None:
         """Return what a new connection needs for TLS, from the files as they are now; None for sslmode=disable.
@@ -46,11 +41,9 @@ class PostgreSQLAddress(Address):
             return None
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            # Python 3.13 and later set this flag. It wants extensions of a certificate that libpq does not ask for.
-            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             context.check_hostname = self.sslmode == "verify-full"
             context.verify_mode = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
-            if self.verifies and self.sslrootcert == _SYSTEM:
+            if self.verifies and self.sslrootcert == "system":  # what this machine trusts
                 context.load_default_certs()
             elif self.verifies:
                 context.load_verify_locations(self.sslrootcert)
@@ -59,37 +52,30 @@ class PostgreSQLAddress(Address):
                 context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
             if self.sslcert:
                 context.load_cert_chain(self.sslcert, self.sslkey)
-        except (OSError, ssl.SSLError) as error:
-            words = error.strerror if type(error) is not ssl.SSLError and error.strerror else "not PEM"
-            raise SettingsError(f"the TLS files of {self.name} cannot be used: {words}") from error
+        except OSError as error:  # ssl.SSLError is one
+            reason = "not PEM" if isinstance(error, ssl.SSLError) else error.strerror
+            raise SettingsError(f"the TLS files of {self.name} cannot be used: {reason}") from error
         return context
 
 
 def parse(text: str, default_password: str | None = None) -> PostgreSQLAddress:
     """Read one URL. Raises SettingsError, which says what is wrong and never repeats the URL."""
-    parts = urls.read(text, SCHEMES, 5432, ("sslmode", *_FILES, "channel_binding", "application_name"))
+    parts = urls.read(text, ("postgresql", "postgres"), 5432, _OPTIONS)
     urls.check_key(parts, "sslkey", "sslcert")
-    words = parts.options
-    root, binding = words.get("sslrootcert"), words.get("channel_binding", "prefer")
-    mode = words.get("sslmode", "verify-full" if root == _SYSTEM else "prefer")
+    words = dict(parts.options)
+    root, binding = words.get("sslrootcert"), words.pop("channel_binding", "prefer")
+    mode = words.get("sslmode", "verify-full" if root == "system" else "prefer")
     if mode == "require" and root is not None:
         mode = "verify-ca"  # as libpq takes it
-    verifies = mode in _VERIFYING
+    verifies = mode.startswith("verify")
     useless = [] if verifies else [word for word in ("sslrootcert", "sslcrl") if word in words]
     for is_wrong, complaint in (
-        (binding not in _BINDINGS, f"the channel_binding {binding}, which is not one of {', '.join(_BINDINGS)}"),
-        (binding == "require", "channel_binding=require, which the driver cannot do: use sslmode=verify-full instead"),
+        (binding not in _BINDINGS, f"channel_binding={binding}, which the driver cannot do: use sslmode=verify-full"),
         (mode not in _MODES, f"the sslmode {mode}, which is not one of {', '.join(_MODES)}"),
-        (root == _SYSTEM and mode != "verify-full", "sslrootcert=system, which wants sslmode=verify-full"),
+        (root == "system" and mode != "verify-full", "sslrootcert=system, which wants sslmode=verify-full"),
         (useless, f"an {' and an '.join(useless)}, and an sslmode that verifies nothing: set verify-full"),
         (verifies and root is None, f"sslmode={mode} and no sslrootcert: name a file, or write sslrootcert=system"),
     ):
         if is_wrong:
             raise SettingsError(f"{parts.where} has {complaint}")
-    files: dict[str, Any] = {file: words.get(file) for file in _FILES}
-    return PostgreSQLAddress(
-        **parts.address(default_password),
-        sslmode=mode,
-        application_name=words.get("application_name", "ticketd"),
-        **files,
-    )
+    return PostgreSQLAddress(**(parts.address(default_password) | words | {"sslmode": mode}))
