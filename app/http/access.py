@@ -105,8 +105,8 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. An error handler has left the code of a problem in the `state` of the scope."""
-        headers, endpoint = dict(scope["headers"]), endpoint_of(scope["path"])
-        state = scope.setdefault("state", {})
+        headers, method, endpoint = dict(scope["headers"]), scope["method"], endpoint_of(scope["path"])
+        right, state, serve = right_of(method, scope["path"]), scope.setdefault("state", {}), self._app
         began, status, since = time.time(), 500, time.perf_counter()
 
         async def noting(message: Message) -> None:
@@ -119,7 +119,13 @@ class Gate:
 
         self._tally.in_flight += endpoint is not None
         try:
-            await self._serve(scope, headers, _bounded(receive), noting)
+            self._check(right, headers)
+        except TicketError as error:
+            self._tally.denied(str(right))
+            serve = respond(scope, problem_of(error, BASIC if right is Right.READING else BEARER))
+        is_get = method == "HEAD" and right is not Right.TICKETS
+        try:
+            await serve({**scope, "method": "GET"} if is_get else scope, _bounded(receive), noting)
         finally:
             seconds = time.perf_counter() - since
             self._tally.in_flight -= endpoint is not None
@@ -132,25 +138,12 @@ class Gate:
                 what, name = target.decode("latin-1"), scope.get("path_params", {}).get("sequence")
                 client = scope["client"][0] if scope["client"] else "unknown"
                 trace = headers.get(b"traceparent", b"").decode("latin-1") or None
-                seen = Seen("http", f"{scope['method']} {what}", name, client, str(status), began, seconds, trace)
-                self._watch.saw(seen)
+                self._watch.saw(Seen("http", f"{method} {what}", name, client, str(status), began, seconds, trace))
 
-    async def _serve(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
-        right = right_of(scope["method"], scope["path"])
-        if right is not None:
-            try:
-                self._check(right, headers)
-            except TicketError as error:
-                self._tally.denied(right)
-                problem = problem_of(error, BASIC if right is Right.READING else BEARER)
-                await respond(scope, problem)(scope, receive, send)
-                return
-        if scope["method"] == "HEAD" and right is not Right.TICKETS:
-            scope = {**scope, "method": "GET"}
-        await self._app(scope, receive, send)
-
-    def _check(self, right: Right, headers: Headers) -> None:
+    def _check(self, right: Right | None, headers: Headers) -> None:
         """Raise CrossSite, Forbidden, Unauthenticated."""
+        if right is None:
+            return
         if right is not Right.READING and is_cross_site(headers):
             raise CrossSite
         self._access.check(token_of(headers.get(b"authorization"), right), right)

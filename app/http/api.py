@@ -14,10 +14,10 @@ from starlette.routing import Match
 
 from app.access import Access
 from app.errors import Draining, InvalidRequest, NoTicketDatabase, TicketError
-from app.http import decoding, models, problems, query
+from app.http import decoding, models, problems
 from app.http.access import LARGEST_BODY, Gate, endpoint_of
-from app.http.cycle import LIST, SINGLE, answer_body
-from app.http.description import PROBLEM, complete_document
+from app.http.cycle import answer_body, largest_block, prefers_text
+from app.http.models import answered
 from app.http.pages.status import add_pages
 from app.kinds.table import KINDS
 from app.operations.report import Report
@@ -29,7 +29,7 @@ from app.version import VERSION
 
 log = logging.getLogger(__name__)
 
-EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+EXPOSITION = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
 READY = """\
 # HELP tickets_ready 1 while this server can issue tickets and is not draining.
 # TYPE tickets_ready gauge
@@ -38,8 +38,7 @@ tickets_ready 1.0
 """The answer of /readyz to Prometheus, which scrapes it without a token."""
 
 Name = Annotated[str, Path(description="the sequence's name, in any case", examples=["photos"])]
-NoQuery = Annotated[query.NoQuery, Query()]
-Responses = dict[int | str, dict[str, Any]]
+NoQuery = Annotated[models.NoQuery, Query()]
 
 
 def make_api(
@@ -52,74 +51,57 @@ def make_api(
         description="Hands out ids that never come twice.",
         docs_url=None,
         redoc_url=None,
-        responses=PROBLEM,
+        responses=models.PROBLEM,
         servers=[{"url": "."}],  # a proxy may serve this below a prefix
         redirect_slashes=False,
-        dependencies=[Depends(query.each_once)],
+        dependencies=[Depends(_each_once)],
     )
     _add_drawing(api, service)
     _add_reading(api, service, report)
     _add_changes(api, service, report)
-    _add_probes(api, report)
+    _add_operation(api, report)
     add_pages(api, service, report)
-    _add_docs(api)
     _add_error_handlers(api)
-    complete_document(api, access)
+    models.complete_document(api, access)
     api.add_middleware(Gate, access=access, tally=tally, watch=watch, is_local=is_local)
     return api
-
-
-def _add_docs(api: FastAPI) -> None:
-    """Add /docs, which is readable without the internet and below any prefix: its links are relative."""
-    page = get_swagger_ui_html(
-        title=api.title,
-        openapi_url="openapi.json",
-        swagger_js_url="static-offline-docs/swagger-ui-bundle.js",
-        swagger_css_url="static-offline-docs/swagger-ui.css",
-        swagger_favicon_url="static-offline-docs/favicon.png",
-        swagger_ui_parameters={"validatorUrl": None},  # otherwise the page may ask a validator on the internet
-    )
-
-    @api.get("/docs", include_in_schema=False)
-    async def show_docs() -> Response:
-        return page
 
 
 # --- tickets and blocks ----------------------------------------------------------------------------------------------
 
 
 def _add_drawing(api: FastAPI, service: Service) -> None:
-    text = {"text/plain": {"schema": {"type": "string", "pattern": "^([0-9A-Za-z-]+\n)+$"}, "example": "7\n"}}
-    about: dict[str, Any] = {"tags": ["tickets"], "response_model": models.Ticket | models.Tickets}
+    tickets = answered("Ticket", "Tickets")
+    lines = {"schema": {"type": "string", "pattern": "^([0-9A-Za-z-]+\n)+$"}, "example": "7\n"}
+    tickets[200]["content"]["text/plain"] = lines
 
-    @api.get("/ticket/{sequence}", responses={200: {"content": text}}, **about)
-    @api.post("/ticket/{sequence}", responses={200: {"content": text}}, **about)
-    async def take_a_ticket(request: Request, sequence: Name, asked: Annotated[query.TicketQuery, Query()]) -> Response:
+    async def take_a_ticket(request: Request, sequence: Name, asked: Annotated[models.TicketQuery, Query()]) -> Any:
         """Return a ticket, or a list of `count` tickets; as text, one id a line.
 
         No ticket is ever handed out twice; there may be gaps. A body other than `{}` is refused.
         """
-        await _refuse_body(request, query.TicketQuery)
+        await _refuse_body(request, models.TicketQuery)
         if asked.key is not None or asked.shard is not None:
             definition = (await service.catalog.find(sequence)).definition
             KINDS[definition.kind].shard_of(definition.parameters, asked.key, asked.shard)
-        shape, is_text = SINGLE if asked.count is None else LIST, _wants_text(request)
+        shape = Shape.SINGLE if asked.count is None else Shape.LIST
         wanted = {"count": asked.count or 1, "shape": shape, "key": asked.key, "shard": asked.shard}
-        return await _draw(service, sequence, is_text=is_text, **wanted)
+        return await _draw(service, sequence, is_text=_wants_text(request), **wanted)
 
-    @api.get("/block/{sequence}", response_model=models.Block, tags=["tickets"])
-    @api.post("/block/{sequence}", response_model=models.Block, tags=["tickets"])
-    async def take_a_block(request: Request, sequence: Name, asked: Annotated[query.BlockQuery, Query()]) -> Response:
+    async def take_a_block(request: Request, sequence: Name, asked: Annotated[models.BlockQuery, Query()]) -> Any:
         """Return a block of tickets, whole or not at all. Only sequences of kind `ticket` have blocks.
 
         No ticket is ever handed out twice; there may be gaps. A body other than `{}` is refused.
         """
-        await _refuse_body(request, query.BlockQuery)
-        record = service.sight.record
-        largest = query.largest_block(1 if record is None else record.increment)
+        await _refuse_body(request, models.BlockQuery)
+        largest = largest_block(service.desk.increment)
         if asked.size > largest:
             raise InvalidRequest(f"size is at most {largest}, because of the ring's increment")
         return await _draw(service, sequence, is_text=False, count=asked.size, shape=Shape.BLOCK)
+
+    for method in (api.get, api.post):
+        method("/ticket/{sequence}", responses=tickets, tags=["tickets"])(take_a_ticket)
+        method("/block/{sequence}", responses=answered("Block"), tags=["tickets"])(take_a_block)
 
 
 async def _draw(service: Service, sequence: str, *, is_text: bool, **wanted: Any) -> Response:
@@ -138,16 +120,16 @@ async def _draw(service: Service, sequence: str, *, is_text: bool, **wanted: Any
         call.abandon()
     if isinstance(drawn, TicketError):
         raise drawn
-    entry = service.catalog.known(call.sequence)
+    entry = service.catalog.entries.get(call.sequence)
     body = answer_body(sequence if entry is None else entry.name, call.shape, drawn, is_text)
     return Response(body, media_type="text/plain" if is_text else "application/json")
 
 
 def _wants_text(request: Request) -> bool:
-    return query.prefers_text(request.headers.get("accept", ""))
+    return prefers_text(request.headers.get("accept", ""))
 
 
-async def _refuse_body(request: Request, known: type[query.NoQuery]) -> None:
+async def _refuse_body(request: Request, known: type[models.NoQuery]) -> None:
     """Raise InvalidRequest where the body asks for anything."""
     body = await request.body()
     if body and b"".join(body.split()) not in (b"", b"{}"):
@@ -158,27 +140,25 @@ async def _refuse_body(request: Request, known: type[query.NoQuery]) -> None:
 
 
 def _add_reading(api: FastAPI, service: Service, report: Report) -> None:
-    tags: Any = {"tags": ["sequences"]}
-
-    @api.get("/sequence", response_model=models.Sequences, **tags)
-    async def list_the_sequences(asked: Annotated[query.ListQuery, Query()]) -> Response:
+    @api.get("/sequence", responses=answered("Sequences"), tags=["sequences"])
+    async def list_the_sequences(asked: Annotated[models.ListQuery, Query()]) -> Response:
         """Return the sequences by name. If more follow, `next` is the value of `after` for the next page."""
         page, total = await report.page(asked.search, asked.after or "", asked.limit)
         following = page[-1]["sequence"] if len(page) == asked.limit else None
         return JSONResponse({"sequences": page, "next": following, "total": total})
 
-    @api.get("/sequence/{sequence}", response_model=models.Sequence, **tags)
+    @api.get("/sequence/{sequence}", responses=answered("Sequence"), tags=["sequences"])
     async def show_a_sequence(sequence: Name, _: NoQuery) -> Response:
         """Return what a sequence is, and its position on each ticket database."""
         return JSONResponse(await report.sequence(sequence))
 
-    @api.get("/decode/{sequence}/{id}", response_model=models.Decoded, **tags)
+    @api.get("/decode/{sequence}/{id}", responses=answered("Decoded"), tags=["sequences"])
     async def read_an_id(sequence: Name, id: Annotated[str, Path(examples=["7"])], _: NoQuery) -> Response:
         """Return what an id of this sequence says. An id from more than 60 s in the future is refused."""
         return JSONResponse(await decoding.of_sequence(service, sequence, id))
 
-    @api.get("/decode", response_model=models.Decoded, **tags)
-    async def read_an_id_of_elsewhere(asked: Annotated[query.DecodeQuery, Query()]) -> Response:
+    @api.get("/decode", responses=answered("Decoded"), tags=["sequences"])
+    async def read_an_id_of_elsewhere(asked: Annotated[models.DecodeQuery, Query()]) -> Response:
         """Return what an id says that was made elsewhere, in a kind that is known here."""
         return JSONResponse(decoding.of_elsewhere(asked.kind, asked.parameters, asked.id))
 
@@ -187,9 +167,8 @@ def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
     @api.put(
         "/sequence/{sequence}",
         tags=["sequences"],
-        response_model=models.Sequence,
-        response_description="The sequence is there already.",
-        responses={201: {"model": models.Sequence, "description": "The sequence was made."}},
+        responses=answered("Sequence", about="The sequence is there already.")
+        | answered("Sequence", status=201, about="The sequence was made."),
     )
     async def make_a_sequence(
         request: Request, sequence: Name, _: NoQuery, wanted: Annotated[models.NewSequence | None, Body()] = None
@@ -200,12 +179,12 @@ def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
         change.
         """
         wanted = wanted or models.NewSequence()
-        entry, made = await service.maker.create(sequence, wanted.kind, wanted.parameters)
+        entry, made = await service.catalog.create(sequence, wanted.kind, wanted.parameters)
         if made:
             log.info("%s made the sequence %s: %s", _client(request), entry.name, entry.definition)
         return JSONResponse(await report.sequence(entry.name), 201 if made else 200)
 
-    @api.post("/sequence/{sequence}/bump", tags=["sequences"], response_model=models.Bumped)
+    @api.post("/sequence/{sequence}/bump", tags=["sequences"], responses=answered("Bumped"))
     async def bump_a_sequence(request: Request, sequence: Name, _: NoQuery, wanted: models.Bump) -> Response:
         """Let every ticket after the answer be larger than `above`, whichever server or database gives it.
 
@@ -225,42 +204,60 @@ def _client(request: Request) -> str:
 # --- operations ------------------------------------------------------------------------------------------------------
 
 
-def _add_probes(api: FastAPI, report: Report) -> None:
+def _add_operation(api: FastAPI, report: Report) -> None:
     tags: Any = {"tags": ["operation"]}
 
     @api.get("/livez", response_model=dict[str, str], **tags)
     async def ask_whether_the_process_runs() -> Response:
         return JSONResponse({"status": "alive"})
 
-    exposition: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}, "example": READY}}}}
+    text: models.Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
-    @api.get("/readyz", response_model=dict[str, str], responses=exposition, **tags)
+    @api.get("/readyz", response_model=dict[str, str], responses=text, **tags)
     async def ask_whether_tickets_can_be_had(request: Request) -> Response:
         """Whether this server can hand out tickets; as text, one metric for a scrape without a token."""
         if not report.is_ready():
             raise Draining if report.is_draining else NoTicketDatabase
         if _wants_text(request):
-            return Response(READY, headers={"content-type": EXPOSITION})
+            return Response(READY, headers=EXPOSITION)
         return JSONResponse({"status": "ready"})
 
-    exposed: Responses = {200: {"content": {EXPOSITION.partition(";")[0]: {"schema": {"type": "string"}}}}}
-
-    @api.get("/metrics", response_class=Response, responses=exposed, **tags)
+    @api.get("/metrics", response_class=Response, responses=text, **tags)
     async def show_the_metrics() -> Response:
         """Return the metrics in Prometheus' text format."""
-        return Response(await report.metrics(), headers={"content-type": EXPOSITION})
+        return Response(await report.metrics(), headers=EXPOSITION)
 
-    failing: Responses = {503: {"model": models.Health, "description": "This server cannot hand out tickets."}}
+    failing = answered("Health", status=503, about="This server cannot hand out tickets.")
 
-    @api.get("/healthz", response_model=models.Health, responses=failing, **tags)
+    @api.get("/healthz", responses=answered("Health") | failing, **tags)
     async def show_the_health() -> Response:
         """Return what this server knows of its ticket databases, and its warnings."""
         if report.is_ready():
             return JSONResponse(report.health())
         return JSONResponse(report.health(), 503, {"retry-after": str(problems.RETRY_AFTER)})
 
+    page = get_swagger_ui_html(  # readable without the internet and below any prefix: its links are relative
+        title=api.title,
+        openapi_url="openapi.json",
+        swagger_js_url="static-offline-docs/swagger-ui-bundle.js",
+        swagger_css_url="static-offline-docs/swagger-ui.css",
+        swagger_favicon_url="static-offline-docs/favicon.png",
+        swagger_ui_parameters={"validatorUrl": None},  # otherwise the page may ask a validator on the internet
+    )
+
+    @api.get("/docs", include_in_schema=False)
+    async def show_docs() -> Response:
+        return page
+
 
 # --- errors ----------------------------------------------------------------------------------------------------------
+
+
+async def _each_once(request: Request) -> None:
+    """Raise InvalidRequest if a query string has a parameter twice, since only one of the values could count."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    if len(set(names)) < len(names):
+        raise InvalidRequest("each query parameter may be given once")
 
 
 def _add_error_handlers(api: FastAPI) -> None:

@@ -1,8 +1,4 @@
-"""Requests for ids that need no FastAPI: how they are read, and how they are answered.
-
-uvicorn calls the request that it is answering a cycle. It asks a cycle for `body`, `more_body`, `response_complete`,
-`disconnected`, `keep_alive` and `message_event`; what it does not do with ours (`http/fast`) ours do not have.
-"""
+"""Requests for ids that need no FastAPI: how they are read, and how they are answered."""
 
 import re
 import time
@@ -15,7 +11,6 @@ from app.access import Access, Right
 from app.errors import TicketError
 from app.http.access import token_of
 from app.http.problems import Problem, problem_of
-from app.http.query import LARGEST_BLOCK, MOST_TICKETS, largest_block, prefers_text
 from app.kinds.kind import TICKET_LIMIT
 from app.operations.watch import Seen
 from app.tickets.definitions import TICKET
@@ -24,9 +19,15 @@ from app.tickets.request import Request, Shape
 
 TICKETS, BLOCK = "ticket", "block"
 SINGLE, LIST = Shape.SINGLE, Shape.LIST  # to look a member of an Enum up takes as long as to call a function
+MOST_TICKETS = 1_000
+"""The most tickets in one list."""
+LARGEST_BLOCK = 10_000
+"""The most tickets in one block, unless the ring's increment is so large that a block has fewer."""
+LARGEST_MEMO = 4096
+"""Requests in a memo, of 1 KiB at most each."""
+_LONGEST_ACCEPT, _LONGEST_TARGET = 1_024, 256
+"""Characters of an Accept header that are read, and bytes of a target that is read here."""
 _TARGET = re.compile(r"/(ticket|block)/([A-Za-z][A-Za-z0-9_]{0,63})(?:\?([a-z]+)=(0|[1-9][0-9]{0,18}))?", re.ASCII)
-_LONGEST_TARGET = 256
-"""Bytes of a target that is read here. FastAPI reads longer ones."""
 _VALUES: Mapping[tuple[str, str | None], range] = {
     (TICKETS, None): range(1, 2),
     (TICKETS, "count"): range(1, MOST_TICKETS + 1),
@@ -34,8 +35,6 @@ _VALUES: Mapping[tuple[str, str | None], range] = {
     (TICKETS, "shard"): range(TICKET_LIMIT + 1),
     (BLOCK, "size"): range(1, LARGEST_BLOCK + 1),
 }
-LARGEST_MEMO = 4096
-"""Requests in a memo, of 1 KiB at most each."""
 _TRACEPARENT = re.compile(rb"\r\ntraceparent: ([0-9a-f-]{55})(?=\r\n[^ \t])")
 _PLAIN = frozenset({b"accept", b"authorization", b"traceparent"})
 _ODD = frozenset({b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"origin", b"sec-fetch-site"})
@@ -83,13 +82,13 @@ class Memo:
         wanted = self.known.get(data)
         if wanted is not None:
             return wanted, None
-        rest, traceparent = _cut(data)
+        rest, traceparent = _without_traceparent(data)
         wanted = None if traceparent is None else self.known.get(rest)
         return None if wanted is None else (wanted, traceparent)
 
     def keep(self, data: bytes, asked: Asked) -> None:
         """Know a request from now on if its bytes always ask for the same and are likely to come again."""
-        rest, traceparent = _cut(data)
+        rest, traceparent = _without_traceparent(data)
         wanted = asked[0]
         if wanted.endpoint == BLOCK or wanted.key is not None or wanted.shard is not None or traceparent != asked[1]:
             return
@@ -98,8 +97,7 @@ class Memo:
         self.known[rest] = wanted
 
 
-def _cut(data: bytes) -> tuple[bytes, bytes | None]:
-    """Return the bytes of a request without its traceparent, and the traceparent; None where it has none."""
+def _without_traceparent(data: bytes) -> tuple[bytes, bytes | None]:
     line = _TRACEPARENT.search(data)
     return (data, None) if line is None else (data[: line.start()] + data[line.end() :], line[1])
 
@@ -125,9 +123,6 @@ class TicketCycle(Request):
 
     connection: the `fast.FastProtocol`. asked: what it asks for.
     """
-
-    body = b""
-    more_body = response_complete = disconnected = False
 
     def __init__(self, connection: Any, asked: Asked, keep_alive: bool) -> None:
         # Request.__init__ would only do again what was done when the request was read
@@ -179,23 +174,6 @@ class TicketCycle(Request):
             began = time.time() - seconds
             http.watch.saw(Seen("http", what, self.sequence, client, str(status), began, seconds, trace))
         return seconds
-
-
-class Refusal:
-    """A request whose answer is known without looking further. The connection ends with it."""
-
-    body = b""
-    more_body = response_complete = disconnected = keep_alive = False
-
-    def __init__(self, connection: Any, problem: Problem) -> None:
-        self.connection, self.problem = connection, problem
-
-    def start(self) -> None:
-        """Answer."""
-        self.connection.answer(self, rendered(self.problem, self.connection.http.date, keep_alive=False))
-
-    def abandon(self) -> None:
-        """The client has gone."""
 
 
 def answer_body(name: str, shape: Shape, answer: Any, is_text: bool) -> str:
@@ -275,3 +253,21 @@ def _read_target(url: bytes, prefers_text: bool) -> Wanted | None:
     return Wanted(
         endpoint, name.lower(), count, shape, key, shard, matched[0], is_text, parameter is None and not is_text
     )
+
+
+def largest_block(increment: int) -> int:
+    """Return the most tickets that a block has with this increment."""
+    return min(LARGEST_BLOCK, 65_535 // increment)
+
+
+@lru_cache(maxsize=256)
+def prefers_text(accept: str) -> bool:
+    """Whether an Accept header prefers text/plain to JSON. Of two with the same quality the first counts."""
+    ranks: dict[str, tuple[float, int]] = {}
+    for place, part in enumerate(accept[:_LONGEST_ACCEPT].lower().split(",")):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        quality = next((text[2:] for text in parameters if text.startswith("q=")), "1")
+        ranks.setdefault(media, (float(quality) if re.fullmatch("[01](\\.[0-9]*)?", quality) else 0.0, -place))
+    text = ranks.get("text/plain", (0.0, 0))
+    others = ranks.get("application/*", ranks.get("*/*", (0.0, 0)))
+    return text[0] > 0 and text > ranks.get("application/json", (others[0], -len(ranks)))

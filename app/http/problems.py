@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import NamedTuple
 
 from starlette.responses import Response
@@ -21,28 +20,29 @@ BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED = "bad-request", "not-found", "method
 _LONGEST_DETAIL = 500
 """Characters. A detail may repeat what a client sent."""
 
-_STATUSES: Mapping[int, tuple[type[errors.TicketError], ...]] = {
-    401: (errors.Unauthenticated,),
-    403: (errors.Forbidden, errors.CrossSite),
-    404: (errors.UnknownSequence,),
-    409: (errors.SequenceConflict, errors.AboveCeiling, errors.ForceRequired),
-    410: (errors.Exhausted,),
-    422: (errors.InvalidRequest,),
-    500: (errors.Defect,),
-    503: (
-        errors.NoTicketDatabase,
-        errors.Unavailable,
-        errors.OutOfTime,
-        errors.Draining,
-        errors.ClockAhead,
-        errors.Unverified,
-        errors.NotConfirmed,
-        errors.Growing,
-        errors.TooManyConnections,
-    ),
+STATUSES: Mapping[type[errors.TicketError], int] = {
+    errors.Unauthenticated: 401,
+    errors.Forbidden: 403,
+    errors.CrossSite: 403,
+    errors.UnknownSequence: 404,
+    errors.SequenceConflict: 409,
+    errors.AboveCeiling: 409,
+    errors.ForceRequired: 409,
+    errors.Exhausted: 410,
+    errors.InvalidRequest: 422,
+    errors.Defect: 500,
+    errors.Unavailable: 503,
+    errors.DatabaseError: 503,
 }
-TABLE = MappingProxyType({kind: (status, kind.code) for status, kinds in _STATUSES.items() for kind in kinds})
-"""Status and code of each error, also of the errors derived from it."""
+"""The status of each error, also of the errors derived from it."""
+
+
+def _derived(kind: type[errors.TicketError]) -> list[type[errors.TicketError]]:
+    return [kind, *(each for derived in kind.__subclasses__() for each in _derived(derived))]
+
+
+TABLE = {each: (status, each.code) for kind, status in STATUSES.items() for each in _derived(kind)}
+"""Status and code of each error."""
 
 
 class Problem(NamedTuple):
@@ -56,13 +56,8 @@ class Problem(NamedTuple):
 
     def body(self) -> bytes:
         """Return the answer's body, as JSON."""
-        about = {
-            "type": "about:blank",
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-            "code": self.code,
-        }
+        about = {"type": "about:blank", "title": self.title, "status": self.status}
+        about |= {"detail": self.detail, "code": self.code}
         # a client may have sent half of a surrogate pair, which UTF-8 does not have
         return json.dumps(about, ensure_ascii=False).encode(errors="backslashreplace")
 
@@ -79,13 +74,13 @@ def problem(status: int, code: str, detail: str, headers: Mapping[str, str] | No
 
 def problem_of(error: BaseException, authenticate: str = BEARER) -> Problem:
     """Return the problem for an error. authenticate: the WWW-Authenticate header, where a token is wanted."""
-    found = next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), None)
-    if found is not None:
-        headers = {"www-authenticate": authenticate} if found[0] == HTTPStatus.UNAUTHORIZED else None
-        return problem(*found, str(error), headers)
-    if isinstance(error, errors.DatabaseError):  # its message may be an operator's affair only
-        return problem(*TABLE[errors.NoTicketDatabase], "the ticket databases cannot do this now")
-    return problem(*TABLE[errors.Defect], str(errors.Defect()))
+    kind = next((each for each in type(error).__mro__ if each in STATUSES), None)
+    if not isinstance(error, errors.TicketError) or kind is None:
+        error, kind = errors.Defect(), errors.Defect
+    is_inner = kind is errors.DatabaseError  # its message may be an operator's affair only
+    detail = "the ticket databases cannot do this now" if is_inner else str(error)
+    headers = {"www-authenticate": authenticate} if STATUSES[kind] == HTTPStatus.UNAUTHORIZED else None
+    return problem(STATUSES[kind], error.code, detail, headers)
 
 
 def respond(scope: Scope, answer: Problem) -> Response:

@@ -8,7 +8,7 @@ from app.errors import InvalidRequest, TicketError, Unauthenticated, UnknownSequ
 from app.kinds.kind import TICKET_LIMIT
 from app.kinds.table import KINDS
 from app.redis import replies
-from app.redis.connection import OWED, OWED_IN_ALL, Connection, Drawing, Place
+from app.redis.connection import OWED, Connection, Place
 from app.redis.parser import LARGEST, MOST_WORDS, Command, ProtocolError, next_command
 from app.tickets.request import Shape
 from app.version import VERSION
@@ -31,16 +31,11 @@ _WRONG_DATABASE = replies.error("ERR", "DB index is out of range")
 class Client(Connection):
     """A connection whose commands are executed. Each command returns its reply, or None where that comes later."""
 
-    @property
-    def _may_execute(self) -> bool:
-        owes_much = self.owed >= OWED or (self.owed > 0 and self.door.owed >= OWED_IN_ALL)
-        return not (self.is_leaving or self.is_full or owes_much)
-
     def work(self) -> int:
         """See Connection.work."""
         cost, is_done, seen = 0, False, len(self.data) - self.at
         try:
-            while cost < AT_ONCE and not is_done and self._may_execute:
+            while cost < AT_ONCE and not is_done and self.may_execute:
                 found = next_command(self.data, self.at)
                 is_done = found is None
                 if found:
@@ -64,7 +59,7 @@ class Client(Connection):
             self.transport.resume_reading()
         is_between = self.at < len(self.data) or self.queue is not None
         self.is_queued, self.is_calm = False, is_done and not (is_between or self.is_leaving or self.is_full)
-        if not is_done and self._may_execute:
+        if not is_done and self.may_execute:
             self.door.ask(self)
         return cost + 1 + min(seen, LARGEST) // 64  # a part of a command costs, too
 
@@ -93,7 +88,7 @@ class Client(Connection):
         if command[2:] not in ([], [b"1"]):
             block = " ".join(map(replies.shown, command[1:]))
             raise InvalidRequest(f"INCRBY takes 1 alone, as no ids are consecutive: see TICKET.BLOCK {block}")
-        self.door.draw(Place(self, "INCR", command[1], self.times, 1))
+        self.door.draw(Place(self, "INCR", _name(command), self.times, 1))
 
     def _take(self, command: Command) -> None:
         """TICKET.TAKE sequence [COUNT n] [KEY k | SHARD s]"""
@@ -102,40 +97,39 @@ class Client(Connection):
             raise InvalidRequest("syntax error")
         count = _number("COUNT", options.pop("COUNT", b"1"), 1, MOST_TICKETS)
         shard = {word.lower(): _number(word, text, 0, TICKET_LIMIT) for word, text in options.items()}
-        place = Place(self, "TICKET.TAKE", command[1], 1, count)
         if shard:
-            self._start_look_up(place, Drawing(self.door, place, **shard))
+            self._start_look_up("TICKET.TAKE", command, count, **shard)
         else:
-            self.door.draw(place)
+            self.door.draw(Place(self, "TICKET.TAKE", _name(command), 1, count))
 
     def _block(self, command: Command) -> None:
         most = min(MOST_IN_BLOCK, LONGEST_PACKET // self.door.service.desk.increment)
         size = _number("a block's size", command[2], 1, most)
-        place = Place(self, "TICKET.BLOCK", command[1], 1, size)
-        place.size = 100
+        place = Place(self, "TICKET.BLOCK", _name(command), 1, size, size=100)
         self.expect(place)
-        self.door.draw_alone(Drawing(self.door, place, shape=Shape.BLOCK))
+        self.door.draw_alone(place, shape=Shape.BLOCK)
 
     def _exists(self, command: Command) -> None:
-        self._start_look_up(Place(self, "EXISTS", command[1], 0, 0), None)
+        self._start_look_up("EXISTS", command, 0)
 
-    def _start_look_up(self, place: Place, request: Drawing | None) -> None:
-        place.size = OWED  # nothing else of this client is executed before the reply
+    def _start_look_up(self, what: str, command: Command, count: int, **shard: int) -> None:
+        # so large that nothing else of this client is executed before the reply
+        place = Place(self, what, _name(command), min(count, 1), count, size=OWED)
         self.expect(place)
-        self.door.tasks.start(self._look_up(place, request))
+        self.door.tasks.start(self._look_up(place, shard))
 
-    async def _look_up(self, place: Place, request: Drawing | None) -> None:
+    async def _look_up(self, place: Place, shard: dict[str, int]) -> None:
         """Draw from a sequence with shards, or say whether there is a sequence."""
         try:
             found = (await self.door.service.catalog.find(place.name)).definition
-            if request is None:
+            if not shard:
                 self.settle(place, b":1\r\n")
             else:
-                KINDS[found.kind].shard_of(found.parameters, request.key, request.shard)
-                self.door.draw_alone(request)
+                KINDS[found.kind].shard_of(found.parameters, shard.get("key"), shard.get("shard"))
+                self.door.draw_alone(place, **shard)
         except TicketError as error:
-            if request is not None:
-                request.fail(error)
+            if shard:
+                self.door.refuse(place, error)
             else:
                 is_missing = isinstance(error, UnknownSequence | InvalidRequest)
                 self.settle(place, b":0\r\n" if is_missing else replies.refusal(place.name, error))
@@ -236,6 +230,10 @@ _TABLE: dict[bytes, tuple[Callable[[Client, Command], bytes | None] | None, int,
     b"POST": (Client._quit, 1, MOST_WORDS),
     b"HOST:": (Client._quit, 1, MOST_WORDS),
 }
+
+
+def _name(command: Command) -> str:
+    return command[1].decode("latin-1")  # letters beyond ASCII are refused later
 
 
 def _number(what: str, text: bytes, least: int, most: int) -> int:

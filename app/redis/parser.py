@@ -27,10 +27,10 @@ def _next_row(data: bytes, at: int) -> tuple[bytes, int, int] | None:
 
 
 @lru_cache(2_048)
-def only_row(read: bytes) -> tuple[bytes, int] | None:
+def only_row(read: bytes) -> tuple[str, int] | None:
     """Return the sequence and the number of INCR if these bytes are a row and no more. Clients repeat themselves."""
     row = _next_row(read, 0)
-    return row[:2] if row and row[2] == len(read) else None
+    return (row[0].decode(), row[1]) if row and row[2] == len(read) else None
 
 
 def next_command(data: bytes, at: int) -> tuple[Command, int, int] | None:

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from app.access import Access
@@ -21,16 +22,6 @@ from tests.fakes.session import fake_connect
 DEADLINE = 60.0
 """Seconds that a test waits for an answer. On a busy machine it may take some."""
 TOKEN = "user-token-of-tests"
-
-
-class Watching:
-    """Keeps what an access log would say."""
-
-    def __init__(self) -> None:
-        self.seen: list[Seen] = []
-
-    def saw(self, seen: Seen) -> None:
-        self.seen.append(seen)
 
 
 class Raw:
@@ -76,9 +67,10 @@ class Bench:
         databases = [Database(a, fake_connect(s), 20.0) for a, s in zip(addresses, servers, strict=True)]
         waits = {"request_timeout": 40.0, "database_timeout": 20.0} | options
         self.service = Service(databases, Options("test:1", **waits), clock=clock)
-        self.tally, self.watching = Tally(), Watching()
+        self.tally, self.seen = Tally(), list[Seen]()
         self.connections = Connections(most, self.tally)
-        self.door = RedisDoor(self.service, access, self.tally, self.connections, self.watching, timeout=40.0)  # type: ignore[arg-type]
+        watch: Any = SimpleNamespace(saw=self.seen.append)
+        self.door = RedisDoor(self.service, access, self.tally, self.connections, watch, timeout=40.0)
         self.port = 0
         self._raws: list[Raw] = []
 

@@ -157,13 +157,6 @@ async def test_where_tokens_are_set_each_request_needs_one_that_may() -> None:
             problem(await http.call(method, path, headers=BASIC), 401, "unauthenticated")
 
 
-async def test_with_tokens_of_administrators_only_drawing_needs_none() -> None:
-    async with running(admins=[ADMIN]) as http:
-        assert (await http.get("/ticket/photos")).status_code == (await http.get("/sequence")).status_code == 200
-        problem(await http.call("PUT", "/sequence/a"), 401, "unauthenticated")
-        assert (await http.make("a")).status_code == 201
-
-
 # --- browsers --------------------------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,7 @@ OTHERS = [
     get("/ticket/photos", method="POST"),
     get("/ticket/photos", method="POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 2\r\n\r\n{}"),
     get("/ticket/photos", "Content-Length: 2") + b"{}",
+    get("/livez", "Content-Length: 3001", method="POST") + b"\r\n\r\n" * 750 + b"G",
     get("/ticket/photos", "Transfer-Encoding: chunked") + b"2;a=b\r\n{}\r\n0\r\nAccept: text/plain\r\n\r\n",
     get("/ticket/photos", "Origin: http://elsewhere"),
     get("/ticket/photos", "Sec-Fetch-Site: cross-site"),
@@ -144,23 +145,33 @@ async def test_a_known_request_is_forgotten_when_tokens_change() -> None:
             assert "app" in (await client.ask(refused))[2]
 
 
-async def test_only_whole_single_requests_are_known() -> None:
+async def test_only_the_bytes_of_one_whole_request_for_any_ticket_are_known() -> None:
     async with serving() as bench:
         client = await bench.client()
-        client.send(PHOTOS + PHOTOS)
-        assert [(await client.answer())[2]["id"] for _ in range(2)] == [1, 2]
         for request in (get("/ticket/likes?shard=1"), get("/block/photos?size=2"), get("/livez")):
             assert (await client.ask(request))[0] == 200
         client.send(PHOTOS[:20])
         await bench.until(lambda: bench.protocols[0]._part)
         assert (await client.ask(PHOTOS[20:] + b"\r\n\r\n"))[0] == 200
         bench.protocols[0].data_received(b"\r\n\r\n")
+        bench.protocols[0].data_received(b"\r\n")
         assert list(bench.http.memo.known) == []
-        assert (await client.ask(PHOTOS))[0] == 200
-        client.send(PHOTOS[:-2])
+        client.send(PHOTOS + PHOTOS + b"\r\n\r\n" + PHOTOS[:-2])
+        assert [(await client.answer())[0] for _ in range(2)] == [200, 200]
         await bench.until(lambda: bench.protocols[0]._part)
+        assert list(bench.http.memo.known) == [PHOTOS]
         bench.protocols[0].data_received(PHOTOS)  # known, and no header of the request before
         assert (await client.answer())[0] == 400
+
+
+async def test_what_stands_behind_a_request_that_has_a_token_is_not_known_without_it() -> None:
+    async with serving([TOKEN]) as bench:
+        client = await bench.client()
+        asked = get("/ticket/photos", f"Authorization: Bearer {TOKEN}")
+        client.send(asked + b"\r\n\r\n" + PHOTOS + asked)
+        assert ["app" in (await client.answer())[2] for _ in range(3)] == [False, True, False]
+        assert list(bench.http.memo.known) == [asked]
+        assert "app" in (await client.ask(b"\r\n\r\n" + PHOTOS))[2]
 
 
 async def test_a_memo_that_is_full_begins_again() -> None:

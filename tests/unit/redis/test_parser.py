@@ -47,7 +47,7 @@ def test_a_row_whose_length_is_wrong_is_refused() -> None:
 
 
 def test_a_read_is_only_a_row_if_it_has_nothing_else() -> None:
-    assert only_row(INCR * 3) == (b"photos", 3)
+    assert only_row(INCR * 3) == ("photos", 3)
     assert only_row(INCR + b"PING\r\n") is only_row(INCR[:-1]) is only_row(b"PING\r\n") is None
 
 
