@@ -1,8 +1,8 @@
 """The connections to one database for one purpose, and the calls that wait for them.
 
-A connection is a session, which serves one call at a time. A call that finds no idle connection opens one, in a task of
-its own, so that a hanging login holds up no call that another connection can serve. A connection is dropped after any
-exception, which includes the deadline of its call and the cancellation of its caller.
+A connection is a session, which serves one call at a time. A call that finds no idle connection waits for one, and a
+task opens further connections meanwhile, so that a hanging login holds up no call that another connection can serve. A
+connection is dropped after any exception, which includes the deadline of its call and the cancellation of its caller.
 """
 
 import asyncio
@@ -15,11 +15,9 @@ from app.databases.session import Session
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, NoAnswer, OtherLife
 
 Item = TypeVar("Item")
-Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 Call = Callable[[Session], Awaitable[Result]]
-Send = Callable[[Session, Sequence[Item], Key], Awaitable[Sequence[Result]]]
-"""Sends items, and returns a result for each."""
+Send = Callable[[Session, Sequence[Item]], Awaitable[Result]]
 
 log = logging.getLogger(__name__)
 
@@ -29,104 +27,108 @@ PATIENCE = 1.0
 """Seconds. After an attempt to connect failed, no other is made for so long while another connection is open."""
 LONGEST_IDLE = 30.0
 """Seconds. A connection that was idle for longer is not used again: servers and firewalls end idle connections."""
-CLOSED = "the connections to it were closed"
-
-
-class _Batch:
-    """Items that share one packet, of several callers, and the task that sends them."""
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-        self.callers = 0
-        self.task: asyncio.Task[Sequence[Any]]
 
 
 class Connections:
     """At most `most` connections, and the calls that wait for them in the order in which they came."""
 
-    def __init__(
-        self, connect: Callable[[], Awaitable[Session]], most: int, timeout: float, check: Callable[[str], None]
-    ) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Session]], most: int, timeout: float) -> None:
         """Open nothing yet.
 
         connect: opens a session and sets its life. timeout: the database timeout in seconds, for each call and for each
-        attempt to connect. check: raises OtherLife where a life is known to be over.
+        attempt to connect.
         """
         self._connect = connect
         self._most = most
         self._timeout = timeout
-        self._check = check
-        self._open: set[Session] = set()
+        self._life = ""
+        """The life that was found last. Every connection belongs to it, unless no life was found yet."""
         self._idle: dict[Session, float] = {}
-        """Since when each is idle, by the loop's clock."""
-        self._reasons: dict[Session, DatabaseFailed] = {}
-        """Why those were ended whose calls have not learnt of it."""
-        self._batches: dict[Hashable, _Batch] = {}
-        """Those that wait for a connection, and that further calls may join."""
+        """Since when each of these connections is idle, by the loop's clock."""
+        self._busy: dict[Session, DatabaseFailed | None] = {}
+        """The connections that a call has, and why each was ended meanwhile; None where it was not."""
         self._waiting: deque[asyncio.Future[Session]] = deque()
-        self._opening: set[asyncio.Task[None]] = set()
+        self._batches: dict[Hashable, tuple[list[Any], asyncio.Task[Any]]] = {}
+        """By key and life: the items that wait for a connection together, and the task that sends them."""
+        self._opening: asyncio.Task[None] | None = None
         self._patience = 0.0
-        self._closed = False
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._idle) + len(self._busy)
 
-    async def run(self, call: Call[Result], life: str | None, deadline: float | None = None) -> Result:
+    async def run(self, call: Call[Result], life: str | None, seconds: float | None = None) -> Result:
         """Run a call on one connection, and return its result.
 
-        life: the life that the call is meant for, None for any. deadline: by the loop's clock; None: the timeout from
-        now. Raises NoAnswer when it has passed, OtherLife where the connection is of another life or loses its life
-        meanwhile, DatabaseFailed and DatabaseRefused where no connection can be opened, and the errors of the call.
+        life: the life that the call is meant for, None for any. seconds: that it may take; None: the database timeout.
+        Raises the errors of the call, and what `Database` says of every method.
         """
-        if life is not None:
-            self._check(life)
-        deadline = deadline or asyncio.get_running_loop().time() + self._timeout
+        if life is not None and self._life not in ("", life):
+            raise OtherLife()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (seconds or self._timeout)
+        session = self._rested() or await self._wait(deadline)
+        # asyncio.timeout would take a tenth of the time of a draw
+        timer = loop.call_at(deadline, lambda: self._end(session, self._no_answer()))
         try:
-            return await self._use(self._rested() or await self._wait(deadline), call, life, deadline)
-        except Exception as error:
-            raise self._translated(error) from error.__cause__
+            if self._busy[session] is not None or life not in (None, session.life):
+                raise OtherLife()
+            result = await call(session)
+            if self._busy[session] is not None:
+                raise OtherLife()  # an answer that came as the connection was ended does not count
+        except BaseException as error:
+            reason = self._drop(session)
+            if isinstance(error, Exception):
+                raise reason or self._translated(error) from error.__cause__
+            raise
+        finally:
+            timer.cancel()
+        self._release(session)
+        return result
 
     async def share(
-        self, send: Send[Item, Key, Result], items: Sequence[Item], key: Key, life: str
-    ) -> Sequence[Result]:
-        """Send items and return a result for each. Raises what `run` raises.
+        self, key: Hashable, send: Send[Item, Result], items: Sequence[Item], life: str
+    ) -> tuple[Result, int]:
+        """Send items. Return the result for all that are sent together, and the place of the first of these there.
 
         A call that finds an idle connection is sent at once, by itself. All others wait for the next connection
-        together with the calls of the same `send`, key and life, until they have `MOST_SHARED` items. A statement ends
-        when all its callers are cancelled.
+        together with the calls of the same key and life, until they have `MOST_SHARED` items. What is sent for several
+        calls does not end when one of them is cancelled. Raises what `run` raises.
         """
         if self._idle:
-            return await self.run(lambda session: send(session, items, key), life)
-        at = send, key, life
-        batch = self._batches.get(at)
-        if batch is None or not batch.callers or len(batch.items) + len(items) > MOST_SHARED:
-            batch = self._batches[at] = _Batch()
-            batch.task = asyncio.create_task(self._run_batch(batch, *at))
-        start = len(batch.items)
-        batch.items += items
-        batch.callers += 1
-        try:
-            return (await asyncio.shield(batch.task))[start : start + len(items)]
-        except asyncio.CancelledError:
-            batch.callers -= 1
-            if not batch.callers:
-                batch.task.cancel()
-            raise
+            return await self.run(lambda session: send(session, items), life), 0
+        at = key, life
+        if at not in self._batches or len(self._batches[at][0]) + len(items) > MOST_SHARED:
+            self._begin(at, send, life)
+        gathered, task = self._batches[at]
+        start = len(gathered)
+        gathered += items
+        return await asyncio.shield(task), start
 
-    def end(self, reason: DatabaseFailed, life: str | None = None) -> None:
-        """End the connections, except for those of this life; the calls under way fail for this reason."""
-        for session in [each for each in self._open if life is None or each.life != life]:
+    def follow(self, life: str) -> None:
+        """Note the life that was found last. The connections of other lives end, and the calls on them fail."""
+        self._life = life
+        for session in [each for each in (*self._idle, *self._busy) if each.life != life]:
+            self._end(session, OtherLife())
+
+    def end(self, reason: DatabaseFailed) -> None:
+        """End all connections, those that are being opened too; the calls that use or want one fail for this reason."""
+        for session in (*self._idle, *self._busy):
             self._end(session, reason)
-        self._open_more()
+        self._fail(reason)
+        if self._opening is not None:
+            self._opening.cancel()
 
     async def close(self) -> None:
         """End every call and every connection. No call works afterwards."""
-        self._closed = True
-        self.end(DatabaseFailed(CLOSED))
-        self._fail(DatabaseFailed(CLOSED))
-        for task in self._opening:
-            task.cancel()
-        await asyncio.gather(*self._opening, return_exceptions=True)
+        closed = DatabaseFailed("the connections to it were closed")
+
+        async def refuse() -> Session:
+            raise closed
+
+        self._connect = refuse
+        self.end(closed)
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -135,128 +137,97 @@ class Connections:
         while self._idle:
             session, since = self._idle.popitem()
             if asyncio.get_running_loop().time() - since <= LONGEST_IDLE:
+                self._busy[session] = None
                 return session
-            self._discard(session)
+            session.abort()
         return None
 
     async def _wait(self, deadline: float) -> Session:
-        """Wait for a connection, and have one opened if there is room. Raises TimeoutError."""
-        if self._closed:
-            raise DatabaseFailed(CLOSED)
+        """Wait for a connection, and have one opened if there is room. Raises DatabaseError."""
         future: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._open_more()
         try:
             async with asyncio.timeout_at(deadline):
                 return await future
-        except BaseException:
+        except BaseException as error:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._release(future.result())
-            raise
+            raise (self._no_answer() if isinstance(error, TimeoutError) else error) from None
 
-    async def _use(self, session: Session, call: Call[Result], life: str | None, deadline: float) -> Result:
-        """Run a call on a connection that was taken, and release the connection, or drop it."""
-        self._require(session)
-        if life not in (None, session.life):
-            self._release(session)
-            raise OtherLife()
-        # asyncio.timeout would take a tenth of the time of a draw
-        timer = asyncio.get_running_loop().call_at(deadline, self._late, session)
-        try:
-            result = await call(session)
-        except BaseException as error:
-            reason = self._reasons.pop(session, None)
-            self._discard(session)
-            self._open_more()
-            if reason is not None and isinstance(error, DatabaseError):
-                raise reason.with_traceback(None) from error
-            raise
-        finally:
-            timer.cancel()
-        self._require(session)  # an answer that came as the connection was ended does not count
-        self._release(session)
-        return result
+    def _begin(self, at: Hashable, send: Send[Any, Any], life: str) -> None:
+        """Begin a batch. It is sent when a connection is there for it; no call joins it from then on."""
+        items: list[Any] = []
 
-    def _late(self, session: Session) -> None:
-        self._end(session, self._no_answer())
-        self._open_more()
+        def close(task: asyncio.Task[Any] | None = None) -> None:
+            if self._batches.get(at) is batch:
+                del self._batches[at]
+            if task is not None and not task.cancelled():
+                task.exception()  # so that asyncio does not report it where all callers were cancelled
 
-    def _end(self, session: Session, reason: DatabaseFailed) -> None:
-        """End a connection. The call that uses it, or is about to, fails for this reason."""
-        if session not in self._idle:
-            self._reasons[session] = reason
-        self._discard(session)
+        def call(session: Session) -> Awaitable[Any]:
+            close()
+            return send(session, items)
+
+        batch = self._batches[at] = items, asyncio.create_task(self.run(call, life))
+        batch[1].add_done_callback(close)
 
     def _no_answer(self) -> NoAnswer:
         return NoAnswer(f"did not answer within {self._timeout:g} s")
 
-    def _require(self, session: Session) -> None:
-        """Raise the reason where the connection was ended."""
-        if session not in self._open:
-            raise self._reasons.pop(session, DatabaseFailed(CLOSED)).with_traceback(None)
-
-    def _discard(self, session: Session) -> None:
+    def _end(self, session: Session, reason: DatabaseFailed) -> None:
+        """End a connection. The call that has it fails for this reason."""
+        if self._idle.pop(session, None) is None:
+            self._busy[session] = self._busy[session] or reason
         session.abort()
-        self._open.discard(session)
-        self._idle.pop(session, None)
+
+    def _drop(self, session: Session) -> DatabaseFailed | None:
+        """End the connection that a call had, and return why it was ended before."""
+        session.abort()
+        reason = self._busy.pop(session)
+        self._open_more()
+        return reason
 
     def _release(self, session: Session) -> None:
         """Hand a connection to the call that has waited longest."""
-        if session not in self._open:
-            self._reasons.pop(session, None)
+        if self._busy[session] is not None:
+            self._drop(session)
             return
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
                 future.set_result(session)
                 return
+        del self._busy[session]
         self._idle[session] = asyncio.get_running_loop().time()
-
-    async def _run_batch(self, batch: _Batch, send: Send[Any, Key, Any], key: Key, life: str) -> Sequence[Any]:
-        """Send a batch when a connection is there for it. No call joins it from then on."""
-
-        def close() -> None:
-            if self._batches.get((send, key, life)) is batch:
-                del self._batches[send, key, life]
-
-        def call(session: Session) -> Awaitable[Sequence[Any]]:
-            close()
-            return send(session, batch.items, key)
-
-        try:
-            return await self.run(call, life)
-        finally:
-            close()
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
     def _open_more(self) -> None:
-        if self._closed or (self._open and asyncio.get_running_loop().time() < self._patience):
-            return
-        waiting = sum(not future.done() for future in self._waiting)
-        room = self._most - len(self._open) - len(self._opening)
-        for _ in range(min(room, waiting - len(self._opening))):
-            self._opening.add(asyncio.create_task(self._open_one()))
+        """Open a connection where a call waits for it, there is room, and none is being opened."""
+        has_room = self._opening is None and len(self) < self._most
+        may = not len(self) or asyncio.get_running_loop().time() >= self._patience
+        if has_room and may and not all(future.done() for future in self._waiting):
+            self._opening = asyncio.create_task(self._open_one())
 
     async def _open_one(self) -> None:
         """Open a connection. Where that fails, the calls go on waiting if another connection may still serve them."""
         try:
             async with asyncio.timeout(self._timeout):
                 session = await self._connect()
-        except Exception as failure:
-            error: DatabaseError | None = self._translated(failure)
-        else:
-            error = None
-            self._open.add(session)
+            self._busy[session] = None
             self._release(session)
-        finally:
-            self._opening -= {asyncio.current_task()}
-        if error is not None:
+        except Exception as failure:
+            error = self._translated(failure)
             self._patience = asyncio.get_running_loop().time() + PATIENCE
-            if isinstance(error, DatabaseRefused) or not (self._open or self._opening):
+            if isinstance(error, DatabaseRefused) or not len(self):
                 self._fail(error)
+        finally:
+            self._opening = None
+            self._open_more()
 
     def _fail(self, error: DatabaseError) -> None:
+        """Fail the calls that wait for a connection."""
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():

@@ -1,6 +1,6 @@
 """One ticket database: its connections, their deadlines and lives, and the calls that share a statement."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 
 from app.databases.address import Address
 from app.databases.connections import Connections
@@ -21,13 +21,16 @@ from app.databases.session import (
     Write,
     most_ids,
 )
-from app.errors import DatabaseError, DatabaseFailed, OtherLife
+from app.errors import DatabaseError, DatabaseFailed
 
 MOST = 2
 """Connections that keep the notebook, and that see to the counters. While one waits for an answer, the calls that
 gather meanwhile go out on the other. A locked table, which holds up the counters, holds up no mark."""
+LONGEST_LIST = 10.0
+"""Seconds that a list of all sequences may take: nobody waits for it."""
 MOST_DRAWING = 4
 """Connections that draw. A server that commits each sequence by itself flushes those of several of them together."""
+ANOTHER_RESIDUE = "the draw was ended, because another residue is drawn now"
 
 
 class Database:
@@ -40,7 +43,7 @@ class Database:
     - OtherLife: the database is in another life than `life`, or was found in another life before the answer counted.
     - DatabaseFailed, DatabaseRefused: no connection could be opened, or the login was refused.
 
-    A statement whose caller is cancelled is aborted, except where other callers wait for the same statement.
+    A statement whose caller is cancelled is aborted, unless it was sent for several callers together.
     """
 
     def __init__(self, address: Address, connect: Connect, timeout: float) -> None:
@@ -54,12 +57,12 @@ class Database:
         """The node that is tried next, and the one that answered the last look."""
         self._connect = connect
         self._timeout = timeout
-        self._life = ""
         self._residue = Residue(1, 1)
-        self._looking = self._connections(lambda: self._session(None), 1)  # finds its life with each look
-        self._drawing = self._connections(lambda: self._open(self._residue), MOST_DRAWING)
-        self._keeping = self._connections(lambda: self._open(None), MOST)
-        self._counting = self._connections(lambda: self._open(None), MOST)
+        self._looking = Connections(lambda: self._session(None), 1, timeout)  # finds its life with each look
+        self._drawing = Connections(lambda: self._open(self._residue), MOST_DRAWING, timeout)
+        self._keeping = Connections(lambda: self._open(None), MOST, timeout)
+        self._counting = Connections(lambda: self._open(None), MOST, timeout)
+        self._of_a_life = self._drawing, self._keeping, self._counting
 
     @property
     def name(self) -> str:
@@ -119,24 +122,27 @@ class Database:
         """
         if residue != self._residue:
             self._residue = residue
-            self._drawing.end(DatabaseFailed("the draw was ended, because another residue is drawn now"))
+            self._drawing.end(DatabaseFailed(ANOTHER_RESIDUE))
         if want.count > (most := most_ids(residue.increment)):
             want = want._replace(count=most)
-        drawn = (await self._drawing.share(_draw, (want,), residue, life))[0]
+        found, place = await self._drawing.share(residue, _draw, (want,), life)
+        drawn = found[place]
         if isinstance(drawn, DatabaseError):
             raise drawn
         return drawn
 
     async def mark(self, mark: Mark, stamp: str, life: str) -> Marked:
         """Raise one mark. See `Session.mark`."""
-        return (await self._keeping.share(_mark, (mark,), stamp, life))[0]
+        key = Mark, stamp
+        found, place = await self._keeping.share(key, lambda session, marks: session.mark(marks, stamp), (mark,), life)
+        return found[place]
 
     async def sequences(self, names: Sequence[str] | None, life: str) -> dict[str, Counter | DatabaseError]:
         """See `Session.sequences`."""
         if names is None:
-            return await self._counting.run(lambda session: session.sequences(None), life)
-        found = await self._counting.share(_sequences, names, None, life)
-        return {name: counter for name, counter in zip(names, found, strict=True) if counter is not None}
+            return await self._counting.run(lambda session: session.sequences(None), life, LONGEST_LIST)
+        found, _ = await self._counting.share("sequences", lambda session, names: session.sequences(names), names, life)
+        return {name: found[name] for name in names if name in found}
 
     async def make(self, name: str, bits: int, above: int, life: str) -> None:
         """See `Session.make`."""
@@ -144,12 +150,13 @@ class Database:
 
     async def raise_above(self, floors: Mapping[str, int], life: str) -> dict[str, DatabaseError | None]:
         """See `Session.raise_above`."""
-        return dict(zip(floors, await self._counting.share(_raise, list(floors.items()), None, life), strict=True))
+        found, _ = await self._counting.share("raise", _raise, list(floors.items()), life)
+        return {name: found[name] for name in floors}
 
     async def read(self, book: Book, names: Sequence[str], life: str) -> dict[str, Note]:
         """See `Session.read`."""
-        rows = await self._keeping.share(_read, names, book, life)
-        return {name: row for name, row in zip(names, rows, strict=True) if row is not None}
+        found, _ = await self._keeping.share(book, lambda session, names: session.read(book, names), names, life)
+        return {name: found[name] for name in names if name in found}
 
     async def page(self, book: Book, after: str, count: int, life: str) -> list[tuple[str, Note]]:
         """See `Session.page`."""
@@ -165,7 +172,9 @@ class Database:
 
     async def write(self, writes: Sequence[Write], stamp: str | None, life: str) -> list[bool]:
         """See `Session.write`."""
-        return list(await self._keeping.share(_write, writes, stamp, life))
+        key = Write, stamp
+        found, place = await self._keeping.share(key, lambda session, these: session.write(these, stamp), writes, life)
+        return found[place : place + len(writes)]
 
     async def close(self) -> None:
         """End every connection and every call. No call works afterwards."""
@@ -173,19 +182,6 @@ class Database:
             await connections.close()
 
     # --- connections -------------------------------------------------------------------------------------------------
-
-    @property
-    def _of_a_life(self) -> tuple[Connections, ...]:
-        """All but the connection for looks."""
-        return self._drawing, self._keeping, self._counting
-
-    def _connections(self, connect: Callable[[], Awaitable[Session]], most: int) -> Connections:
-        return Connections(connect, most, self._timeout, self._check)
-
-    def _check(self, life: str) -> None:
-        """Raise OtherLife where another life was found last. Every open connection belongs to the life found last."""
-        if self._life and life != self._life:
-            raise OtherLife()
 
     async def _session(self, residue: Residue | None) -> Session:
         return await self._connect(self._nodes[self._place], residue, self._timeout)
@@ -195,6 +191,8 @@ class Database:
         session = await self._session(residue)
         try:
             session.life = await find_life(session)
+            if residue not in (None, self._residue):
+                raise DatabaseFailed(ANOTHER_RESIDUE)
         except BaseException:
             session.abort()
             raise
@@ -203,39 +201,13 @@ class Database:
 
     def _found(self, life: str) -> None:
         """Note the life that was found. Connections of other lives end, and the calls on them fail."""
-        if life != self._life:
-            self._life = life
-            for connections in self._of_a_life:
-                connections.end(OtherLife(), life)
+        for connections in self._of_a_life:
+            connections.follow(life)
 
 
-async def _draw(session: Session, wanted: Sequence[Want], residue: Residue) -> Sequence[Drawn | DatabaseError]:
-    if session.residue != residue:  # it was being opened when another residue was asked for
-        raise DatabaseFailed("the draw was ended, because its connection draws another residue")
-    return await session.draw(wanted)
+def _draw(session: Session, wanted: Sequence[Want]) -> Awaitable[list[Drawn | DatabaseError]]:
+    return session.draw(wanted)
 
 
-async def _mark(session: Session, marks: Sequence[Mark], stamp: str) -> Sequence[Marked]:
-    return await session.mark(marks, stamp)
-
-
-async def _write(session: Session, writes: Sequence[Write], stamp: str | None) -> Sequence[bool]:
-    return await session.write(writes, stamp)
-
-
-async def _read(session: Session, names: Sequence[str], book: Book) -> Sequence[Note | None]:
-    rows = await session.read(book, names)
-    return [rows.get(name) for name in names]
-
-
-async def _sequences(session: Session, names: Sequence[str], _key: None) -> Sequence[Counter | DatabaseError | None]:
-    found = await session.sequences(names)
-    return [found.get(name) for name in names]
-
-
-async def _raise(session: Session, floors: Sequence[tuple[str, int]], _key: None) -> Sequence[DatabaseError | None]:
-    highest: dict[str, int] = {}
-    for name, floor in floors:
-        highest[name] = max(floor, highest.get(name, 0))
-    results = await session.raise_above(highest)
-    return [results[name] for name, _ in floors]
+def _raise(session: Session, floors: Sequence[tuple[str, int]]) -> Awaitable[dict[str, DatabaseError | None]]:
+    return session.raise_above(dict(sorted(floors)))  # of two floors of a sequence the larger one comes last

@@ -6,7 +6,9 @@ asyncio does the first by `happy_eyeballs_delay`, which uvloop does not have.
 
 import asyncio
 import socket
+from asyncio.staggered import staggered_race
 from collections.abc import Sequence
+from functools import partial
 
 Info = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int]]
 
@@ -21,27 +23,12 @@ async def dial(host: str, port: int, seconds: float) -> socket.socket:
     seconds: how long the caller will wait, from which the delay between two addresses follows. Raises OSError where no
     address answers, or where the name was never resolved.
     """
-    infos = list(await _addresses(host, port, seconds))
-    delay = min(LONGEST_DELAY, seconds / 4)
-    attempts: set[asyncio.Task[socket.socket]] = set()
-    failure: BaseException = OSError("the host has no address")
-    try:
-        while infos or attempts:
-            if infos:
-                attempts.add(asyncio.create_task(_attempt(infos.pop(0))))
-            done, attempts = await asyncio.wait(
-                attempts, timeout=delay if infos else None, return_when=asyncio.FIRST_COMPLETED
-            )
-            connected = [task for task in done if task.exception() is None]
-            if connected:
-                attempts.update(connected[1:])
-                return connected[0].result()
-            failure = next((task.exception() or failure for task in done), failure)
-        raise failure
-    finally:
-        for task in attempts:
-            task.add_done_callback(_discard)
-            task.cancel()
+    attempts = [partial(_attempt, info) for info in await _addresses(host, port, seconds)]
+    opened: socket.socket | None
+    opened, _, errors = await staggered_race(attempts, min(LONGEST_DELAY, seconds / 4))
+    if opened is None:
+        raise next(filter(None, reversed(errors)), OSError("the host has no address"))
+    return opened
 
 
 async def _addresses(host: str, port: int, seconds: float) -> Sequence[Info]:
@@ -66,9 +53,3 @@ async def _attempt(info: Info) -> socket.socket:
         opened.close()
         raise
     return opened
-
-
-def _discard(task: asyncio.Task[socket.socket]) -> None:
-    """Close the socket of an attempt that came too late."""
-    if not task.cancelled() and task.exception() is None:
-        task.result().close()

@@ -35,18 +35,15 @@ def parse_list(text: str, default_password: str | None) -> list[Address]:
     text: URLs, separated by white space, or by a comma that a scheme and `://` follow. default_password: for URLs that
     name no password, None where there is none. Raises SettingsError, which never repeats a URL.
     """
-    urls = [url for url in _BETWEEN.split(text) if url]
-    if not urls:
+    addresses: list[Address] = []
+    for url in filter(None, _BETWEEN.split(text)):
+        package = SCHEMES.get(url.partition("://")[0].lower()) if "://" in url else None
+        if package is None:
+            raise SettingsError(f"a URL has to begin with {':// or '.join(SCHEMES)}://")
+        addresses.append(import_module(f"{__package__}.{package}.url").parse(url, default_password))
+    if not addresses:
         raise SettingsError("no URL of a ticket database is given")
-    return [_parse(url, default_password) for url in urls]
-
-
-def _parse(url: str, default_password: str | None) -> Address:
-    package = SCHEMES.get(url.partition("://")[0].lower())
-    if package is None or "://" not in url:
-        raise SettingsError(f"a URL has to begin with {':// or '.join(SCHEMES)}://")
-    address: Address = import_module(f"{__package__}.{package}.url").parse(url, default_password)
-    return address
+    return addresses
 
 
 def open_database(address: Address, timeout: float) -> Database:
@@ -60,10 +57,9 @@ def open_database(address: Address, timeout: float) -> Database:
 async def examine(address: Address, seconds: float) -> Examination:
     """Return what the engine finds in the database at an address, for `ticketd doctor`; nothing changes there.
 
-    Of several nodes it is the first one that can be used, or else what the last one said.
-
-    seconds: how long it waits for a lock or for one address of a host; the caller has a deadline of its own. Raises
-    DatabaseFailed, DatabaseRefused, and SettingsError where the engine's driver is not installed.
+    Of several nodes it examines the first one that can be used, or else the last one. seconds: how long it waits for a
+    lock or for one address of a host; the caller has a deadline of its own. Raises DatabaseFailed, DatabaseRefused, and
+    SettingsError where the engine's driver is not installed.
     """
     examine_node: Callable[[Address, float], Awaitable[Examination]] = _module(address, "findings").examine
     *others, last = address.nodes

@@ -1,10 +1,11 @@
 """The ring record: what every ticket database records of the ring that it is drawn in."""
 
-import json
 import secrets
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, Self
+
+from pydantic import TypeAdapter
 
 
 def new_word() -> str:
@@ -80,16 +81,12 @@ class Record:
 
     def dump(self) -> str:
         """The record as JSON."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return _RECORD.dump_json(self).decode()
 
     @classmethod
-    def load(cls, text: str) -> Self:
+    def load(cls, text: str) -> "Record":
         """Read a record. Raises ValueError where it is none."""
-        try:
-            found = json.loads(text)
-            bodies = tuple(Body(int(offset), str(word), int(since)) for offset, word, since in found["bodies"])
-            numbers = int(found["number"]), int(found["increment"])
-            state = State(found["state"])
-            return cls(str(found["ring"]), numbers[0], str(found["writer"]), numbers[1], state, bodies)
-        except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError("not a ring record") from error
+        return _RECORD.validate_json(text)
+
+
+_RECORD = TypeAdapter(Record)

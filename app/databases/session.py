@@ -1,18 +1,14 @@
 """The session: what one engine has to write, as one class, to be used as a ticket database.
 
-A session is one connection to one database server. It runs one call at a time; the caller waits for the answer before
-the next call. A session has no deadlines of its own and retries nothing: `Database` (in `database`) ends a call that
-takes too long, and a session that has failed once with `DatabaseFailed` is never used again.
+A session is one connection to one database server. It runs one call at a time, has no deadlines of its own and retries
+nothing: `Database` ends a call that takes too long. After DatabaseFailed a session is never used again.
 
-A ticket database holds counters, one for each sequence, and a notebook that goes back in time together with the
-counters. The notebook has rows in six books, and one row apart from them, the ring row, on which every conditional
-write depends.
-
-Names of sequences are compared without case. In the notebook each name is in lower case, folded by the caller. A
-counter keeps the name as it was made.
+A ticket database holds counters, one for each sequence, and a notebook that goes back in time together with them: six
+books of rows, and the ring row, on which every conditional write depends. Names of sequences are compared without case:
+a counter keeps the name as it was made, and in the notebook each name is in lower case, folded by the caller.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import NamedTuple, Protocol
@@ -39,16 +35,13 @@ def most_ids(increment: int) -> int:
 
 
 class Residue(NamedTuple):
-    """The ids that a session draws: those that leave `offset` when they are divided by `increment`.
-
-    `offset` is from 1 to `increment`; an offset equal to the increment stands for the remainder 0.
-    """
+    """The ids that a session draws: those that leave `offset`, from 1 to `increment`, when divided by `increment`."""
 
     offset: int
     increment: int
 
     def has(self, number: int) -> bool:
-        """Tell whether an id is of this residue."""
+        """Tell whether an id is of this residue. An offset equal to the increment stands for the remainder 0."""
         return number % self.increment == self.offset % self.increment
 
 
@@ -72,10 +65,9 @@ class Book(StrEnum):
 class Note(NamedTuple):
     """The value of one row of the notebook. Two notes are the same if all five fields are.
 
-    high: a limit, a floor or a number, from 0 to 2**63 - 1. issued: for a mark, the largest id known to have been
-    given, in the same range. tenure: a word that changes with the owner of the row, at most 200 ASCII characters, or
-    None. sure: for a mark, whether every database of the ring was in sight when the lane was opened. text: JSON, at
-    most 4,000 characters.
+    high: a limit, a floor or a number, from 0 to 2**63 - 1. issued: of a mark, the largest id known to be given, in the
+    same range. tenure: a word that changes with the owner of the row, at most 200 ASCII characters. sure: of a mark,
+    whether every database of the ring was in sight when the lane was opened. text: JSON of at most 4,000 characters.
     """
 
     high: int = 0
@@ -86,10 +78,7 @@ class Note(NamedTuple):
 
 
 class Write(NamedTuple):
-    """One conditional write: put `new` where the row is exactly `old`.
-
-    `old` None: only where there is no such row. `new` None: delete the row. Not both are None.
-    """
+    """Put `new` where the row is exactly `old`. `old` None: where there is no such row. `new` None: delete the row."""
 
     book: Book
     name: str
@@ -98,10 +87,9 @@ class Write(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """One mark: raise the row of MARKS by this name, if its tenure is this one.
+    """Raise the row of MARKS by this name, if its tenure is this one.
 
-    The row's `high` becomes the larger of its own and `limit`, its `issued` the larger of its own and `issued`, and it
-    becomes `sure` if `sure` is true; a mark never takes that back.
+    Its `high` becomes at least `limit`, and its `issued` at least this one. A mark makes a row sure, and never unsure.
     """
 
     name: str
@@ -139,10 +127,9 @@ class Want(NamedTuple):
     """One sequence's part of a draw.
 
     sequence: the name as it was made. count: how many ids at least, from 1 to `MOST_IDS`. above: the first id has to be
-    larger; the session raises the counter first if it has to. last: the largest id that the caller knows of, 0 where
-    none; a hint for where the counter stands. ceiling: no id may be larger. drawn: the caller has drawn `last` itself
-    since it read the counter. Where the counter does not stand at or above `last` any more, the session raises nothing,
-    and the result is a SequenceMissing that says `EMPTIED`.
+    larger; the session raises the counter first if it has to. last: the largest id that the caller knows of, a hint for
+    where the counter stands. ceiling: no id may be larger. drawn: the caller has drawn `last` itself since it read the
+    counter. If the counter is below `last` then, nothing is raised, and the result is a SequenceMissing: `EMPTIED`.
     """
 
     sequence: str
@@ -163,9 +150,9 @@ class Drawn(NamedTuple):
 class Counter(NamedTuple):
     """A sequence as it stands in one database.
 
-    name: as it was made. bits: 32, 53 or 64. ceiling: the largest id that it can give. position: nothing at or below it
-    will be drawn again; 0 where nothing was drawn. birth: a word that changes when the table (row, key) is made anew.
-    warnings: what is served but should be repaired, in words.
+    bits: 32, 53 or 64. ceiling: the largest id that it can give. position: nothing at or below it will be drawn again,
+    0 where nothing was drawn. birth: a word that changes when the table (row, key) is made anew. warnings: what is
+    served but should be repaired, in words.
     """
 
     name: str
@@ -209,10 +196,8 @@ class Session(Protocol):
 
     Every method raises DatabaseFailed where the connection or the database does not work, or the result is not known,
     and DatabaseRefused where the database is not what it should be and an operator has to act. `Database` takes any
-    other exception for an answer that makes no sense.
-
-    A method that returns a result for each item returns a SequenceError for an item that this database could not serve.
-    What is wrong with one table is nobody else's affair.
+    other exception for an answer that makes no sense. A method that returns a result for each item returns a
+    SequenceError for an item that this database could not serve: what is wrong with one table concerns no other.
 
     residue: what this session draws; None where it draws nothing. facts: as they were on connecting. life: the life
     that this connection belongs to; empty at first, `Database` finds it and sets it.
@@ -228,18 +213,16 @@ class Session(Protocol):
     async def draw(self, wanted: Sequence[Want]) -> list[Drawn | DatabaseError]:
         """Draw for several sequences in one packet, in constant time for each: all of it or none.
 
-        Returns a result for each, in the same order: ids that are committed, SequenceMissing, SequenceBusy,
-        SequenceExhausted (the counter cannot give that many, or the ids would pass the ceiling) or SequenceUnusable.
-        The session checks that the ids are of its residue, and fails with DatabaseRefused where they are not. It does
-        not check `above` again: that the ids rise is the lane's business.
+        Returns for each ids that are committed, SequenceMissing, SequenceBusy, SequenceExhausted (so many ids are not
+        left, or pass the ceiling) or SequenceUnusable. Raises DatabaseRefused for an id of another residue. The lane
+        checks that the ids rise.
         """
 
     async def sequences(self, names: Sequence[str] | None) -> dict[str, Counter | DatabaseError]:
         """Return the counters of these sequences, by their names in lower case; None: of all that there are.
 
-        A name that is not there is left out. What looks like a sequence and cannot be served is a SequenceUnusable that
-        says why, as are two tables whose names differ by case alone. The position is read so that no draw committed
-        before the call can lie above it.
+        A name that is not there is left out. What cannot be served is a SequenceUnusable that says why, as are two
+        tables whose names differ by case alone. No draw that was committed before the call lies above the position.
         """
 
     async def make(self, name: str, bits: int, above: int) -> None:
@@ -266,25 +249,17 @@ class Session(Protocol):
     async def mark(self, marks: Sequence[Mark], stamp: str) -> list[Marked]:
         """Raise these marks, each by itself, all in one commit, where the ring row has this stamp.
 
-        The look at the ring row locks it: a mark and a `write_ring` never pass each other.
+        The statement locks the ring row, so that a mark and a `write_ring` never pass each other.
         """
 
     async def write(self, writes: Sequence[Write], stamp: str | None) -> list[bool]:
-        """Do these writes, each by itself, all in one commit, where the ring row has this stamp (None: any stamp).
-
-        Returns for each whether it was done. The look at the ring row locks it, as for `mark`.
-        """
+        """Do these writes, as `mark` does marks, and return for each whether it was done. stamp None: any stamp."""
 
     def abort(self) -> None:
         """Close the connection at once. A call under way ends with DatabaseFailed."""
 
 
-class Connect(Protocol):
-    """How an engine opens a session."""
-
-    async def __call__(self, address: Address, residue: Residue | None, seconds: float) -> Session:
-        """Log in, with TLS as the address says, prepare the session, make the server's own tables where there are none.
-
-        `seconds`: the database timeout, for what the session sets on the server (lock waits). Raises DatabaseFailed,
-        DatabaseRefused.
-        """
+Connect = Callable[[Address, Residue | None, float], Awaitable[Session]]
+"""How an engine opens a session for a residue (None: it draws nothing): it logs in, with TLS as the address says,
+prepares the session, and makes the server's own tables where there are none. The number is the database timeout in
+seconds, for what the session sets on the server (lock waits). Raises DatabaseFailed, DatabaseRefused."""

@@ -39,12 +39,11 @@ def read(
     default_user: str = "",
     grouped: bool = False,
 ) -> URLParts:
-    """Read one URL.
+    """Read one URL. Raises SettingsError, which says what is wrong with it.
 
     schemes: what the URL may begin with, the recommended scheme first. options: the words that it may have after `?`.
     default_user: where the URL names none; empty: it has to. grouped: whether a group stands before the database, with
     a `/` between them.
-    Raises SettingsError, which says what is wrong with the URL.
     """
     scheme, _, rest = text.partition("://")
     if not rest or scheme.lower() not in schemes:
@@ -56,64 +55,42 @@ def read(
             "holds of # (%23), / (%2F), ? (%3F) and @ (%40)"
         )
     account, at, listed = authority.rpartition("@")
-    hosts = tuple(_host(each, default_port) for each in listed.split(","))
-    if len(set(hosts)) < len(hosts):
-        raise SettingsError("a URL names a node twice")
-    parts = urlsplit(f"{scheme}://{account}{at}host{rest[len(authority) :]}")
-    if not (parts.username or default_user):
-        raise SettingsError("a URL has to name a user and a host")
-    where = f"the URL of {hosts[0][0]}:{hosts[0][1]}"
-    database = _plain(parts.path.removeprefix("/"), "database", where)
-    if not all(names := database.split("/")) or len(names) != 1 + grouped:
-        what = "a group and one database" if grouped else "one database"
-        raise SettingsError(f"{where} has to name {what} after the host")
-    if "," in parts.path:
-        raise SettingsError(f"{where} has a comma after its database: put white space between two URLs")
-    if parts.fragment:
-        raise SettingsError(f"{where} has a '#': write it as %23")
-    user = _plain(parts.username or default_user, "user", where)
-    password = None if parts.password is None else _plain(parts.password, "password", where)
-    return URLParts(hosts, user, password, database, _options(parts.query, options, where), where)
-
-
-def _host(text: str, default_port: int) -> tuple[str, int]:
     try:
-        parts = urlsplit(f"//{text}")
-        host, port = parts.hostname, default_port if parts.port is None else parts.port
+        nodes = [urlsplit(f"//{each}") for each in listed.split(",")]
+        hosts = tuple((node.hostname or "", default_port if node.port is None else node.port) for node in nodes)
+        parts = urlsplit(f"{scheme}://{account}{at}host{rest[len(authority) :]}")
     except ValueError:
         raise SettingsError("the host or port of a URL cannot be read") from None
-    if port == 0:
-        raise SettingsError("the port of a URL cannot be 0")
-    if not host:
-        raise SettingsError("a URL has to name a user and a host")
-    return host, port
+    where, user = f"the URL of {hosts[0][0]}:{hosts[0][1]}", parts.username or default_user
+    wanted = "a group and one database" if grouped else "one database"
+    names = parts.path.removeprefix("/").split("/")
+    for is_wrong, complaint in (
+        (not all(host for host, _ in hosts) or not user, "a URL has to name a user and a host"),
+        (not all(port for _, port in hosts), "the port of a URL cannot be 0"),
+        (len(set(hosts)) < len(hosts), "a URL names a node twice"),
+        (not _is_text(text), f"the options, database, user or password in {where} is not UTF-8, or has a NUL"),
+        (not all(names) or len(names) != 1 + grouped, f"{where} has to name {wanted} after the host"),
+        ("," in parts.path, f"{where} has a comma after its database: put white space between two URLs"),
+        (parts.fragment, f"{where} has a '#': write it as %23"),
+    ):
+        if is_wrong:
+            raise SettingsError(complaint)
+    password = None if parts.password is None else unquote(parts.password)
+    given = _options(parts.query, options, where)
+    return URLParts(hosts, unquote(user), password, unquote("/".join(names)), given, where)
 
 
-def check_key(parts: URLParts, key: str, certificate: str) -> None:
-    """Raise SettingsError where the URL has the option for a private key and not the option for its certificate."""
-    if key in parts.options and certificate not in parts.options:
-        raise SettingsError(f"{parts.where} has {key} and no {certificate}: name both files, or neither")
-
-
-def _plain(text: str, part: str, where: str) -> str:
-    """Return a part of a URL without its percent-encoding. Raises SettingsError where it is not text."""
+def _is_text(text: str) -> bool:
+    """Tell whether a URL is UTF-8 without its percent-encoding, and has no NUL character."""
     try:
-        plain = unquote(text, errors="strict")
-        plain.encode()
+        return b"\0" not in unquote(text, errors="strict").encode()
     except UnicodeError:
-        raise SettingsError(f"the {part} in {where} is not UTF-8") from None
-    if "\0" in plain:
-        raise SettingsError(f"the {part} in {where} has a NUL character")
-    return plain
+        return False
 
 
 def _options(query: str, options: Collection[str], where: str) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
-    except UnicodeError:
-        raise SettingsError(f"{where} has an option that is not UTF-8") from None
     given: dict[str, str] = {}
-    for option, value in pairs:
+    for option, value in parse_qsl(query, keep_blank_values=True):
         if option not in options:
             raise SettingsError(f"{where} has the option {option}, which is not one of {', '.join(options)}")
         if option in given:
@@ -122,3 +99,9 @@ def _options(query: str, options: Collection[str], where: str) -> dict[str, str]
             raise SettingsError(f"{where} has an empty {option}")
         given[option] = value
     return given
+
+
+def check_key(parts: URLParts, key: str, certificate: str) -> None:
+    """Raise SettingsError where the URL has the option for a private key and not the option for its certificate."""
+    if key in parts.options and certificate not in parts.options:
+        raise SettingsError(f"{parts.where} has {key} and no {certificate}: name both files, or neither")

@@ -47,7 +47,7 @@ async def use(addresses: Sequence[Address]) -> None:
     async with asyncio.timeout(60):
         while len(service.sight.in_sight) < len(addresses):
             await service.sight.moved()
-    await service.maker.create("photos", None, {})
+    await service.catalog.create("photos", None, {})
     for _ in addresses:
         answer = asyncio.get_running_loop().create_future()
         service.desk.take(Call("photos", answer.set_result, answer.set_exception))

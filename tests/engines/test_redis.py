@@ -1,5 +1,7 @@
 """Redis as a ticket database: what no other engine has."""
 
+import asyncio
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from app.databases.redis.line import open_line
-from app.databases.redis.session import RedisSession, connect
+from app.databases.redis.session import UNREADABLE, RedisSession, connect
 from app.databases.redis.url import parse
 from app.databases.session import Book, Drawn, Mark, Note, Want, Write
 from app.errors import DatabaseFailed, DatabaseRefused, SettingsError
 from tests.engines.bench import ODD, Bench, record, server_bench
 from tests.servers import DatabaseServer
+from tests.servers_processes import free_port
 from tests.servers_shared import OwnServer
 
 ACL = Path(__file__).parents[2] / "deploy/redis/users.acl"
@@ -51,35 +54,35 @@ async def test_the_account_of_the_deployment_may_do_what_a_session_does_and_noth
             await session._line.ask(*command)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (["appendonly no"], "appendonly is not yes"),
-        (["appendfsync everysec"], "appendfsync is not always"),
-        (["no-appendfsync-on-rewrite yes"], "no-appendfsync-on-rewrite is not no"),
-        (["maxmemory-policy allkeys-lru"], "which evicts counters"),
-    ],
-)
-async def test_what_makes_it_less_than_durable_is_warned_of(
-    bench: Bench, server: DatabaseServer, settings: list[str], words: str
-) -> None:
+async def test_what_makes_it_less_than_durable_is_warned_of(bench: Bench, server: DatabaseServer) -> None:
     session = await bench.open()
     assert session.facts.warnings == ()
-    for setting in settings:
-        server.execute(f"CONFIG SET {setting}")
-    (warning,) = (await session.look("one:1", Note())).facts.warnings
-    assert words in warning
+    for name, wrong, words in (
+        ("appendfsync", "everysec", "appendfsync is not always"),
+        ("no-appendfsync-on-rewrite", "yes", "no-appendfsync-on-rewrite is not no"),
+        ("maxmemory-policy", "allkeys-lru", "which evicts counters"),
+        ("appendonly", "no", "appendonly is not yes"),
+    ):
+        server.execute(f"CONFIG SET {name} {wrong}")
+        assert any(words in warning for warning in (await session.look("one:1", Note())).facts.warnings)
+    server.execute("CONFIG SET appendonly yes")
+    server.execute("ACL SETUSER default -config")
+    assert UNREADABLE in (await session.look("one:1", Note())).facts.warnings
 
 
 async def test_a_replica_that_was_promoted_is_another_machine_and_so_has_another_life(
     bench: Bench, server: DatabaseServer
 ) -> None:
-    before = (await bench.open()).facts.machine
+    session = await bench.open()
+    before = session.facts.machine
     server.execute("REPLICAOF 127.0.0.1 1")
     with pytest.raises(DatabaseFailed, match="read-only"):
         await bench.open()
     server.execute("REPLICAOF NO ONE")
-    assert (await bench.open()).facts.machine != before
+    machine = (await bench.open()).facts.machine
+    assert machine != before
+    await session.write([Write(Book.LIVES, before, None, Note(1)), Write(Book.LIVES, machine, None, Note(2))], None)
+    assert (await session.look("one:1", Note())).life == Note(2)
 
 
 async def test_without_its_keys_or_its_memory_it_fails_and_its_scripts_come_back(
@@ -105,6 +108,19 @@ async def test_a_cluster_is_refused_by_name(own_server: OwnServer) -> None:
     server = own_server("redis", options=["--cluster-enabled", "yes", "--databases", "1"])
     with pytest.raises(DatabaseRefused, match="is a Redis Cluster"):
         await connect(parse(server.url("0")), ODD, 10.0)
+
+
+async def test_the_certificate_of_a_server_with_tls_is_verified(own_server: OwnServer, tmp_path: Path) -> None:
+    key, file, port = tmp_path / "key.pem", tmp_path / "certificate.pem", free_port()
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-keyout"]
+    command += [f"{key}", "-out", f"{file}", "-addext", "subjectAltName=IP:127.0.0.1"]
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+    files = ["--tls-cert-file", f"{file}", "--tls-key-file", f"{key}", "--tls-ca-cert-file", f"{file}"]
+    own_server("redis", options=["--tls-port", f"{port}", *files, "--tls-auth-clients", "no"])
+    address = parse(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={file}")
+    (await connect(address, None, 10.0)).abort()
+    with pytest.raises(DatabaseFailed, match="could not agree on TLS"):
+        await connect(replace(address, ssl_ca_certs=None), None, 10.0)
 
 
 async def test_what_was_not_asked_for_ends_the_connection(server: DatabaseServer) -> None:

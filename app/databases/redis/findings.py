@@ -1,13 +1,12 @@
 """What `ticketd doctor` finds in a Redis ticket database. To find it changes nothing there."""
 
 import time
-
-import hiredis
+from functools import partial
 
 from app.databases.address import Address
 from app.databases.examination import Examination, Severity
-from app.databases.redis import facts, scripts
-from app.databases.redis.session import RedisSession, log_in
+from app.databases.redis.scripts import PREFIX
+from app.databases.redis.session import UNREADABLE, RedisSession, log_in, read_facts
 from app.databases.redis.url import RedisAddress
 from app.errors import DatabaseError
 
@@ -19,29 +18,23 @@ async def examine(address: Address, seconds: float) -> Examination:
     line = await log_in(address, seconds)
     try:
         elapsed, began = time.monotonic() - started, time.time()
-        reply, settings, now, truncated = await line.call(
-            facts.INFO, facts.SETTINGS, ("TIME",), ("CONFIG", "GET", "aof-load-truncated")
-        )
-        info = facts.read_info(reply)
-        known = facts.facts_of(info, settings, "", int(now[0]) + int(now[1]) / 1e6)
+        known = await read_facts(line)
         found = Examination(known.version, known.machine, began, known.now, time.time(), elapsed)
-        for weakness in facts.weaknesses(info, settings):
-            severity = Severity.UNKNOWN if isinstance(settings, hiredis.ReplyError) else Severity.WRONG
-            found.add(severity, "settings", weakness)
-        if isinstance(truncated, list) and "yes" in truncated:
-            text = "aof-load-truncated is yes: a file that was cut short loads without an error. Set it to no"
-            found.add(Severity.NOTE, "settings", text)
+        for weakness in known.warnings:
+            found.add(Severity.UNKNOWN if weakness == UNREADABLE else Severity.WRONG, "settings", weakness)
+        truncated, info = await line.call(("CONFIG", "GET", "aof-load-truncated"), ("INFO", "replication"))
+        note = partial(found.add, Severity.NOTE)
+        if "yes" in str(truncated):
+            note("settings", "aof-load-truncated is yes, which loads a file that was cut short: set it to no")
         if not address.encrypts:
-            found.add(Severity.NOTE, "connection", "it is not encrypted: use rediss:// and ssl_ca_certs in its URL")
-        if info.get("connected_slaves", "0") != "0":
-            text = (
-                "one of its replicas that is promoted behind counts as a database that came back older, and skips ids"
-            )
-            found.add(Severity.NOTE, "replication", text)
+            note("connection", "it is not encrypted: use rediss:// and ssl_ca_certs in its URL")
+        if "connected_slaves:0" not in str(info):
+            note("replication", "a replica promoted behind counts as a database that came back older, and skips ids")
+        session = RedisSession(line, known, None)
         try:
-            if await line.ask("EXISTS", f"{scripts.PREFIX}ring"):
-                await found.read(RedisSession(line, None))
-            found.counters = await RedisSession(line, None).counters(None, fresh="")
+            if await line.ask("EXISTS", f"{PREFIX}ring"):
+                await found.read(session)
+            found.counters = await session.sequences(None, fresh="")
         except DatabaseError as error:
             found.unread = str(error)
         return found

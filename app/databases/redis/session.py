@@ -1,17 +1,17 @@
 """The session of Redis and Valkey, see `app.databases.session`."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import hiredis
 
+from app import errors
 from app.databases.address import Address
 from app.databases.record import new_word
-from app.databases.redis import facts, scripts
-from app.databases.redis.errors import translated
-from app.databases.redis.line import Line, open_line
-from app.databases.redis.notes import pack, unpack
+from app.databases.redis.line import CLUSTER, Line, checked, open_line
+from app.databases.redis.scripts import DIGEST, PREFIX, SCRIPT
 from app.databases.redis.url import RedisAddress
 from app.databases.session import (
     EMPTIED,
@@ -29,11 +29,14 @@ from app.databases.session import (
     Want,
     Write,
 )
-from app.errors import DatabaseError, DatabaseFailed, SequenceExhausted, SequenceMissing, SequenceUnusable
 
-_BITS = {str(bits) for bits in ENDS}
+WANTED = {
+    "appendfsync": ("always", "a power cut loses the tickets of the last moments"),
+    "no-appendfsync-on-rewrite": ("no", "a power cut while the file is rewritten loses tickets"),
+}
+"""The settings that make an append-only file durable, and what is lost otherwise."""
+UNREADABLE = "its user may not read appendfsync, so it is unknown whether a power cut loses tickets"
 UNUSABLE = "its value is no whole number of at most 63 bits, or its bits are not 32, 53 or 64"
-LOST = "has lost the ticket server's own keys"
 
 
 async def connect(address: Address, residue: Residue | None, seconds: float) -> "RedisSession":
@@ -41,11 +44,12 @@ async def connect(address: Address, residue: Residue | None, seconds: float) -> 
     assert isinstance(address, RedisAddress)
     line = await log_in(address, seconds)
     try:
-        session = RedisSession(line, residue)
-        await session.prepare()
+        session = RedisSession(line, await read_facts(line), residue)
+        body, *_ = await session.run("open", new_word())
     except BaseException:
         line.abort()
         raise
+    session.facts = replace(session.facts, births=body)
     return session
 
 
@@ -55,9 +59,7 @@ async def log_in(address: RedisAddress, seconds: float) -> Line:
     try:
         if address.password is not None or address.user != "default":
             await line.ask("AUTH", address.user, address.password or "")
-        facts.check(facts.read_info((await line.call(facts.INFO))[0]))
-        if address.database != "0":
-            await line.ask("SELECT", address.database)
+        await line.ask("SELECT", address.database)
     except BaseException:
         line.abort()
         raise
@@ -76,142 +78,164 @@ async def _primary(address: RedisAddress, seconds: float) -> RedisAddress:
     finally:
         line.abort()
     if not found:
-        raise DatabaseFailed(f"is a Sentinel that knows no group {address.group}")
+        raise errors.DatabaseFailed(f"is a Sentinel that knows no group {address.group}")
     return replace(address, host=str(found[0]), port=int(found[1]), group=None)
+
+
+async def read_facts(line: Line) -> Facts:
+    """Return the facts, but for `births`: the data says when it was made.
+
+    The run and the history of replication both get another word when a server starts, and the history when a replica
+    is promoted. So the two name one term in which this data was written to. Raises DatabaseRefused where this is no
+    server for a ticket database, DatabaseFailed where it takes no writes.
+    """
+    info, settings, time = await line.call(("INFO",), ("CONFIG", "GET", "*append*"), ("TIME",))
+    read = dict(row.split(":", 1) for row in checked(info).splitlines() if ":" in row and row[0] != "#")
+    version = read["redis_version"]
+    if tuple(map(int, version.split(".")[:2])) < (6, 2):
+        raise errors.DatabaseRefused(f"is Redis {version}: a ticket database needs 6.2 or later")
+    if read.get("cluster_enabled") == "1":
+        raise errors.DatabaseRefused(CLUSTER)
+    if read.get("role") != "master":
+        raise errors.DatabaseFailed("is a replica, which is read-only")
+    machine = f"{read.get('run_id', '')[:32]}.{read.get('master_replid', '')[:32]}"
+    seconds, microseconds = map(int, checked(time))
+    now = seconds + microseconds / 1e6
+    product = f"Valkey {read['valkey_version']}" if "valkey_version" in read else f"Redis {version}"
+    started = now - float(read.get("uptime_in_seconds", "0"))
+    return Facts(machine, started, "", now, product, tuple(_weaknesses(read, settings)))
+
+
+def _weaknesses(info: Mapping[str, str], settings: Any) -> Iterator[str]:
+    """Say in words what makes it less than durable. settings: the reply to CONFIG GET."""
+    policy = info.get("maxmemory_policy", "")
+    if policy.startswith("allkeys"):
+        yield f"maxmemory-policy is {policy}, which evicts counters: set noeviction"
+    if info.get("aof_enabled") != "1":
+        yield "appendonly is not yes: a restart loses what was drawn since the last snapshot"
+    elif isinstance(settings, hiredis.ReplyError):
+        yield UNREADABLE
+    else:
+        values = dict(zip(settings[::2], settings[1::2], strict=False))
+        yield from (
+            f"{name} is not {value}: {lost}" for name, (value, lost) in WANTED.items() if values.get(name) != value
+        )
 
 
 class RedisSession:
     """Implements `app.databases.session.Session`, where its methods are described."""
 
-    facts: Facts
-
-    def __init__(self, line: Line, residue: Residue | None) -> None:
+    def __init__(self, line: Line, facts: Facts, residue: Residue | None) -> None:
         self.residue = residue
+        self.facts = facts
         self.life = ""
         self._line = line
-
-    async def prepare(self) -> None:
-        """Make the own keys where there are none, and read the facts."""
-        body, *_ = await self._run(scripts.OPEN, new_word())
-        info, settings, time = await self._line.call(facts.INFO, facts.SETTINGS, ("TIME",))
-        self.facts = facts.facts_of(facts.read_info(info), settings, body, _seconds(time))
 
     def abort(self) -> None:
         self._line.abort()
 
-    async def _run(self, script: str, *values: str | int) -> Any:
-        """Run a script and return its reply. Raises DatabaseFailed, DatabaseRefused."""
-        (reply,) = await self._line.call(("EVALSHA", scripts.digest(script), 0, *values))
+    async def run(self, function: str, *values: str | int) -> Any:
+        """Run a function of the script and return its reply. Raises DatabaseFailed, DatabaseRefused."""
+        (reply,) = await self._line.call(("EVALSHA", DIGEST, 0, function, *values))
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
-            return await self._line.ask("EVAL", script, 0, *values)
-        if isinstance(reply, hiredis.ReplyError):
-            raise translated(str(reply))
-        return reply
+            return await self._line.ask("EVAL", SCRIPT, 0, function, *values)
+        return checked(reply)
 
     # --- counters ----------------------------------------------------------------------------------------------------
 
-    async def draw(self, wanted: Sequence[Want]) -> list[Drawn | DatabaseError]:
+    async def draw(self, wanted: Sequence[Want]) -> list[Drawn | errors.DatabaseError]:
         assert self.residue is not None, "this session draws nothing"
         offset, increment = self.residue
-        values: list[str | int] = [new_word(), offset, increment]
-        for want in wanted:
-            values += [want.sequence, want.count, want.above, want.last, want.ceiling, int(want.drawn)]
-        replies = await self._run(scripts.DRAW, *values)
-        return [_drawn(want, reply, increment) for want, reply in zip(wanted, replies, strict=True)]
+        values = [value for want in wanted for value in (*want[:5], int(want.drawn))]
+        replies = await self.run("draw", new_word(), offset, increment, *values)
+        return [
+            Drawn(int(reply) - (want.count - 1) * increment, want.count)
+            if reply.isdecimal()
+            else _wrong(want.sequence, reply)
+            for want, reply in zip(wanted, replies, strict=True)
+        ]
 
-    async def sequences(self, names: Sequence[str] | None) -> dict[str, Counter | DatabaseError]:
-        return await self.counters(names, new_word())
-
-    async def counters(self, names: Sequence[str] | None, fresh: str) -> dict[str, Counter | DatabaseError]:
-        """See `sequences`. fresh: the birth of a counter that has none; empty: nothing is written."""
-        found: dict[str, Counter | DatabaseError] = {}
+    async def sequences(
+        self, names: Sequence[str] | None, fresh: str | None = None
+    ) -> dict[str, Counter | errors.DatabaseError]:
+        """See `Session.sequences`. fresh: the birth of a counter that has none; empty: nothing is written."""
+        found: dict[str, Counter | errors.DatabaseError] = {}
         if names is not None and not names:
             return found
-        for name, bits, value, birth in await self._run(scripts.SEQUENCES, fresh, *(names or ())):
+        fresh = new_word() if fresh is None else fresh
+        for name, bits, value, birth in await self.run("sequences", fresh, *(names or ())):
             key = name.lower()
             if key in found:
-                found[key] = SequenceUnusable(f"there are two sequences {key}, whose names differ by case alone")
-            elif not birth or bits not in _BITS:
-                found[key] = SequenceUnusable(UNUSABLE)
+                found[key] = errors.SequenceUnusable(f"there are two sequences {key}, whose names differ by case alone")
+            elif not value:
+                found[key] = _wrong(key, bits)
             else:
                 found[key] = Counter(name, int(bits), ENDS[int(bits)], int(value), birth)
         return found
 
     async def make(self, name: str, bits: int, above: int) -> None:
-        await self._run(scripts.MAKE, new_word(), name, bits, above)
+        await self.run("make", new_word(), name, bits, above)
 
-    async def raise_above(self, floors: Mapping[str, int]) -> dict[str, DatabaseError | None]:
-        if not floors:
-            return {}
-        values = [part for floor in floors.items() for part in floor]
-        replies = await self._run(scripts.RAISE, new_word(), *values)
-        return {
-            name: None if reply == "done" else _wrong(name, reply) for name, reply in zip(floors, replies, strict=True)
-        }
+    async def raise_above(self, floors: Mapping[str, int]) -> dict[str, errors.DatabaseError | None]:
+        words = await self.run("raise", new_word(), *(value for floor in floors.items() for value in floor))
+        return {name: None if word == "done" else _wrong(name, word) for name, word in zip(floors, words, strict=True)}
 
     # --- the notebook ------------------------------------------------------------------------------------------------
 
     async def look(self, server: str, beat: Note) -> Look:
-        time, ring, beats, life, floors = await self._run(scripts.LOOK, server, pack(beat), self.facts.machine)
-        info, settings = await self._line.call(facts.INFO, facts.SETTINGS)
-        found = facts.read_info(info)
-        facts.check(found)
-        ring_row = _ring(ring)
-        self.facts = facts.facts_of(found, settings, ring_row.body, _seconds(time))
-        heartbeats = {name: note for name, kept in zip(beats[::2], beats[1::2], strict=True) if (note := unpack(kept))}
-        return Look(self.facts, ring_row, unpack(life), heartbeats, (unpack(floors) or Note()).high)
+        facts = await read_facts(self._line)
+        ring, beats, life, floors = await self.run("look", server, _pack(beat), facts.machine)
+        row = _ring(ring)
+        self.facts = replace(facts, births=row.body)
+        heartbeats = {name: note for name, kept in zip(beats[::2], beats[1::2], strict=True) if (note := _unpack(kept))}
+        return Look(self.facts, row, _unpack(life), heartbeats, (_unpack(floors) or Note()).high)
 
     async def read(self, book: Book, names: Sequence[str]) -> dict[str, Note]:
-        if not names:
-            return {}
-        kept = await self._line.ask("HMGET", f"{scripts.PREFIX}{book}", *names)
-        return {name: note for name, each in zip(names, kept, strict=True) if each and (note := unpack(each))}
+        kept = await self._line.ask("HMGET", f"{PREFIX}{book}", *names) if names else []
+        return {name: note for name, each in zip(names, kept, strict=True) if (note := _unpack(each))}
 
     async def page(self, book: Book, after: str, count: int) -> list[tuple[str, Note]]:
         start = f"({after}" if after else "-"
-        names = await self._line.ask("ZRANGEBYLEX", f"{scripts.PREFIX}{book}:names", start, "+", "LIMIT", 0, count)
+        names = await self._line.ask("ZRANGEBYLEX", f"{PREFIX}{book}:names", start, "+", "LIMIT", 0, count)
         return list((await self.read(book, names)).items())
 
     async def read_ring(self) -> RingRow:
-        return _ring(await self._line.ask("HMGET", f"{scripts.PREFIX}ring", "body", "offset", "stamp", "text"))
+        return _ring(await self._line.ask("HMGET", f"{PREFIX}ring", *RingRow._fields))
 
     async def write_ring(self, old: RingRow, new: RingRow) -> bool:
-        return bool(await self._run(scripts.WRITE_RING, *old, *new) == 1)
+        return bool(await self.run("write_ring", *old, *new))
 
     async def mark(self, marks: Sequence[Mark], stamp: str) -> list[Marked]:
-        values: list[str | int] = [stamp]
+        values: list[str | int] = []
         for mark in marks:
-            values += [mark.name, mark.tenure, mark.limit, mark.issued, int(mark.sure)]
-        return [Marked(reply) for reply in await self._run(scripts.MARK, *values)]
+            values += [mark.name, json.dumps(mark.tenure), mark.limit, mark.issued, int(mark.sure)]
+        return [Marked(word) for word in await self.run("mark", stamp, *values)]
 
     async def write(self, writes: Sequence[Write], stamp: str | None) -> list[bool]:
-        values: list[str | int] = [int(stamp is not None), stamp or ""]
-        for each in writes:
-            values += [each.book, each.name, pack(each.old), pack(each.new)]
-        return [reply == 1 for reply in await self._run(scripts.WRITE, *values)]
+        values = [value for book, name, old, new in writes for value in (book, name, _pack(old), _pack(new))]
+        return list(map(bool, await self.run("write", int(stamp is not None), stamp or "", *values)))
 
 
-def _drawn(want: Want, reply: str, increment: int) -> Drawn | DatabaseError:
-    if not reply.isdecimal():
-        return _wrong(want.sequence, reply)
-    return Drawn(int(reply) - (want.count - 1) * increment, want.count)
-
-
-def _wrong(name: str, word: str) -> DatabaseError:
-    """Return what a script's word says of a sequence."""
-    if word == "emptied":
-        return SequenceMissing(EMPTIED)
-    if word == "exhausted":
-        return SequenceExhausted(f"{name} has not as many ids left")
-    return SequenceMissing(f"there is no sequence {name}") if word == "missing" else SequenceUnusable(UNUSABLE)
+def _wrong(name: str, word: str) -> errors.DatabaseError:
+    """Return what a word of the script says of a sequence."""
+    return {
+        "emptied": errors.SequenceMissing(EMPTIED),
+        "exhausted": errors.SequenceExhausted(f"{name} has not as many ids left"),
+        "missing": errors.SequenceMissing(f"there is no sequence {name}"),
+    }.get(word) or errors.SequenceUnusable(UNUSABLE)
 
 
 def _ring(values: Sequence[str | None]) -> RingRow:
     body, offset, stamp, text = values
     if not body or offset is None or not offset.isdecimal() or stamp is None or text is None:
-        raise DatabaseFailed(LOST)
+        raise errors.DatabaseFailed("has lost the ticket server's own keys")
     return RingRow(body, int(offset), stamp, text)
 
 
-def _seconds(time: Sequence[str]) -> float:
-    return int(time[0]) + int(time[1]) / 1e6
+def _pack(note: Note | None) -> str:
+    """Return a note as it is kept, as a JSON array; empty for no note."""
+    return "" if note is None else json.dumps(note)
+
+
+def _unpack(kept: str | None) -> Note | None:
+    return Note(*json.loads(kept)) if kept else None

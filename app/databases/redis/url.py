@@ -7,7 +7,8 @@ from app.databases import urls
 from app.databases.address import Address
 from app.errors import SettingsError
 
-SCHEMES = ("redis", "rediss", "redis+sentinel")
+OPTIONS = {"redis": (), "rediss": ("ssl_ca_certs",), "redis+sentinel": ("sentinel_password",)}
+"""The schemes, and the options of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,8 @@ class RedisAddress(Address):
 
         Raises SettingsError where the file cannot be used. It blocks while it reads.
         """
-        if not self.encrypts:
-            return None
         try:
-            return ssl.create_default_context(cafile=self.ssl_ca_certs)
+            return ssl.create_default_context(cafile=self.ssl_ca_certs) if self.encrypts else None
         except (OSError, ssl.SSLError) as error:
             words = error.strerror if type(error) is not ssl.SSLError and error.strerror else "not PEM"
             raise SettingsError(f"the ssl_ca_certs of {self.name} cannot be used: {words}") from error
@@ -40,21 +39,19 @@ class RedisAddress(Address):
 
 def parse(text: str, default_password: str | None = None) -> RedisAddress:
     """Read one URL. Raises SettingsError, which says what is wrong and never repeats the URL."""
-    scheme, group = text.partition("://")[0].lower(), None
-    options = {"rediss": ("ssl_ca_certs",), "redis+sentinel": ("sentinel_password",)}.get(scheme, ())
-    port = 26379 if scheme == "redis+sentinel" else 6379
-    parts = urls.read(text, SCHEMES, port, options, default_user="default", grouped=scheme == "redis+sentinel")
-    if scheme == "redis+sentinel":
-        group, _, number = parts.database.rpartition("/")
-        parts = parts._replace(database=number)
-    elif len(parts.hosts) > 1:
+    scheme = text.partition("://")[0].lower()
+    by_sentinel = scheme == "redis+sentinel"
+    port, options = 26379 if by_sentinel else 6379, OPTIONS.get(scheme, ())
+    parts = urls.read(text, OPTIONS, port, options, default_user="default", grouped=by_sentinel)
+    group, _, number = parts.database.rpartition("/")
+    if len(parts.hosts) > 1 and not by_sentinel:
         raise SettingsError(f"{parts.where} names several servers: Redis has several nodes by redis+sentinel://")
-    if not parts.database.isdecimal():
+    if not number.isdecimal():
         raise SettingsError(f"{parts.where} has to name the number of a database after the host, as in /0")
     return RedisAddress(
-        **parts.address(default_password),
+        **parts._replace(database=number).address(default_password),
         encrypts=scheme == "rediss",
         ssl_ca_certs=parts.options.get("ssl_ca_certs"),
-        group=group,
+        group=group or None,
         sentinel_password=parts.options.get("sentinel_password"),
     )
