@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -18,18 +18,15 @@ from app.tickets.desk import Desk
 from app.tickets.floors import Floors
 from app.tickets.issuer import Issuer
 from app.tickets.lane import Again, Lane
-from app.tickets.leases import WorkerNumber
 from app.tickets.level import Levels
 from app.tickets.listing import Listing
-from app.tickets.making import Maker
 from app.tickets.memory import Memory
 from app.tickets.opening import LaneSpec, Opener
 from app.tickets.probe import Probe
-from app.tickets.rights import InstanceNumber, draw_instance
-from app.tickets.server_clock import ServerClock
+from app.tickets.rights import InstanceNumber, WorkerNumber
 from app.tickets.sight import Member, Sight
 from app.tickets.source import Source
-from app.tickets.stamps import Stamps
+from app.tickets.stamps import ServerClock, Stamps
 from app.tickets.step import Pace, Reserve, TicketPace
 
 boot_clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
@@ -78,9 +75,8 @@ class Service:
         self.floors = Floors(self.sight)
         self.levels = Levels(self.sight, warns=not options.embedded)
         self.clock = ServerClock(clock, wall)
-        self.catalog = Catalog(self.sight, self.floors)
+        self.catalog = Catalog(self.sight, self.floors, self.clock.now_ms)
         self.listing = Listing(self.catalog, self.sight)
-        self.maker = Maker(self.catalog, self.sight, self.clock.now_ms)
         self.opener = Opener(self.sight, self.floors, chance)
         self.probe = Probe(
             self.sight, options.name, increment=options.increment, levels=self.levels, floors=self.floors
@@ -90,7 +86,7 @@ class Service:
         self.desk = Desk(self.catalog, self.sight, self._source, options.request_timeout)
         self.catalog.replaced = self.desk.forget
         self.worker = WorkerNumber(self.sight, self.clock, chance, refuses=options.refuses)
-        self.instance = InstanceNumber(partial(draw_instance, self.maker, self.desk))
+        self.instance = InstanceNumber(self.sight, self.catalog, self.desk)
         self.memory = Memory(self.clock, self.worker, self.instance)
         self._running: list[asyncio.Task[None]] = []
 
@@ -101,10 +97,9 @@ class Service:
 
     async def watch(self) -> None:
         """Return when a part of the server has ended, which none does by itself; raise what ended it."""
-        await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-        for task in self._running:
-            if task.done():
-                task.result()
+        done, _ = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
 
     async def stop(self) -> None:
         """Serve nobody any more, let go of the databases, and close every connection."""
@@ -117,37 +112,25 @@ class Service:
         await self.probe.close()
         await asyncio.gather(*(member.database.close() for member in self.sight.members))
 
-    # --- the sources of ids ------------------------------------------------------------------------------------------
-
     def _source(self, entry: Entry) -> Source:
         """Return what serves a sequence: lanes of tickets, lanes of ticks, or memory."""
         kind, parameters = KINDS[entry.definition.kind], entry.definition.parameters
         if not entry.is_counted:
             return self.memory.source(entry.name, entry.definition)
-        counter = partial(self.catalog.counter, entry)
+        pace: Pace = TicketPace()
+        reserve, read = Reserve(self.options.reserve, len(self.sight.members)), partial(self.catalog.counter, entry)
         if isinstance(kind, TimedKind):
             stamps = Stamps(kind, parameters, self.clock, self.sight)
+            pace, reserve, read = stamps, Reserve(), partial(self._capped, stamps, entry)
 
-            async def stamped(member: Member) -> Counter:
-                return stamps.capped(await counter(member))
+        def lanes(again: Again) -> list[Lane]:
+            made = []
+            for member in self.sight.members:
+                spec = LaneSpec(entry.name, member, entry.floor + 1, pace, partial(read, member))
+                made.append(Lane(spec, self.opener, again, reserve, refuses=self.options.refuses))
+            return made
 
-            return Issuer(entry.name, self.sight, stamps, partial(self._make_lanes, entry, stamps, stamped, Reserve()))
-        pace, reserve = TicketPace(), Reserve(self.options.reserve, len(self.sight.members))
-        return Issuer(entry.name, self.sight, pace, partial(self._make_lanes, entry, pace, counter, reserve))
+        return Issuer(entry.name, self.sight, pace, lanes)
 
-    def _make_lanes(
-        self, entry: Entry, pace: Pace, counter: Callable[[Member], Awaitable[Counter]], reserve: Reserve, again: Again
-    ) -> list[Lane]:
-        refuses = self.options.refuses
-        return [
-            Lane(
-                LaneSpec(entry.name, member, entry.floor + 1, pace, partial(counter, member)),
-                self.sight,
-                self.floors,
-                self.opener,
-                again,
-                reserve=reserve,
-                refuses=refuses,
-            )
-            for member in self.sight.members
-        ]
+    async def _capped(self, stamps: Stamps, entry: Entry, member: Member) -> Counter:
+        return stamps.capped(await self.catalog.counter(entry, member))

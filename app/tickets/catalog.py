@@ -4,27 +4,34 @@ A sequence is a counter (a table) in the ticket databases, with the row that def
 each database the row is written before the counter is made, and the counter is read before the row. So a server never
 takes the counter of another kind for plain tickets. A counter that one database has and another lacks is made there by
 any server that notices.
+
+The database of the lowest offset is asked first to keep the definition of a new sequence, and decides. So all servers
+that make one sequence at the same moment, and reach that database, go by one definition.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
+from app.databases.record import Record, State, new_word
 from app.databases.session import ENDS, Book, Counter, Write
 from app.errors import (
+    AboveCeiling,
     DatabaseError,
     DatabaseFailed,
     DatabaseRefused,
+    Growing,
     NoTicketDatabase,
+    SequenceConflict,
     SequenceError,
     SequenceMissing,
     SequenceUnusable,
-    TicketError,
     UnknownSequence,
 )
-from app.tickets.definitions import Definition, Row, Seen, key_of, seen_of, settle
+from app.kinds.table import kind_named
+from app.tickets.definitions import TICKET, Definition, Seen, key_of, seen_of, settle
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.floors import Floors
 from app.tickets.sight import Member, Sight
@@ -33,27 +40,25 @@ log = logging.getLogger(__name__)
 
 FIRST_LOOK_SECONDS = 1.5
 """How long a request waits for the first looks on a server that has just started."""
-REMEMBERED_SECONDS = 1.0
-"""How long the server remembers that there is no such sequence."""
-MOST_REMEMBERED = 10_000
-"""The most names that it remembers so; with one more it forgets all of them."""
 
 
 @dataclass(eq=False, slots=True)
 class Entry:
     """A sequence. The catalog replaces the entry where another definition of the sequence stands.
 
-    name: as it was made. key: the name in lower case, as the notebook has it. definition: its kind and that kind's
-    parameters. row: its row of DEFINITIONS; None for a table made by hand. counters: as they were read last, by
-    database. reasons: why it is not drawn from some databases.
+    key: its name in lower case, as the notebook has it. counters: as they were read last, by database. reasons: why it
+    is not drawn from some databases.
     """
 
-    name: str
     key: str
     definition: Definition
-    row: Row | None
     counters: dict[Member, Counter] = field(default_factory=dict)
     reasons: dict[Member, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name as it was made."""
+        return self.definition.name
 
     @property
     def is_counted(self) -> bool:
@@ -75,31 +80,31 @@ class Entry:
         """No id at or below it is given: one less than the `start` of the definition."""
         return self.definition.start - 1
 
+    def lacks(self, member: Member, seen: Seen) -> bool:
+        """Whether a database lacks what it should have of the sequence."""
+        is_complete = (seen.counter or not self.is_counted) and (seen.row or not self.definition.word)
+        return member not in self.reasons and not is_complete
+
 
 class Catalog:
-    """The sequences that this server knows. floors: of this server.
+    """The sequences that this server knows.
+
+    sight, floors: of this server. now_ms: the time for new sequences, in milliseconds since 1970.
 
     Attributes:
         entries: the sequences that can be served, by name in lower case.
         troubles: why a sequence that is there cannot be served by any database, by name in lower case.
-        making: the names, in lower case, of sequences whose counters are about to be made.
         replaced: called with an entry that is not served any more: the sequence is gone, or defined otherwise.
     """
 
-    def __init__(self, sight: Sight, floors: Floors) -> None:
+    def __init__(self, sight: Sight, floors: Floors, now_ms: Callable[[], int]) -> None:
         self.entries: dict[str, Entry] = {}
         self.troubles: dict[str, str] = {}
-        self.making: set[str] = set()
         self.replaced: Callable[[Entry], None] = lambda _entry: None
-        self._sight, self._floors = sight, floors
+        self._sight, self._floors, self._now_ms = sight, floors, now_ms
         self._views: dict[str, dict[Member, Seen]] = {}
-        self._absent_until: dict[str, float] = {}
 
     # --- finding ------------------------------------------------------------------------------------------------------
-
-    def known(self, name: str) -> Entry | None:
-        """Return the sequence of this name, in lower case, if this server knows it already."""
-        return self.entries.get(name)
 
     async def find(self, name: str, *, fresh: bool = False) -> Entry:
         """Return the sequence of this name, in any case, looked up on all databases in sight if it is not known.
@@ -109,50 +114,38 @@ class Catalog:
         """
         key = key_of(name)
         entry = None if fresh else self.entries.get(key)
-        if entry is None and (fresh or self._absent_until.get(key, 0.0) <= self._sight.clock()):
-            await self.first_look()
-            entry = await self.look_up(key)
         if entry is None:
-            raise self._absent(key)
+            entry = await self._look_up(key)
+        if entry is None:
+            raise UnknownSequence(f"there is no sequence {key}; PUT /sequence/{key} makes it")
         return entry
 
     async def first_look(self) -> None:
         """Wait until a database is in sight, or none can come, but not for longer than a request can."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_LOOK_SECONDS):
-                while not self._sight.in_sight and self._sight.is_settling:
-                    await self._sight.moved()
+        sight, until = self._sight, self._sight.clock() + FIRST_LOOK_SECONDS
+        while not sight.in_sight and sight.is_settling and (left := until - sight.clock()) > 0:
+            await sight.moved(left)
 
-    async def look_up(self, key: str) -> Entry | None:
-        """Look a name up on all databases in sight; None where it cannot be served. Look-ups share statements.
+    async def _look_up(self, key: str) -> Entry | None:
+        """Look a name up on all databases in sight; None where there is no such sequence. Look-ups share statements.
 
-        Raises NoTicketDatabase where no database can be asked.
+        Raises NoTicketDatabase where no database can be asked, or none can serve the sequence.
         """
-        reads = await everywhere(
-            self._sight, lives_in_sight(self._sight), lambda member, life: self._see(member, life, key)
-        )
+        await self.first_look()
+        reads = await everywhere(self._sight, lives_in_sight(self._sight), partial(self._see, key))
         if not reads:
             raise NoTicketDatabase("no ticket database can be asked for the sequence now")
         entry = self.take(key, reads)
-        if entry is None:
-            if len(self._absent_until) > MOST_REMEMBERED:
-                self._absent_until.clear()
-            self._absent_until[key] = self._sight.clock() + REMEMBERED_SECONDS
+        if key in self.troubles:
+            raise NoTicketDatabase(f"no ticket database can serve the sequence {key}: {self.troubles[key]}")
         return entry
 
-    def _absent(self, key: str) -> TicketError:
-        if key in self.troubles:
-            return NoTicketDatabase(f"no ticket database can serve the sequence {key}: {self.troubles[key]}")
-        return UnknownSequence(f"there is no sequence {key}; PUT /sequence/{key} makes it")
-
-    async def _see(self, member: Member, life: str, key: str) -> Seen:
+    async def _see(self, key: str, member: Member, life: str) -> Seen:
         """Read what one database has of a sequence: first the counter, then the row that defines it."""
         at = self._sight.clock()
         counter = (await member.database.sequences([key], life)).get(key)
         row = (await member.database.read(Book.DEFINITIONS, [key], life)).get(key)
         return seen_of(key, counter, row, at)
-
-    # --- what is known ------------------------------------------------------------------------------------------------
 
     def take(self, key: str, reads: Mapping[Member, Seen]) -> Entry | None:
         """Take over what databases have of a sequence; return its entry, or None where it cannot be served."""
@@ -160,54 +153,42 @@ class Catalog:
         for member, seen in reads.items():
             if member not in views or views[member].at <= seen.at:
                 views[member] = seen
-        settled = settle(key, {member.offset: seen for member, seen in views.items()})
-        definition, reason = settled.definition, settled.reason
+        definition, reasons = self._settle(key)
+        self.troubles.pop(key, None)
         if definition is not None and not definition.is_known:
-            reason = f"it is {definition}, which this release cannot serve"
-        if reason:
-            self.troubles[key] = reason
-        else:
-            self.troubles.pop(key, None)
-        if definition is None or reason or not self._is_there(key, definition, views):
+            self.troubles[key] = f"it is {definition}, which this release cannot serve"
+        elif definition is None and reasons:
+            self.troubles[key] = next(iter(reasons.values()))
+        # a sequence whose tables were dropped on all databases is there no more
+        is_there = any(seen.counter is not None for seen in views.values()) or not self._sight.whole
+        if definition is None or key in self.troubles or not (is_there or definition.counter_bits is None):
             self._drop(key)
-            if all(seen.is_empty for seen in views.values()):
+            if all(seen.counter is seen.row is None for seen in views.values()):
                 del self._views[key]
             return None
         entry = self.entries.get(key)
-        if entry is None or (entry.name, entry.definition) != (settled.name, definition):
+        if entry is None or entry.definition != definition:
             self._drop(key)
-            entry = self.entries[key] = Entry(settled.name, key, definition, settled.row)
-            self._absent_until.pop(key, None)
+            entry = self.entries[key] = Entry(key, definition)
             self._floors.remember(key, entry.floor)
-        entry.row = settled.row
-        entry.reasons = {member: settled.reasons[member.offset] for member in views if member.offset in settled.reasons}
+        entry.definition, entry.reasons = definition, reasons
         entry.counters = {
             member: seen.counter
             for member, seen in views.items()
-            if isinstance(seen.counter, Counter) and member not in entry.reasons
+            if isinstance(seen.counter, Counter) and member not in reasons
         }
         return entry
 
-    def view(self, key: str, member: Member) -> Seen:
-        """Return what this database had of the sequence when it was read last."""
-        return self._views.get(key, {}).get(member, Seen())
-
-    def standing_row(self, key: str) -> Row | None:
-        """Return the row that defines the sequence by what was read last, even if its counters are gone."""
-        return settle(key, {member.offset: seen for member, seen in self._views.get(key, {}).items()}).row
-
-    def _is_there(self, key: str, definition: Definition, views: Mapping[Member, Seen]) -> bool:
-        """Whether there is such a sequence. One whose tables were dropped on all databases is there no more."""
-        if key in self.making or any(seen.counter is not None for seen in views.values()):
-            return True
-        return definition.counter_bits is None or not self._sight.whole
+    def _settle(self, key: str) -> tuple[Definition | None, dict[Member, str]]:
+        views = self._views.get(key, {})
+        return settle({member: views[member] for member in self._sight.members if member in views})
 
     def _drop(self, key: str) -> None:
         entry = self.entries.pop(key, None)
         if entry is not None:
             self.replaced(entry)
 
-    # --- counters -----------------------------------------------------------------------------------------------------
+    # --- what a database lacks ----------------------------------------------------------------------------------------
 
     async def counter(self, entry: Entry, member: Member) -> Counter:
         """Return the sequence's counter as it is on this database now; it is made there if others have it.
@@ -218,51 +199,71 @@ class Catalog:
         key, life = entry.key, member.life
         if life is None:
             raise DatabaseFailed(f"{member.name} is not in sight")
-        seen = await self._see(member, life, key)
-        if seen.counter is None and entry.is_counted:
-            await self.look_up(key)  # a sequence that was dropped everywhere is not made again
-            if self.entries.get(key) is entry:
-                await self._make(entry, member, life)
-            seen = await self._see(member, life, key)
-        if self.take(key, {member: seen}) is not entry:
+        seen = await self._see(key, member, life)
+        if seen.counter is None and await self._look_up(key) is entry:  # else it was dropped everywhere
+            await self._make(key, entry.definition, member, life)
+            seen = await self._see(key, member, life)
+        if self.take(key, {member: seen}) is not entry or seen.counter is None:
             raise SequenceMissing(f"the sequence {entry.name} was dropped, or made otherwise, meanwhile; ask again")
         if isinstance(seen.counter, DatabaseError):
             raise seen.counter
         if member in entry.reasons:
             raise SequenceUnusable(f"{member.name}: {entry.reasons[member]}")
-        if seen.counter is None:
-            raise SequenceMissing(f"{member.name} has no counter for {entry.name}")
-        if seen.row is None and entry.row is not None:
-            await self.define(entry.key, entry.row, member, life)
+        if seen.row is None and entry.definition.word:
+            await self._define(key, entry.definition, member, life)
         return seen.counter
 
-    async def _make(self, entry: Entry, member: Member, life: str) -> None:
-        """Write the row that defines the sequence, then make its counter above all that is known of the sequence."""
-        if entry.row is not None and await self.define(entry.key, entry.row, member, life) != entry.row:
-            raise SequenceMissing(f"{member.name} did not take the definition of {entry.name}; ask again")
-        above = min(await self._known(entry), ENDS[entry.bits])
-        log.info("making the sequence %s on %s above %d", entry.name, member.name, above)
+    async def ensure(self, entry: Entry, member: Member, above: int = 0) -> str | None:
+        """Make what one database lacks of a sequence, and raise its counter to `above` at least.
+
+        Returns why that could not be done; None where it was. A database that fails goes out of sight.
+        """
+        return await self._attempt(member, partial(self._ensure, entry, above))
+
+    async def _ensure(self, entry: Entry, above: int, member: Member, life: str) -> None:
+        if not entry.is_counted:
+            await self._define(entry.key, entry.definition, member, life)
+            return
+        counter = await self.counter(entry, member)
+        if counter.position < above:
+            error = (await member.database.raise_above({counter.name: above}, life)).get(counter.name)
+            if error is not None:
+                raise error
+
+    async def _attempt(self, member: Member, call: Callable[[Member, str], Awaitable[None]]) -> str | None:
+        """Await this call for one database in its life; return why it failed, None where it did not."""
+        if (life := member.life) is None:
+            return f"{member.name} is not in sight"
         try:
-            await member.database.make(entry.name, entry.bits, above, life)
+            await call(member, life)
+        except (SequenceError, NoTicketDatabase) as error:
+            return str(error)
+        except DatabaseError as error:
+            self._sight.failed(member, error, life)
+            return str(error)
+        return None
+
+    async def _make(self, key: str, definition: Definition, member: Member, life: str) -> None:
+        """Write the row that defines the sequence, then make its counter above all counters, floors and the start.
+
+        The marks need not be read: the lane that opens the new counter goes above them.
+        """
+        if definition.word:
+            kept = await self._define(key, definition, member, life)
+            if kept is None or not kept.agrees(definition):
+                raise SequenceMissing(f"{member.name} did not take the definition of {definition.name}; ask again")
+        if definition.counter_bits is None:
+            return
+        there = self.entries.get(key) or Entry(key, definition)
+        positions = [counter.position for counter in there.counters.values()]
+        above = min(max([there.floor, self._floors.known.get(key, 0), *positions]), ENDS[there.bits])
+        log.info("making the sequence %s on %s above %d", definition.name, member.name, above)
+        try:
+            await member.database.make(definition.name, there.bits, above, life)
         except DatabaseRefused as error:
-            raise SequenceMissing(f"{member.name} has no counter for {entry.name}, and {error}") from error
+            raise SequenceMissing(f"{member.name} has no counter for {definition.name}, and {error}") from error
 
-    async def _known(self, entry: Entry) -> int:
-        """The largest limit, floor and position of the sequence on any database in sight."""
-        record = self._sight.record
-        offsets = {member.offset for member in self._sight.members}.union(record.offsets if record is not None else ())
-        names = [f"{entry.key}/{offset}" for offset in sorted(offsets)]
-
-        async def read(member: Member, life: str) -> int:
-            marks = await member.database.read(Book.MARKS, names, life)
-            floors = await member.database.read(Book.FLOORS, [entry.key], life)
-            return max((row.high for row in (*marks.values(), *floors.values())), default=0)
-
-        kept = await everywhere(self._sight, lives_in_sight(self._sight), read)
-        positions = (counter.position for counter in entry.counters.values())
-        return max([entry.floor, self._floors.known.get(entry.key, 0), *kept.values(), *positions])
-
-    async def define(self, key: str, row: Row, member: Member, life: str) -> Row | None:
+    async def _define(self, key: str, row: Definition, member: Member, life: str) -> Definition | None:
         """Write this row where the database has none. Returns the row that is there then.
 
         Returns None where the database takes no row now, because the ring is being changed, and where a damaged row is
@@ -273,26 +274,77 @@ class Catalog:
             return None
         if (await member.database.write([Write(Book.DEFINITIONS, key, None, row.note())], stamp, life))[0]:
             return row
-        found = (await member.database.read(Book.DEFINITIONS, [key], life)).get(key)
-        if found is None:  # the database has another ring number
+        note = (await member.database.read(Book.DEFINITIONS, [key], life)).get(key)
+        if note is None:  # the database has another ring number
             self._sight.look_at(member)
-        return seen_of(key, None, found, 0.0).row
+        found = seen_of(key, None, note, 0.0).row
+        return found if isinstance(found, Definition) else None
 
-    async def ensure(self, entry: Entry, member: Member) -> str | None:
-        """Make what one database lacks of a sequence. Returns why it could not be made; None where it is there.
+    # --- making a sequence --------------------------------------------------------------------------------------------
 
-        A database that fails goes out of sight.
+    async def create(self, name: str, kind: str | None, given: Mapping[str, int]) -> tuple[Entry, bool]:
+        """Make a sequence, unless it is there. Returns the sequence, and whether this call has made it.
+
+        kind, given: what the client named; None or left out stands for `ticket` and the kind's own values. One that is
+        there is compared with what the client named, except for a `start`. Raises InvalidRequest, SequenceConflict,
+        AboveCeiling for a `start` at the end of the sequence, NoTicketDatabase where no database could make it, and
+        what `now_ms` raises, for a kind with an epoch.
         """
-        life = member.life
-        if life is None:
-            return f"{member.name} is not in sight"
-        try:
-            if entry.is_counted:
-                await self.counter(entry, member)
-            elif entry.row is not None:
-                await self.define(entry.key, entry.row, member, life)
-        except (DatabaseError, NoTicketDatabase) as error:
-            if isinstance(error, DatabaseError) and not isinstance(error, SequenceError) and member.life == life:
-                self._sight.failed(member, error)
-            return str(error)
-        return None
+        key, known = key_of(name), kind_named(kind or TICKET)
+        now_ms = self._now_ms() if "epoch" in known.parameters else 0
+        mine = Definition(known.name, known.complete(given, now_ms), name, new_word())
+        entry = await self._look_up(key)
+        if entry is not None:
+            _compare(entry, kind, given)
+            return entry, False
+        known.check_new(mine.parameters, now_ms)
+        if known.name == TICKET and mine.start >= (end := ENDS[mine.parameters["bits"]]):
+            raise AboveCeiling(f"start has to be below {end}, the end of a sequence of {mine.counter_bits} bits")
+        agreed = await self._agree(key, mine)
+        make = partial(self._make, key, agreed)
+        reasons = await asyncio.gather(*(self._attempt(member, make) for member in self._sight.in_sight))
+        entry = await self._look_up(key)
+        if entry is None or None not in reasons:
+            why = next((reason for reason in reasons if reason is not None), "none is in sight")
+            raise NoTicketDatabase(f"no ticket database could make the sequence {name}: {why}")
+        made = mine.word == agreed.word == entry.definition.word
+        if not made:
+            _compare(entry, kind, given)
+        return entry, made
+
+    async def _agree(self, key: str, mine: Definition) -> Definition:
+        """Have the first database in sight that answers keep a definition; return the one that it has then.
+
+        A definition whose counters were dropped stands. A database that fails may have taken the row all the same; it
+        is the row that the next one is given too.
+        """
+        drawn(self._sight)
+        standing, _ = self._settle(key)
+        if standing is not None and standing.word:
+            return standing
+        for member, life in lives_in_sight(self._sight).items():
+            agreed = await everywhere(self._sight, {member: life}, partial(self._define, key, mine))
+            if (found := agreed.get(member)) is not None:
+                return found
+        raise NoTicketDatabase(f"no ticket database could keep the definition of {mine.name}; ask again")
+
+
+def drawn(sight: Sight) -> Record:
+    """Return the ring record to write under. Raises Growing while the ring changes, NoTicketDatabase without a ring."""
+    record = sight.record
+    if record is not None and record.state is State.CHANGING:
+        raise Growing
+    if record is None or sight.stamp is None:
+        raise NoTicketDatabase("the ring of the ticket databases is not agreed on now; ask again")
+    return record
+
+
+def _compare(entry: Entry, kind: str | None, given: Mapping[str, int]) -> None:
+    """Raise SequenceConflict where the sequence is not what the client named."""
+    there = entry.definition
+    if there.kind == TICKET:
+        there = Definition(TICKET, {"bits": entry.bits})
+    named = {name: value for name, value in given.items() if name != "start"}
+    is_kind = there.kind == (kind or TICKET) or (kind is None and not given)
+    if not is_kind or any(there.parameters.get(name) != value for name, value in named.items()):
+        raise SequenceConflict(f"the sequence {entry.name} exists as {there}")

@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 
-from app.databases.session import Book, Counter, Write
-from app.errors import DatabaseError
+from app.databases.session import Book, Write
+from app.errors import TicketError
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.lane import Lane
+from app.tickets.opening import LaneSpec
 from app.tickets.sight import Member, Sight
 
 LONGEST = 3.0
@@ -23,21 +24,17 @@ async def lower_limits(sight: Sight, lanes: Iterable[Lane]) -> None:
     """Lower the rows about these lanes, which draw no more, on every database. What fails leaves a gap."""
     with suppress(TimeoutError):
         async with asyncio.timeout(LONGEST):
-            await asyncio.gather(*(_lower(sight, lane) for lane in lanes))
+            await asyncio.gather(*(_lower(sight, lane.spec) for lane in lanes))
 
 
-async def _lower(sight: Sight, lane: Lane) -> None:
-    lives, stamp, spec = lives_in_sight(sight), sight.stamp, lane.spec
+async def _lower(sight: Sight, spec: LaneSpec) -> None:
+    lives, stamp = lives_in_sight(sight), sight.stamp
     if stamp is None or spec.member not in lives:
         return
-    key = spec.sequence.lower()
     try:
-        counter = (await spec.member.database.sequences([key], lives[spec.member])).get(key)
-    except DatabaseError:
+        position = (await spec.read_counter()).position
+    except TicketError:
         return
-    if not isinstance(counter, Counter):
-        return
-    position = counter.position
 
     async def lower(member: Member, life: str) -> None:
         row = (await member.database.read(Book.MARKS, [spec.row], life)).get(spec.row)

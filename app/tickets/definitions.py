@@ -1,19 +1,22 @@
 """What a sequence was made as, and which definition stands where ticket databases hold different ones. No I/O.
 
-A database keeps a row about each sequence that a server has made: its name, its kind, and the kind's parameters. Such a
-row never changes. A sequence whose table was made by hand has no row; it is of kind `ticket`.
+A database keeps a row about each sequence that a server has made. Such a row never changes. A sequence whose table was
+made by hand has no row; it is of kind `ticket`, and the table says how wide it is.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TypeVar
+
+from pydantic import TypeAdapter
 
 from app.databases.session import Counter, Note
-from app.errors import DatabaseError, InvalidRequest
+from app.errors import DatabaseError, InvalidRequest, SequenceUnusable
 from app.kinds.table import KINDS
 from app.kinds.timed import TimedKind
+
+Key = TypeVar("Key")
 
 TICKET = "ticket"
 """The kind of plain numbers."""
@@ -29,10 +32,16 @@ def key_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The kind of a sequence, and all parameters of that kind: for `ticket` the `bits` and the `start`."""
+    """What a sequence was made as.
+
+    kind. parameters: all of that kind, for `ticket` the `bits` and the `start`; none for a table made by hand. name: as
+    it was made. word: a random word of the request that made it, which is not compared; empty for a table made by hand.
+    """
 
     kind: str
     parameters: Mapping[str, int] = field(default_factory=dict)
+    name: str = ""
+    word: str = field(default="", compare=False)
 
     @property
     def start(self) -> int:
@@ -42,7 +51,9 @@ class Definition:
     @property
     def is_known(self) -> bool:
         """Whether this release can serve it."""
-        return self == PLAIN or (self.kind in KINDS and KINDS[self.kind].holds(self.parameters))
+        if self.kind == TICKET and not self.parameters:
+            return True
+        return self.kind in KINDS and KINDS[self.kind].holds(self.parameters)
 
     @property
     def counter_bits(self) -> int | None:
@@ -65,118 +76,70 @@ class Definition:
         parameters = ", ".join(f"{name} {value}" for name, value in sorted(self.parameters.items()))
         return f"kind {self.kind}" + (f" with {parameters}" if parameters else "")
 
-
-PLAIN = Definition(TICKET)
-"""The definition of a sequence whose table was made by hand: the table says how wide it is."""
-
-
-class Row(NamedTuple):
-    """A row of DEFINITIONS: the name as it was made, the definition, and a random word of the request that made it."""
-
-    name: str
-    definition: Definition
-    word: str
-
     def note(self) -> Note:
-        """The row as the notebook keeps it."""
-        kind, parameters = self.definition.kind, dict(self.definition.parameters)
-        told = {"name": self.name, "kind": kind, "parameters": parameters, "word": self.word}
-        return Note(text=json.dumps(told, sort_keys=True, separators=(",", ":")))
+        """Return the row that the notebook keeps of it."""
+        return Note(text=_ROW.dump_json(self).decode())
 
-    @classmethod
-    def load(cls, key: str, note: Note) -> "Row":
-        """Read the row of this name. Raises ValueError where it is damaged."""
-        try:
-            told = json.loads(note.text)
-            name, kind, parameters, word = told["name"], told["kind"], told["parameters"], told["word"]
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ValueError("not a definition") from error
-        if not (isinstance(name, str) and name.lower() == key and isinstance(kind, str) and isinstance(word, str)):
-            raise ValueError("not the definition of this sequence")
-        if not isinstance(parameters, dict) or not all(type(value) is int for value in parameters.values()):
-            raise ValueError("not the parameters of a definition")
-        return cls(name, Definition(kind, parameters), word)
+
+_ROW = TypeAdapter(Definition)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What one database has of a sequence.
 
-    counter: None where it has none; an error where it has one that cannot be served. row: None where it has none, or
-    where it is damaged. at: when the server began to read, by the clock of the sight.
+    counter: None where it has none; an error where it has one that cannot be served. row: None where it has none; an
+    error where the row is damaged. at: when the server began to read, by the clock of the sight.
     """
 
     counter: Counter | DatabaseError | None = None
-    row: Row | None = None
-    is_damaged: bool = False
+    row: Definition | DatabaseError | None = None
     at: float = float("-inf")
 
     @property
-    def definition(self) -> Definition | None:
-        """What the sequence is by this database alone; None where the database does not say."""
-        if self.row is not None:
-            return self.row.definition
-        return PLAIN if isinstance(self.counter, Counter) else None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the database knows nothing of the sequence."""
-        return self.counter is None and self.row is None and not self.is_damaged
+    def definition(self) -> Definition | DatabaseError | None:
+        """What the sequence is by this database alone; an error where the row is damaged, None where nothing says."""
+        if self.row is None and isinstance(self.counter, Counter):
+            return Definition(TICKET, name=self.counter.name)
+        return self.row
 
 
 def seen_of(key: str, counter: Counter | DatabaseError | None, note: Note | None, at: float) -> Seen:
-    """Return what a database has of a sequence, from its counter and its row of DEFINITIONS."""
+    """Return what a database has of a sequence, from its counter and its row of DEFINITIONS. key: in lower case."""
+    if note is None:
+        return Seen(counter, None, at)
     try:
-        return Seen(counter, Row.load(key, note) if note is not None else None, at=at)
+        row = _ROW.validate_json(note.text, strict=True)
+        if row.name.lower() != key or not row.word or (row.kind, row.parameters) == (TICKET, {}):
+            raise ValueError("not the row of this sequence")
     except ValueError:
-        return Seen(counter, is_damaged=True, at=at)
+        text = "the row that defines it is damaged: restore that row from another ticket database"
+        return Seen(counter, SequenceUnusable(text), at)
+    return Seen(counter, row, at)
 
 
-class Settled(NamedTuple):
-    """What stands where several databases were asked.
+def settle(views: Mapping[Key, Seen]) -> tuple[Definition | None, dict[Key, str]]:
+    """Return the definition that stands, and why the sequence is not drawn from some databases.
 
-    name: as it was made. definition: what the database of the lowest offset says; None where nobody can say, and the
-    reason then says why. row: to be copied to databases without one; None where there is none. reasons: why the
-    sequence is not drawn on some databases, by their offsets.
+    views: what each database has of it, in the order of their offsets. The definition of the first one stands. Where
+    that row is damaged, none does. A row stands before a table made by hand that agrees with it, and is copied to the
+    databases without one.
     """
-
-    name: str
-    definition: Definition | None
-    row: Row | None
-    reason: str
-    reasons: Mapping[int, str]
-
-
-def settle(key: str, views: Mapping[int, Seen]) -> Settled:
-    """Return what stands of a sequence. views: what each database has of it, by offset.
-
-    The definition of the database with the lowest offset stands. Where that row is damaged, none does.
-    """
-    known = {offset: seen for offset, seen in sorted(views.items()) if not seen.is_empty}
-    deciding = next((seen for seen in known.values() if seen.definition is not None or seen.is_damaged), Seen())
-    standing = None if deciding.is_damaged else deciding.definition
-    agreeing = [
-        seen.row
-        for seen in known.values()
-        if seen.row is not None and standing is not None and standing.agrees(seen.row.definition)
-    ]
-    row = agreeing[0] if agreeing else None
-    standing = row.definition if row is not None else standing
-    reasons = {offset: why for offset, seen in known.items() if (why := _reason(seen, standing)) is not None}
-    names = [seen.counter.name for seen in known.values() if isinstance(seen.counter, Counter)]
-    name = row.name if row is not None else names[0] if names else key
-    reason = next((why for why in reasons.values()), "") if standing is None else ""
-    return Settled(name, standing, row, reason, reasons)
+    said = [each.definition for each in views.values() if each.definition is not None]
+    standing = said[0] if said and isinstance(said[0], Definition) else None
+    if standing is not None:
+        agreeing = [each for each in said if isinstance(each, Definition) and standing.agrees(each)]
+        standing = next((each for each in agreeing if each.word), standing)
+    return standing, {key: why for key, seen in views.items() if (why := _reason(seen, standing)) is not None}
 
 
 def _reason(seen: Seen, standing: Definition | None) -> str | None:
     """Why the sequence is not drawn from this database; None where it may be."""
-    if seen.is_damaged:
-        return "the row that defines it is damaged: restore that row from another ticket database"
-    if isinstance(seen.counter, DatabaseError):
-        return str(seen.counter)
+    for each in (seen.row, seen.counter):
+        if isinstance(each, DatabaseError):
+            return str(each)
     here = seen.definition
-    if here is None or standing is None or standing.agrees(here):
+    if not isinstance(here, Definition) or standing is None or standing.agrees(here):
         return None
     return (
         f"it is {here} here, and {standing} on a database of a lower offset, which counts; give this one's tables and "

@@ -1,12 +1,11 @@
 """The desk: where every door brings its requests, and where they run out of time.
 
-Requests of one turn of the event loop go together to one lane of their sequence, so that they share a statement. A
-request for a sequence that the desk does not know yet waits until the catalog has found it.
+A request for a sequence that the desk does not know yet waits until the catalog has found it.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from app.databases.record import State
 from app.errors import Defect, Draining, Growing, OutOfTime, TicketError
@@ -33,8 +32,9 @@ class Desk:
     def __init__(self, catalog: Catalog, sight: Sight, make_source: Callable[[Entry], Source], seconds: float) -> None:
         self._catalog, self._sight, self._make_source, self._seconds = catalog, sight, make_source, seconds
         self._sources: dict[str, Source] = {}
-        self._pending: dict[Source, list[Request]] = {}
         self._finding: dict[str, list[Request]] = {}
+        self._waiting: list[Request] = []
+        """What was not answered at once, and some that have been answered since."""
         self._tasks = Tasks()
         self._loop = asyncio.get_running_loop()
         self._has_ended = False
@@ -61,32 +61,28 @@ class Desk:
 
     def known(self, sequence: str) -> Entry | None:
         """Return the sequence, if this server knows it already. sequence: its name in lower case."""
-        return self._catalog.known(sequence)
+        return self._catalog.entries.get(sequence)
 
     def take(self, request: Request) -> None:
         """Serve a request: its `done` or its `failed` is called once, now or before the request timeout is over."""
-        source = self._sources.get(request.sequence)
         if self._has_ended:
             request.fail(Draining())
-        elif source is None:
-            request.deadline = self._loop.time() + self._seconds
-            self._find(request)
-        elif source in self._pending:
-            self._pending[source].append(request)
-        elif request.is_plain and (issued := source.ready()) is not None:
+            return
+        source = self._sources.get(request.sequence)
+        if source is not None and request.is_plain and (issued := source.ready()) is not None:
             request.finish(issued)
+            return
+        request.deadline = self._loop.time() + self._seconds
+        self._waiting.append(request)
+        if source is None:
+            self._find(request)
         else:
-            if not self._pending:
-                self._loop.call_soon(self._hand_on)
-            self._pending[source] = [request]
+            self._ask(source, (request,))
 
     async def end(self) -> None:
         """End everything that is under way; what waits fails, and so does every later request."""
         self._has_ended = True
-        left = [request for source in self.sources for request in source.hand_over()]
-        left += [request for requests in (*self._finding.values(), *self._pending.values()) for request in requests]
-        for request in left:
-            request.fail(Draining())
+        _fail(self._waiting, Draining())
         await asyncio.gather(self._tasks.end(), *(source.end() for source in self.sources), return_exceptions=True)
 
     def forget(self, entry: Entry) -> None:
@@ -96,31 +92,12 @@ class Desk:
             self._tasks.start(self._retire(source))
 
     async def _retire(self, source: Source) -> None:
-        requests = source.hand_over()
+        for request in await source.end():
+            self._find(request)
+
+    def _ask(self, source: Source, requests: Sequence[Request]) -> None:
         try:
-            await source.end()
-        finally:
-            for request in requests:
-                if self._has_ended:
-                    request.fail(Draining())
-                else:
-                    self._find(request)
-
-    # --- handing on --------------------------------------------------------------------------------------------------
-
-    def _hand_on(self) -> None:
-        """Hand on the requests of this turn of the loop."""
-        pending, self._pending = self._pending, {}
-        deadline = self._loop.time() + self._seconds
-        for source, requests in pending.items():
-            for request in requests:
-                request.deadline = deadline
-            self._ask(source, requests)
-
-    def _ask(self, source: Source, requests: list[Request]) -> None:
-        try:
-            if requests:
-                source.ask(requests)
+            source.ask(requests)
         except Exception:  # a defect in one source is nobody else's affair
             log.exception("requests for %s could not be handed on", source.sequence)
             _fail(requests, Defect())
@@ -156,12 +133,10 @@ class Desk:
         while True:
             await asyncio.sleep(SWEEP)
             now = self._loop.time()
-            for source in self.sources:
-                source.expire(now, self._out_of_time)
-            for requests in self._finding.values():
-                for request in requests:
-                    if request.deadline <= now:
-                        request.fail(self._out_of_time())
+            late = [request for request in self._waiting if not request.is_over and request.deadline <= now]
+            if late:
+                _fail(late, self._out_of_time())
+            self._waiting = [request for request in self._waiting if not request.is_over]
 
     def _out_of_time(self) -> TicketError:
         record = self._sight.record

@@ -10,12 +10,12 @@ from app.tickets.sight import Member, Sight
 
 T = TypeVar("T")
 
-ROUNDS = 10
-"""How often a server reads a row and tries to raise it, while others change it at the same moment."""
+ROUNDS = 20
+"""How often a server reads rows and tries to raise them, while others change them at the same moment."""
 PACKET = 500
 """The most reads or writes in one packet."""
 PAGE = 1_000
-"""How many rows of a book a server reads at a time."""
+"""How many rows of a book a server reads at a time, so that no lane waits for long."""
 
 
 def lives_in_sight(sight: Sight) -> dict[Member, str]:
@@ -34,8 +34,7 @@ async def everywhere(
     found: dict[Member, T] = {}
     for member, result in zip(lives, results, strict=True):
         if isinstance(result, DatabaseError):
-            if member.life == lives[member]:
-                sight.failed(member, result)
+            sight.failed(member, result, lives[member])
         elif isinstance(result, BaseException):
             raise result
         else:

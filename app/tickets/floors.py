@@ -22,14 +22,14 @@ class Floors:
     Attributes:
         known: the largest floor that was read or kept, by the sequence's name in lower case. Floors only rise.
         number: every floor up to this number was read. The heartbeat says it.
+        heard: returns the largest number that any heartbeat names, so that a new number is above it.
     """
 
     def __init__(self, sight: Sight, heard: Callable[[], int] = lambda: 0) -> None:
-        """heard: returns the largest number that any heartbeat names, so that a new number is above it."""
         self.known: dict[str, int] = {}
         self.number = 0
-        self._sight = sight
         self.heard = heard
+        self._sight = sight
 
     def remember(self, sequence: str, value: int) -> None:
         """Issue nothing at or below this value any more, on this server."""
@@ -37,41 +37,27 @@ class Floors:
         if value > self.known.get(key, 0):
             self.known[key] = value
 
-    async def keep(self, sequence: str, value: int) -> dict[Member, str]:
-        """Write a floor on every database in sight, and raise their number of the floors.
+    async def keep(self, sequence: str, value: int) -> tuple[dict[Member, str], int]:
+        """Write a floor on every database in sight, and then raise the number of the floors there.
 
-        Returns the databases that have taken the floor, with the life in which each took it. A database that failed is
-        out of sight.
+        Returns the databases that have taken both, with the life in which each took them, and the number. A database
+        that failed is out of sight.
         """
-        lives = await self.write(sequence, value)
-        await self.raise_number(lives)
-        return lives
-
-    async def write(self, sequence: str, value: int) -> dict[Member, str]:
-        """Write a floor on every database in sight; return the databases that have it, each with its life."""
         self.remember(sequence, value)
-        return await self._raise(lives_in_sight(self._sight), Book.FLOORS, sequence.lower(), value)
-
-    async def raise_number(self, lives: Mapping[Member, str]) -> int | None:
-        """Raise the number of the floors on these databases to one above the largest that was seen, and return it.
-
-        The caller has written its floors on all of them before. Returns None where a database did not take the number.
-        """
+        lives = await self._raise(lives_in_sight(self._sight), Book.FLOORS, sequence.lower(), value)
         numbers = await everywhere(self._sight, lives, _read_number)
         number = 1 + max([*numbers.values(), self.number, self.heard()])
-        raised = await self._raise({member: lives[member] for member in numbers}, Book.COUNTS, NUMBER, number)
-        return number if len(raised) == len(lives) else None
+        return await self._raise({member: lives[member] for member in numbers}, Book.COUNTS, NUMBER, number), number
 
     async def read(self, member: Member, life: str, number: int) -> None:
-        """Read all floors of one database, if its number of the floors is larger than that of the floors known here.
+        """Read all floors of one database.
 
-        number: what the database had before this call. Every floor that it stands for was written before it, so a
-        database that is read to the end is enough. Raises DatabaseError.
+        number: its number of the floors, as it was before this call. Every floor that it stands for was written before
+        it, so a database that is read to the end is enough. Raises DatabaseError.
         """
-        if number > self.number:
-            for name, row in (await all_rows(member, life, Book.FLOORS)).items():
-                self.remember(name, row.high)
-            self.number = max(self.number, number)
+        for name, row in (await all_rows(member, life, Book.FLOORS)).items():
+            self.remember(name, row.high)
+        self.number = max(self.number, number)
 
     async def _raise(self, lives: Mapping[Member, str], book: Book, name: str, high: int) -> dict[Member, str]:
         """Raise one row on these databases; return those that have it."""

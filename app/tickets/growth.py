@@ -3,24 +3,25 @@
 The record `changing` fences every database: from then on nobody draws a new limit, because marks name the number of the
 record before. Then the largest limit, floor and position of each sequence becomes its floor, on every database. The
 record `drawn` with the new increment, written on the database of offset 1, decides. Until then anybody may go back, and
-after it anybody finishes. The lanes go above the floors when somebody asks, by rule 4.
+after it anybody finishes; the ticket servers do either where `ticketd grow` ends too early. They also make the
+sequences on new databases, and their lanes go above the floors, by rule 4.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from app.databases.database import Database
 from app.databases.record import Body, Record, State
 from app.databases.session import Book, Counter, Note, RingRow, Write
-from app.errors import DatabaseError, DatabaseFailed, TicketError
-from app.tickets.everywhere import all_rows, packets
+from app.errors import DatabaseError, TicketError
+from app.tickets.everywhere import all_rows, packets, raise_row
 from app.tickets.floors import Floors
 from app.tickets.level import Levels
 from app.tickets.probe import Probe
-from app.tickets.sight import Member, Sight
+from app.tickets.sight import NEVER, Member, Sight
 from app.tickets.situation import Standing
 
 log = logging.getLogger(__name__)
@@ -36,13 +37,8 @@ class GrowthRefused(TicketError, code="growing"):
     """The ring cannot be changed now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fenced:
-    """A database that has the record `changing`: the life in which it took it, and its ring row since."""
-
-    member: Member
-    life: str
-    row: RingRow
+Fenced = tuple[Member, str, RingRow]
+"""A database that has the record `changing`, the life in which it took it, and its ring row since."""
 
 
 class Growth:
@@ -65,164 +61,119 @@ class Growth:
         say: Say = lambda _what, _done, _all: None,
     ) -> None:
         self._increment, self._say = increment, say
-        members = [Member(offset, database) for offset, database in enumerate(databases, 1)]
-        self._sight = Sight(members, interval, timeout, clock)
-        self._levels = Levels(self._sight)
-        self._probe = Probe(
-            self._sight, name, increment=None, levels=self._levels, floors=Floors(self._sight), grow=True
-        )
+        self._members = [Member(offset, database) for offset, database in enumerate(databases, 1)]
+        self._sight = sight = Sight(self._members, interval, timeout, clock)
+        self._levels = Levels(sight)
+        self._probe = Probe(sight, name, increment=None, levels=self._levels, floors=Floors(sight), grow=True)
 
     async def run(self) -> None:
         """Change the ring. Raises GrowthRefused, and DatabaseError where a database failed: run it again then."""
-        async with _Running(self._sight, self._probe, self._levels):
-            await self._ready()
-            record = self._record()
+        async with self._looking():
+            record = await self._until(self._lacking)
             if record.drawn and (record.increment, record.offsets) == (self._increment, self._wanted()):
                 return
-            await self._make_sequences()
-            fenced = await self._fence()
-            try:
-                await self._keep_floors(fenced)
-                decided = await self._decide(fenced)
-            except BaseException:
-                await self._go_back(fenced[0])
-                raise
-            await self._finish(fenced, decided)
+            fenced = await self._fence(record)
+            await self._keep_floors(fenced)
+            await self._decide(fenced)
 
     async def status(self) -> list[str]:
         """Return what is left of a change, a line each; none where nothing is under way. Raises GrowthRefused."""
-        async with _Running(self._sight, self._probe, self._levels):
-            await self._until(self._unknown)
-            record, left = self._record(), []
+        async with self._looking():
+            record, left = await self._until(lambda _record: []), []
             if record.state is State.CHANGING:
                 left.append("a change of the ring is not decided: run `ticketd grow` again, or leave it to the servers")
-            for member in self._sight.members:
-                row, _ = self._probe.found(member)
-                if row is None:
-                    left.append(f"{member.name} cannot be asked: {member.reason}")
-                elif member.offset in record.offsets and row.stamp != record.stamp:
-                    left.append(f"{member.name} has not taken the ring's record yet: {member.reason}")
+            for member in self._members:
+                stamp = member.row.stamp if member.row is not None else ""
+                if member.offset in record.offsets and stamp != record.stamp:
+                    left.append(f"{member.name} is not seen to have the ring's record: {member.reason}")
             return left
+
+    @asynccontextmanager
+    async def _looking(self) -> AsyncIterator[None]:
+        """Look at the databases and make them level meanwhile."""
+        tasks = [asyncio.create_task(part.run()) for part in (self._probe, self._levels)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._probe.close()
+            await asyncio.gather(*(member.database.close() for member in self._members))
 
     # --- what has to be there ----------------------------------------------------------------------------------------
 
-    def _record(self) -> Record:
-        record = self._sight.record
-        if record is None:
-            raise GrowthRefused("the ring is not known any more: run it again")
-        return record
-
     def _wanted(self) -> tuple[int, ...]:
         """The offsets of the new ring that are in use."""
-        return tuple(member.offset for member in self._sight.members if member.offset <= self._increment)
+        return tuple(member.offset for member in self._members if member.offset <= self._increment)
 
-    async def _ready(self) -> None:
-        """Wait until all that the change needs is there. Raises GrowthRefused, which says what is missing."""
-        await self._until(self._unknown)
-        record = self._record()
-        leaving = [offset for offset in record.offsets if offset > self._increment]
-        if len(leaving) > 1:
-            raise GrowthRefused(f"only the last database can leave the ring, and {len(leaving)} have larger offsets")
-        if missing := [offset for offset in record.offsets if offset > len(self._sight.members)]:
-            raise GrowthRefused(f"TICKETS_DATABASES does not list the database of offset {missing[0]}, which is in use")
-        if wrong := [*self._set_otherwise(), *self._misplaced()]:
-            raise GrowthRefused("; ".join(wrong))
-        await self._until(self._lacking)
-
-    async def _until(self, lacking: Callable[[], list[str]]) -> None:
+    async def _until(self, lacking: Callable[[Record], list[str]]) -> Record:
+        """Return the ring's record once it is known and nothing is lacking. Raises GrowthRefused: what is missing."""
         deadline = self._sight.clock() + READY
-        while reasons := lacking():
+        while True:
+            record = self._sight.record
+            if any(member.looked == NEVER for member in self._members):
+                reasons = ["the first looks at the ticket databases have not ended"]
+            elif record is None:
+                reasons = self._unusable() or ["no ring is formed yet: start the ticket servers"]
+            elif not (reasons := lacking(record)):
+                return record
             self._say(f"waiting: {reasons[0]}", 0, 1)
             if self._sight.clock() > deadline:
                 raise GrowthRefused("; ".join(reasons))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await self._sight.moved()
+            await self._sight.moved(1.0)
 
-    def _unknown(self) -> list[str]:
-        """Why the ring is not known yet: a first look at every database has to end."""
-        if any(member.looked == float("-inf") for member in self._sight.members):
-            return ["the first looks at the ticket databases have not ended"]
-        return [] if self._sight.record else self._unreachable() or ["no ring is formed yet: start the ticket servers"]
+    def _unusable(self) -> list[str]:
+        return [f"{member.name} cannot be used: {member.reason}" for member in self._members if member.row is None]
 
-    def _unreachable(self) -> list[str]:
-        found = [(member, self._probe.found(member)[0]) for member in self._sight.members]
-        return [f"{member.name} cannot be used: {member.reason}" for member, row in found if row is None]
-
-    def _lacking(self) -> list[str]:
-        """What is missing now, a line each."""
-        record, reasons = self._record(), self._unreachable()
-        for member in self._sight.members:
+    def _lacking(self, record: Record) -> list[str]:
+        """What is missing now, a line each. Raises GrowthRefused where waiting does not mend it."""
+        if wrong := self._wrong(record):
+            raise GrowthRefused("; ".join(wrong))
+        reasons = self._unusable()
+        for member in self._members:
             if member.offset in record.offsets and member.life is None:
                 reasons.append(f"{member.name} is not in sight: {member.reason}")
-        reasons += self._set_otherwise()
         if not reasons and not self._levels.is_level:
             reasons.append("the high-water marks are being compared")
         return reasons
 
-    def _set_otherwise(self) -> list[str]:
-        """The ticket servers that would draw nothing in the new ring, or whose heartbeats cannot be read."""
-        found = []
+    def _wrong(self, record: Record) -> list[str]:
+        """What an operator has to change first.
+
+        That is a list that does not fit, a ticket server that would draw nothing in the new ring, or whose heartbeat
+        cannot be read, or a new database that holds the data of another ring, entry or place in the list.
+        """
+        leaving = sum(offset > self._increment for offset in record.offsets)
+        wrong = [f"only the last database can leave the ring, and {leaving} have larger offsets"] * (leaving > 1)
+        for offset in record.offsets:
+            if offset > len(self._members):
+                wrong.append(f"TICKETS_DATABASES does not list the database of offset {offset}, which is in use")
         for server in self._probe.servers():
             if server.said is None:
-                found.append(f"the ticket server {server.name} has a heartbeat that cannot be read: restart it")
+                wrong.append(f"the ticket server {server.name} has a heartbeat that cannot be read: restart it")
             elif server.said.increment not in {None, self._increment}:
-                found.append(f"the ticket server {server.name} has TICKETS_INCREMENT set: unset it, and restart it")
-        return found
-
-    def _misplaced(self) -> list[str]:
-        """The new databases that hold the data of another ring, of another entry, or of another place in the list."""
-        offsets, verdicts = self._record().offsets, self._probe.agreement_under(self._increment).verdicts
-        return [
-            f"{member.name} {verdicts[member.offset].reason}"
-            for member in self._sight.members
-            if member.offset in self._wanted()
-            and member.offset not in offsets
-            and verdicts[member.offset].standing is Standing.QUARANTINED
-        ]
+                wrong.append(f"the ticket server {server.name} has TICKETS_INCREMENT set: unset it, and restart it")
+        verdicts = self._probe.agreement_under(self._increment).verdicts
+        for offset in set(self._wanted()).difference(record.offsets):
+            if verdicts[offset].standing is Standing.QUARANTINED:
+                wrong.append(f"{self._members[offset - 1].name} {verdicts[offset].reason}")
+        return wrong
 
     # --- the steps ---------------------------------------------------------------------------------------------------
 
-    async def _make_sequences(self) -> None:
-        """Make on the new databases what the others have, so that no request waits for that later."""
-        record, members = self._record(), self._sight.members
-        old = [member for member in members if member.offset in record.offsets]
-        rows: dict[str, Note] = {}
-        counters: dict[str, Counter] = {}
-        for member in reversed(old):  # the definition of the lowest offset stands
-            life = self._life(member)
-            rows |= await all_rows(member, life, Book.DEFINITIONS)
-            found = await member.database.sequences(None, life)
-            counters |= {name: counter for name, counter in found.items() if isinstance(counter, Counter)}
-        new = [member for member in members if member.offset in self._wanted() and member not in old]
-        for place, member in enumerate(new):
-            row, life = self._probe.found(member)
-            writes = [Write(Book.DEFINITIONS, name, None, note) for name, note in rows.items()]
-            for packet in packets(writes):
-                await member.database.write(packet, row.stamp if row is not None else "", life)
-            there = await member.database.sequences(None, life)
-            for done, (name, counter) in enumerate(counters.items()):
-                self._say("making the sequences", place * len(counters) + done, len(new) * len(counters))
-                if name not in there:
-                    await member.database.make(counter.name, counter.bits, 0, life)
-
-    def _life(self, member: Member) -> str:
-        if member.life is None:
-            raise DatabaseFailed(f"{member.name} is not in sight")
-        return member.life
-
-    async def _fence(self) -> list[Fenced]:
+    async def _fence(self, record: Record) -> list[Fenced]:
         """Write the record `changing` on every database, offset 1 first; return them with their lives."""
-        changing = self._record().next(self._probe.agreement_under(self._increment).number + 1, state=State.CHANGING)
+        number = self._probe.agreement_under(self._increment).number + 1
+        changing = replace(record, number=number, writer=self._probe.word, state=State.CHANGING)
         fenced: list[Fenced] = []
-        for member in self._sight.members:
-            self._say("stopping the draws", len(fenced), len(self._sight.members))
-            row, life = self._probe.found(member)
+        for member in self._members:
+            self._say("stopping the draws", len(fenced), len(self._members))
+            row, life = member.row, member.found
             if row is None:
                 raise GrowthRefused(f"{member.name} cannot be used: {member.reason}")
-            wanted = row._replace(stamp=changing.stamp, text=changing.dump())
-            await self._write(member, life, row, wanted)
-            fenced.append(Fenced(member, life, wanted))
+            fenced.append((member, life, row._replace(stamp=changing.stamp, text=changing.dump())))
+            await self._write(member, life, row, fenced[-1][2])
         return fenced
 
     async def _write(self, member: Member, life: str, old: RingRow, new: RingRow) -> None:
@@ -235,84 +186,51 @@ class Growth:
         """Keep the largest limit, floor and position of each sequence, and of each worker number, as its floor."""
         floors: dict[str, int] = {}
         kept: list[dict[str, Note]] = []
-        for done, each in enumerate(fenced):
+        for done, (member, life, _) in enumerate(fenced):
             self._say("reading the high-water marks", done, len(fenced))
-            database, life = each.member.database, each.life
-            kept.append(await all_rows(each.member, life, Book.FLOORS))
-            found = [(name, note.high) for name, note in kept[-1].items()]
-            for name, note in (await all_rows(each.member, life, Book.MARKS)).items():
-                found.append((name.rpartition("/")[0], note.high))
-            for name, counter in (await database.sequences(None, life)).items():
-                found += [(name, counter.position)] if isinstance(counter, Counter) else []
+            kept.append(await all_rows(member, life, Book.FLOORS))
+            marks, counters = await all_rows(member, life, Book.MARKS), await member.database.sequences(None, life)
+            found = [(name, floor.high) for name, floor in kept[-1].items()]
+            found += [(name.rpartition("/")[0], mark.high) for name, mark in marks.items()]
+            found += [(name, each.position) for name, each in counters.items() if isinstance(each, Counter)]
             for name, high in found:
                 floors[name] = max(high, floors.get(name, 0))
-        for done, (each, there) in enumerate(zip(fenced, kept, strict=True)):
-            self._say("writing the floors", done, len(fenced))
+        for number, ((member, life, row), there) in enumerate(zip(fenced, kept, strict=True)):
+            self._say("writing the floors", number, len(fenced))
             writes = [
                 Write(Book.FLOORS, name, there.get(name), Note(high))
                 for name, high in floors.items()
-                if high > (there[name].high if name in there else 0)
+                if high > there.get(name, Note()).high
             ]
             for packet in packets(writes):
-                if not all(await each.member.database.write(packet, each.row.stamp, each.life)):
-                    raise GrowthRefused(f"{each.member.name} did not take the floors: run it again")
+                results = zip(packet, await member.database.write(packet, row.stamp, life), strict=True)
+                for name in [write.name for write, done in results if not done]:  # others raise floors, too
+                    if not await raise_row(member, life, Book.FLOORS, name, floors[name], stamp=row.stamp):
+                        raise GrowthRefused(f"{member.name} did not take the floors: run it again")
 
-    async def _decide(self, fenced: Sequence[Fenced]) -> Record:
-        """Write the record `drawn` on the database of offset 1, if every database still is as it was fenced."""
-        changing = Record.load(fenced[0].row.text)
+    async def _decide(self, fenced: Sequence[Fenced]) -> None:
+        """Write the record `drawn`, on offset 1 first, if every database still is as it was fenced.
+
+        That write decides. Where another one fails, the ticket servers do it.
+        """
+        changing = Record.load(fenced[0][2].text)
         number = changing.number + 1
-        bodies = [body for body in changing.bodies if body.offset <= self._increment]
-        bodies += [
-            Body(each.member.offset, each.row.body, number)
-            for each in fenced
-            if changing.at(each.member.offset) is None and each.member.offset <= self._increment
-        ]
-        ordered = tuple(sorted(bodies))
-        decided = changing.next(number, state=State.DRAWN, increment=self._increment, bodies=ordered)
-        for each in fenced:
-            if await each.member.database.read_ring(each.life) != each.row:
-                raise GrowthRefused(f"{each.member.name} was changed meanwhile: run it again")
-        await self._write_decided(fenced[0], decided)
-        return decided
-
-    async def _write_decided(self, each: Fenced, decided: Record) -> None:
-        member, offset = each.member, each.member.offset
-        place = offset if decided.at(offset) is not None else each.row.offset
-        wanted = RingRow(each.row.body, place, decided.stamp, decided.dump())
-        await self._write(member, each.life, each.row, wanted)
-
-    async def _go_back(self, first: Fenced) -> None:
-        """Take an undecided change back; the ticket servers do it otherwise. A decided one stays."""
-        changing = Record.load(first.row.text)
-        back = changing.next(changing.number + 1, state=State.DRAWN)
-        with suppress(DatabaseError, GrowthRefused):
-            await self._write_decided(first, back)
-
-    async def _finish(self, fenced: Sequence[Fenced], decided: Record) -> None:
-        """Write the record on the other databases. Where that fails, the ticket servers do it."""
-        for done, each in enumerate(fenced[1:], 1):
-            self._say("starting the draws", done, len(fenced))
+        bodies = tuple(
+            changing.at(member.offset) or Body(member.offset, row.body, number)
+            for member, _, row in fenced
+            if member.offset <= self._increment
+        )
+        decided = changing.next(number, state=State.DRAWN, increment=self._increment, bodies=bodies)
+        for member, life, row in fenced:
+            if await member.database.read_ring(life) != row:
+                raise GrowthRefused(f"{member.name} was changed meanwhile: run it again")
+        for member, life, row in fenced:
+            self._say("starting the draws", member.offset - 1, len(fenced))
+            place = member.offset if decided.at(member.offset) is not None else row.offset
             try:
-                await self._write_decided(each, decided)
+                await self._write(member, life, row, RingRow(row.body, place, decided.stamp, decided.dump()))
             except (DatabaseError, GrowthRefused) as error:
-                log.warning("%s gets the ring's record from the ticket servers: %s", each.member.name, error)
+                if member.offset == 1:
+                    raise
+                log.warning("%s gets the ring's record from the ticket servers: %s", member.name, error)
         self._say("the ring is changed", 1, 1)
-
-
-class _Running:
-    """Runs the probe and the levels meanwhile."""
-
-    def __init__(self, sight: Sight, probe: Probe, levels: Levels) -> None:
-        self._sight, self._probe, self._levels = sight, probe, levels
-        self._tasks: list[asyncio.Task[None]] = []
-
-    async def __aenter__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(part.run()) for part in (self._probe, self._levels)]
-
-    async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._probe.close()
-        await asyncio.gather(*(member.database.close() for member in self._sight.members))

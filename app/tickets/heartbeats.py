@@ -9,11 +9,12 @@ A row that cannot be read counts as a live server that says nothing. Whatever ha
 database, or until it has read a floor, waits for that server too.
 """
 
-import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, TypeAdapter
 
 from app.databases.session import Note
 
@@ -37,14 +38,12 @@ class Use(NamedTuple):
 class Said:
     """What a heartbeat says.
 
-    interval: the server's probe interval, in seconds. silence: seconds after which a row that stands still counts no
-    more. lives: the databases that the server has in sight, by their offsets. increment: its TICKETS_INCREMENT, None
-    where that is unset. floors: the number of the floors that it has read. grow: it is a `ticketd grow` and draws
-    nothing.
+    silence: seconds after which a row that stands still counts no more. lives: the databases that the server has in
+    sight, by their offsets. increment: its TICKETS_INCREMENT, None where that is unset. floors: the number of the
+    floors that it has read. grow: it is a `ticketd grow` and draws nothing.
     """
 
-    interval: float
-    silence: float
+    silence: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     lives: Mapping[int, Use] = field(default_factory=dict)
     increment: int | None = None
     floors: int = 0
@@ -52,44 +51,19 @@ class Said:
 
     def dump(self) -> str:
         """Return this as JSON, without the nodes if the text would be too long for a row."""
-        text = self._dump(self.lives)
+        text = _SAID.dump_json(self).decode()
         if len(text) > LONGEST_TEXT:
-            text = self._dump({offset: use._replace(node="") for offset, use in self.lives.items()})
+            bare = {offset: use._replace(node="") for offset, use in self.lives.items()}
+            text = _SAID.dump_json(replace(self, lives=bare)).decode()
         return text
 
-    def _dump(self, lives: Mapping[int, Use]) -> str:
-        said = {
-            "interval": self.interval,
-            "silence": self.silence,
-            "lives": lives,
-            "increment": self.increment,
-            "floors": self.floors,
-            "grow": self.grow,
-        }
-        return json.dumps(said, separators=(",", ":"))
-
     @classmethod
-    def load(cls, text: str) -> Self:
+    def load(cls, text: str) -> "Said":
         """Read what a heartbeat says. Raises ValueError where the text is damaged."""
-        try:
-            found = json.loads(text)
-            lives = {
-                int(offset): Use(str(body), str(life), str(node))
-                for offset, (body, life, node) in found["lives"].items()
-            }
-            increment = found["increment"]
-            interval, silence = float(found["interval"]), float(found["silence"])
-            if not (math.isfinite(silence) and silence > 0):
-                raise ValueError("the silence is no number of seconds")
-            number = None if increment is None else int(increment)
-            return cls(interval, silence, lives, number, int(found["floors"]), bool(found["grow"]))
-        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise ValueError("not a heartbeat") from error
+        return _SAID.validate_json(text)
 
 
-def silence(interval: float, timeout: float) -> float:
-    """Return for how many seconds a server's row may stand still, from its probe interval and its database timeout."""
-    return 5 * interval + 2 * timeout
+_SAID = TypeAdapter(Said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +90,7 @@ class _Row(NamedTuple):
     note: Note
     said: Said | None
     moved: float
-    has_moved: bool = False
+    has_moved: bool
 
     def counts(self, now: float) -> bool:
         return now - self.moved < (SILENCE_UNKNOWN if self.said is None else self.said.silence)
@@ -138,41 +112,39 @@ class Heartbeats:
 
         now: when the look ended, in seconds; all times given to this object are by the same clock.
         """
-        known_life, known = self._pages.get(offset, (life, {}))
-        if known_life != life:
-            known = {}
+        known_life, known = self._pages.get(offset, ("", {}))
         page: dict[str, _Row] = {}
         for name, note in rows.items():
-            if (name, note.tenure) == self._me:
-                continue
-            before = known.get(name)
-            if before is None or before.note != note:
+            before = known.get(name) if known_life == life else None
+            if before is not None and before.note == note:
+                page[name] = before
+            elif (name, note.tenure) != self._me:
                 has_moved = before is not None and before.note.tenure == note.tenure
                 page[name] = _Row(note, _said(note), now, has_moved)
-            else:
-                page[name] = before
         self._pages[offset] = life, page
+
+    def _rows(self) -> Iterator[tuple[str, _Row]]:
+        return ((name, row) for _, page in self._pages.values() for name, row in page.items())
 
     def live(self, now: float) -> list[Server]:
         """Return the live servers in the order of their names, without any `ticketd grow`."""
         counting: dict[tuple[str, str], bool] = {}
         newest: dict[tuple[str, str], _Row] = {}
-        for _, page in self._pages.values():
-            for name, row in page.items():
-                process = name, row.note.tenure or ""
-                if row.counts(now):
-                    counting[process] = row.has_moved or counting.get(process, False)
-                if process not in newest or row.note.high > newest[process].note.high:
-                    newest[process] = row
+        for name, row in self._rows():
+            process = name, row.note.tenure or ""
+            if row.counts(now):
+                counting[process] = row.has_moved or counting.get(process, False)
+            if process not in newest or row.note.high > newest[process].note.high:
+                newest[process] = row
         found = [Server(*process, newest[process].said, counting[process]) for process in sorted(counting)]
         return [server for server in found if server.said is None or not server.said.grow]
 
-    def grow_quiet(self, now: float) -> float:
-        """Return for how many seconds no `ticketd grow` has shown itself; infinity where there is no row of one.
+    def quiet(self, word: str, now: float) -> float:
+        """Return for how many seconds this process has not shown itself; infinity where there is no row of it.
 
-        A row that cannot be read might be one of a `ticketd grow`.
+        A row that cannot be read might be a row of it.
         """
-        rows = [row for _, page in self._pages.values() for row in page.values() if row.said is None or row.said.grow]
+        rows = (row for _, row in self._rows() if row.said is None or row.note.tenure == word)
         return min((now - row.moved for row in rows), default=math.inf)
 
     def outdated(self, offset: int, now: float) -> dict[str, Note]:

@@ -47,7 +47,10 @@ class Issuer:
         self._turn = 0
         self._errors: dict[int, TicketError] = {}
         self._gathered: list[Request] = []
+        self._has_turn = False  # whether `_end_turn` will be called
         self._timer: asyncio.TimerHandle | None = None
+        self._starting: Lane | None = None
+        self._loop = asyncio.get_running_loop()
         self._parked: list[Request] = []
         self._shunned: dict[Lane, tuple[float, float]] = {}
         self._waking: asyncio.Task[None] | None = None
@@ -73,75 +76,78 @@ class Issuer:
         return None
 
     def ask(self, requests: Sequence[Request]) -> None:
-        """See Source.ask. One lane serves all of them, together with those that came shortly before.
+        """See Source.ask. One lane serves those that come in one turn of the event loop, unless it has them in stock.
 
         A statement costs a database much the same for few ids as for many. So few wait a moment while more are under
         way, or where more were answered together last, since the clients of those come back.
         """
-        self._gathered += [request for request in requests if self._accepts(request)]
-        expected = max(sum([len(lane.waiting) for lane in self.lanes]), *[lane.together for lane in self.lanes])
-        if len(self._gathered) >= expected or expected <= FEW:
+        for request in requests:
+            try:
+                self._accept(request)
+            except TicketError as error:
+                request.fail(error)
+            else:
+                if not (self._has_reserve and any(lane.serve(request) for lane in self.lanes)):
+                    self._gathered.append(request)
+        if self._has_turn or not self._gathered:
+            return
+        if self._starting is not None and self._starting.is_starting:
+            self._starting.ask(self._take_gathered())
+        elif self._timer is None and self._expected() <= FEW:
+            self._send()
+        else:
+            self._has_turn = True
+            self._loop.call_soon(self._end_turn)
+
+    def _expected(self) -> int:
+        """How many clients are worth waiting for: those whose requests are under way, or were answered together."""
+        waiting = [request.clients for lane in self.lanes for request in lane.waiting]
+        return max(sum(waiting), *[lane.together for lane in self.lanes])
+
+    def _end_turn(self) -> None:
+        """Send what was gathered, unless it is worth waiting for more."""
+        self._has_turn = False
+        expected = self._expected()
+        if expected <= FEW or sum([request.clients for request in self._gathered]) >= expected:
             self._send()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LONGEST_GATHERING, self._send)
-
-    def _accepts(self, request: Request) -> bool:
-        try:
-            self._accept(request)
-        except TicketError as error:
-            request.fail(error)
-        return not request.is_over
+            self._timer = self._loop.call_later(LONGEST_GATHERING, self._send)
 
     def _send(self) -> None:
         """Hand what was gathered to the next lane."""
+        requests = self._take_gathered()
+        self._starting = self._next_lane(0) if requests else None
+        if self._starting is not None:
+            self._starting.ask(requests)
+        elif requests:
+            self._park(requests)
+
+    def _take_gathered(self) -> list[Request]:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         requests, self._gathered = self._gathered, []
-        if requests:
-            lane = self._next_lane(0)
-            if lane is None:
-                self._park(requests)
-            else:
-                lane.ask(requests)
+        return requests
 
-    def expire(self, now: float, error: Callable[[], TicketError]) -> None:
-        """See Source.expire. Ids that are too old are dropped."""
-        for lane in self.lanes:
-            if lane.waiting or lane.stock.size:
-                lane.expire(now, error)
-        if not self._parked:
-            return
-        for request in self._parked:
-            if request.deadline <= now:
-                request.fail(error())
-        self._parked = [request for request in self._parked if not request.is_over]
-
-    def hand_over(self) -> list[Request]:
-        """See Source.hand_over. The requests are as the client made them."""
-        requests = [*self._parked, *self._gathered]
-        self._parked.clear()
-        self._gathered.clear()
+    async def end(self) -> list[Request]:
+        """See Source.end."""
+        requests = [*self._parked, *self._take_gathered()]
         for lane in self.lanes:
             requests += lane.waiting
             lane.waiting.clear()
-        for request in requests:
-            request.encode = None
-        return [request for request in requests if not request.is_over]
-
-    async def end(self) -> None:
-        """See Source.end."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._parked.clear()
         if self._waking is not None:
             self._waking.cancel()
             await asyncio.gather(self._waking, return_exceptions=True)
         await asyncio.gather(*(lane.end() for lane in self.lanes))
+        for request in requests:
+            request.encode = None
+        return [request for request in requests if not request.is_over]
 
     # --- which lane --------------------------------------------------------------------------------------------------
 
     def _next_lane(self, tried: int) -> Lane | None:
-        """The next lane in turn that is in sight and not among those tried (as bits); an idle one if there is one."""
+        """The next lane in turn that is in sight and was not tried (as bits): an idle one, or the shortest queue."""
         count = len(self.lanes)
         self._turn = (self._turn + 1) % count
         lane = self.lanes[self._turn]
@@ -155,7 +161,8 @@ class Issuer:
         now = self._sight.clock()
         self._shunned = {lane: each for lane, each in self._shunned.items() if now - each[0] < LONGEST_SHUNNING}
         there = [lane for lane in there if self._shunned.get(lane, (0.0, 0.0))[0] <= now] or there
-        return next((lane for lane in there if lane.task is None), there[0] if there else None)
+        # a slower database is idle less often, and has the longer queue
+        return min(there, key=lambda lane: (lane.task is not None, len(lane.waiting)), default=None)
 
     def _shun(self, lane: Lane) -> None:
         """Pass over a lane that did not answer in time, for 1, 2, 4 … 30 s, as long as another one is there."""
@@ -214,11 +221,12 @@ class Issuer:
         """Let requests wait until the sight changes."""
         self._parked.extend(requests)
         if self._waking is None or self._waking.done():
-            self._waking = asyncio.get_running_loop().create_task(self._wake())
+            self._waking = self._loop.create_task(self._wake())
 
     async def _wake(self) -> None:
         while self._parked:
             await self._sight.moved()
+            self._parked = [request for request in self._parked if not request.is_over]
             lane = self._next_lane(0)
             if lane is not None and self._sight.stamp is not None:
                 parked, self._parked = self._parked, []

@@ -27,11 +27,9 @@ from app.errors import (
     Unavailable,
     Unverified,
 )
-from app.tickets.floors import Floors
 from app.tickets.marks import Outcome, mark_everywhere
 from app.tickets.opening import LaneSpec, Opened, Opener
 from app.tickets.request import Request
-from app.tickets.sight import Sight
 from app.tickets.step import Rate, Reserve
 from app.tickets.stock import Stock
 from app.tickets.tasks import Tasks
@@ -45,26 +43,16 @@ NO_ROOM = 0.001  # seconds to wait where the kind's clock has no room for the id
 class Lane:
     """One sequence on one database.
 
-    spec: which lane. sight, floors, opener: of this server. reserve: how many ids are drawn ahead. again: called with
-    the requests that this lane could not serve, and why. refuses: whether an unprotected lane issues nothing.
-    given: how many ids were issued since the start. together: how many requests the last statement has answered.
-    highest: the largest id that was drawn, 0 while the lane is closed.
+    spec: which lane. opener: of this server. again: called with the requests that this lane could not serve, and why.
+    reserve: how many ids are drawn ahead. refuses: whether an unprotected lane issues nothing.
+    given: how many ids were issued since the start. together: how many clients the last statement has answered.
+    highest: the largest id that was drawn, 0 while the lane is closed. is_starting: its task has not begun yet.
     """
 
-    def __init__(
-        self,
-        spec: LaneSpec,
-        sight: Sight,
-        floors: Floors,
-        opener: Opener,
-        again: Again,
-        *,
-        reserve: Reserve,
-        refuses: bool,
-    ) -> None:
-        self.spec, self.member = spec, spec.member
-        self._sight, self._floors, self._opener, self._again = sight, floors, opener, again
-        self._reserve, self._refuses = reserve, refuses
+    def __init__(self, spec: LaneSpec, opener: Opener, again: Again, reserve: Reserve, *, refuses: bool) -> None:
+        self.spec, self.member, self._opener, self._again = spec, spec.member, opener, again
+        self._sight, self._floors = opener.sight, opener.floors
+        self._reserve, self._refuses, self._longest_age = reserve, refuses, reserve.longest_age
         self._key = spec.sequence.lower()
         self.has_reserve = reserve.seconds > 0
         self.waiting: deque[Request] = deque()
@@ -76,7 +64,7 @@ class Lane:
         self.stock = Stock(1)
         self.highest = self._remembered = self._issued = self.given = self.together = 0
         self._limit = self._generation = self._low = 0
-        self._wants_refill = self._near_end = False
+        self._wants_refill = self._near_end = self.is_starting = False
 
     def __repr__(self) -> str:
         state = "closed" if self._opened is None else f"highest {self.highest} limit {self._limit_now}"
@@ -85,8 +73,7 @@ class Lane:
     @property
     def is_unprotected(self) -> bool:
         """Whether a database that comes back older could repeat what this lane issues now (rule 3)."""
-        is_sure = self._opened is None or self._opened.sure or self._sight.whole
-        return self._sight.alone(self.member) or not is_sure
+        return self._sight.alone(self.member) or not (self._opened is None or self._opened.sure or self._sight.whole)
 
     # --- what the issuer calls ---------------------------------------------------------------------------------------
 
@@ -100,23 +87,30 @@ class Lane:
 
     def ready(self) -> int | None:
         """Issue the next id in stock, outside of any request; None where a request would have to wait."""
-        stock = self.stock
-        if self.waiting or not stock.size or not self._is_open() or not self._may_issue():
-            return None
-        issued = stock.pop(self._limit_now)
+        since = self._sight.clock() - self._longest_age
+        issued = self.stock.pop(self._limit_now, since) if self._may_give() else None
         if issued is not None:
             self._note(issued, 1)
-            if stock.size < self._low and not self._wants_refill:
-                self._wants_refill = True
-                self._start()
         return issued
 
-    def expire(self, now: float, error: Callable[[], TicketError]) -> None:
-        """Fail requests whose deadline has passed, and drop ids that are too old. now: by the event loop's clock."""
-        for request in self.waiting:
-            if request.deadline <= now:
-                request.fail(error())
-        self.member.counts.gaps["too old"] += self.stock.drop_older(self._sight.clock() - self._reserve.longest_age)
+    def serve(self, request: Request) -> bool:
+        """Answer a request from the stock; False where it has to wait."""
+        last = self.stock.serve(request, self._limit_now) if self.in_stock and self._may_give() else None
+        if last is not None:
+            self._note(last, request.count)
+        return last is not None
+
+    def _may_give(self) -> bool:
+        return not self.waiting and self.stock.size > 0 and self._is_open() and self._may_issue()
+
+    @property
+    def in_stock(self) -> int:
+        """How many ids may be issued without a database."""
+        self._drop_old()
+        return 0 if self._refuses and self.is_unprotected else self.stock.size
+
+    def _drop_old(self) -> None:
+        self.member.counts.gaps["too old"] += self.stock.drop_older(self._sight.clock() - self._longest_age)
 
     def close(self) -> None:
         """Close the lane and drop its stock. The next request opens it again."""
@@ -137,9 +131,11 @@ class Lane:
 
     def _start(self) -> None:
         if self.task is None and (self.waiting or self._wants_refill):
+            self.is_starting = True
             self.task = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
+        self.is_starting = False
         try:
             while self.waiting or self._wants_refill:
                 try:
@@ -157,6 +153,7 @@ class Lane:
 
     async def _serve(self) -> None:
         """Make one step towards serving the first request that waits, or towards a full reserve."""
+        self._drop_old()
         while self.waiting and self.waiting[0].is_over:
             self.waiting.popleft()
         if not (self.waiting or self._wants_refill):
@@ -187,16 +184,15 @@ class Lane:
 
     def _is_of_now(self) -> bool:
         """Whether a failure says something of the database as it is now, not in an earlier life or ring."""
-        opened = self._opened
-        return opened is None or (opened.era == self._sight.era and opened.life == self.member.life)
+        opened, now = self._opened, (self._sight.era, self.member.life)
+        return opened is None or (opened.era, opened.life) == now
 
     def _may_issue(self) -> bool:
         return self._sight.is_fresh() and not (self._refuses and self.is_unprotected)
 
     def _take_up(self, opened: Opened) -> None:
         """Go on with what the opener found."""
-        record = self._sight.record
-        if record is None or opened.era != self._sight.era:
+        if (record := self._sight.record) is None or opened.era != self._sight.era:
             return
         self._opened, self.stock, self._limit = opened, Stock(record.increment), opened.limit
         self.highest = self._issued = opened.highest
@@ -212,7 +208,7 @@ class Lane:
         if not self._may_issue():
             return False
         limit, waiting, serve, served, last = self._limit_now, self.waiting, self.stock.serve, 0, 0
-        clock, until, before = self._sight.clock, self._sight.fresh_until, len(waiting)
+        clock, until, clients = self._sight.clock, self._sight.fresh_until, 0
         while waiting and clock() <= until:  # the process may stand still between any two requests
             request = waiting[0]
             if not request.is_over:
@@ -221,18 +217,22 @@ class Lane:
                     break
                 last = given
                 served += request.count
+                clients += request.clients
             waiting.popleft()
         self._note(last, served)
-        self.together = before - len(waiting)
+        self.together = clients
         if limit and self.highest + self._step_ahead() // 2 > limit:
             self._mark()
         return served > 0
 
     def _note(self, last: int, count: int) -> None:
-        """Note that so many ids were issued, and the last of them."""
+        """Note that so many ids were issued, and the last of them; fill the reserve again where it is low."""
         self._issued = max(self._issued, last)
         self._rate.count += count
         self.given += count
+        if self.stock.size < self._low and not self._wants_refill:
+            self._wants_refill = True
+            self._start()
 
     def _fail(self, error: TicketError) -> None:
         """Hand the requests on, after the lane's database or its table has failed them."""
@@ -341,8 +341,8 @@ class Lane:
         except DatabaseFailed:
             outcome = Outcome.LOST
         if self._opened is not opened:
-            return
-        if outcome is Outcome.STANDS:
+            pass
+        elif outcome is Outcome.STANDS:
             self._limit, self._generation = limit, generation
         elif outcome is Outcome.LOST:
             self.member.counts.gaps["no mark"] += self.stock.drop_above(self._limit_now)

@@ -5,24 +5,19 @@ can serve them when the others fail.
 """
 
 import asyncio
-from contextlib import suppress
 from typing import NamedTuple
 
 from app.databases.session import Book
 from app.errors import DatabaseError
 from app.tickets.catalog import Catalog, Entry
 from app.tickets.definitions import Seen, seen_of
-from app.tickets.everywhere import all_rows, everywhere, lives_in_sight
+from app.tickets.everywhere import all_rows, lives_in_sight
 from app.tickets.sight import Member, Sight
 
-INTERVAL = 10.0
-"""Seconds between two lists."""
-AGAIN = 1.0
-"""Seconds after which a list that failed is made again."""
+INTERVAL, AGAIN, LONGEST = 10.0, 1.0, 30.0
+"""Seconds between two lists, between one that failed and the next, and at most after one that took long."""
 SHARE = 20
 """A list that takes long is made less often: at most this part of the time goes into lists."""
-LONGEST = 30.0
-"""Seconds between two lists at most, however long a list took: the process may have stood still meanwhile."""
 SLICE = 500
 """How many sequences are worked through before other tasks have their turn."""
 AT_ONCE = 8
@@ -41,26 +36,21 @@ class Listing:
     """Lists the sequences of all databases in sight, again and again. One task runs `run`."""
 
     def __init__(self, catalog: Catalog, sight: Sight) -> None:
-        self._catalog = catalog
-        self._sight = sight
+        self._catalog, self._sight = catalog, sight
         self._refreshing = asyncio.Lock()
         self._has_listed = False
-        self._generation = -1
         self._failures: dict[Member, str] = {}
 
     async def run(self) -> None:
         """List the sequences whenever a database comes into sight, and from time to time, until this is cancelled."""
-        clock = self._sight.clock
-        due = clock()
+        sight, clock = self._sight, self._sight.clock
         while True:
-            if self._generation != self._sight.generation or due <= clock():
-                began = clock()
-                await self.refresh()
-                wait = AGAIN if self._failures else INTERVAL
-                due = clock() + max(wait, min(SHARE * (clock() - began), LONGEST))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(due - clock()):
-                    await self._sight.moved()
+            began, generation = clock(), sight.generation
+            await self.refresh()
+            wait = AGAIN if self._failures else INTERVAL
+            due = clock() + max(wait, min(SHARE * (clock() - began), LONGEST))
+            while generation == sight.generation and (left := due - clock()) > 0:
+                await sight.moved(left)
 
     async def page(self, search: str, after: str, count: int) -> tuple[list[Entry], int]:
         """Return a page of the sequences, sorted by their names in lower case, and how many match in all.
@@ -89,44 +79,34 @@ class Listing:
                 found.append(Warned(entry.name, None, "its columns differ between the databases"))
         return found
 
-    # --- one list -----------------------------------------------------------------------------------------------------
-
     async def refresh(self) -> None:
         """List the sequences of all databases in sight, and make what a database lacks."""
         async with self._refreshing:
-            self._generation, at, lives = self._sight.generation, self._sight.clock(), lives_in_sight(self._sight)
-            lists: dict[Member, dict[str, Seen]] = {}
-            failures: dict[Member, str] = {}
-
-            async def read(member: Member, life: str) -> None:
-                try:
-                    lists[member] = await _read(member, life, at)
-                except DatabaseError as error:  # a list that takes too long is no reason to draw nothing
-                    if member.life == life:
-                        failures[member] = f"its sequences could not be listed: {error}"
-
-            await everywhere(self._sight, lives, read)
-            await self._take(lists, Seen(at=at))
+            at, lives = self._sight.clock(), lives_in_sight(self._sight)
+            read = await asyncio.gather(*(_read(member, life, at) for member, life in lives.items()))
+            lists = {member: found for member, found in zip(lives, read, strict=True) if isinstance(found, dict)}
+            lacking = await self._take(lists, Seen(at=at))
             self._has_listed = self._has_listed or bool(lists)
-            self._failures = failures | await self._mend(list(lists))
+            # a list that takes too long is no reason to draw nothing, so such a database stays in sight
+            self._failures = {
+                member: f"its sequences could not be listed: {error}"
+                for (member, life), error in zip(lives.items(), read, strict=True)
+                if isinstance(error, DatabaseError) and member.life == life
+            } | await self._make(lacking)
 
-    async def _take(self, lists: dict[Member, dict[str, Seen]], nothing: Seen) -> None:
-        """Tell the catalog what the databases have, also of sequences that they have no more."""
-        catalog = self._catalog
-        keys = {*catalog.entries, *catalog.troubles}.union(*lists.values())
-        for number, key in enumerate(sorted(keys), 1):
-            catalog.take(key, {member: views.get(key, nothing) for member, views in lists.items()})
+    async def _take(self, lists: dict[Member, dict[str, Seen]], nothing: Seen) -> list[tuple[Entry, Member]]:
+        """Tell the catalog what the databases have, also of sequences that they have no more; return what they lack."""
+        catalog, lacking = self._catalog, list[tuple[Entry, Member]]()
+        for number, key in enumerate(sorted({*catalog.entries, *catalog.troubles}.union(*lists.values())), 1):
+            views = {member: found.get(key, nothing) for member, found in lists.items()}
+            entry = catalog.take(key, views)
+            lacking += [(entry, each) for each, seen in views.items() if entry is not None and entry.lacks(each, seen)]
             if number % SLICE == 0:
                 await asyncio.sleep(0)
+        return lacking
 
-    async def _mend(self, members: list[Member]) -> dict[Member, str]:
-        """Make the counters and the rows that these databases lack; return what could not be made."""
-        lacking = [
-            (entry, member)
-            for entry in list(self._catalog.entries.values())
-            for member in members
-            if member not in entry.reasons and self._lacks(entry, member)
-        ]
+    async def _make(self, lacking: list[tuple[Entry, Member]]) -> dict[Member, str]:
+        """Make the counters and the rows that databases lack; return what could not be made."""
         failures: dict[Member, str] = {}
         for start in range(0, len(lacking), AT_ONCE):
             part = lacking[start : start + AT_ONCE]
@@ -136,13 +116,12 @@ class Listing:
                     failures[member] = f"sequences could not be made there, among them {entry.name}: {reason}"
         return failures
 
-    def _lacks(self, entry: Entry, member: Member) -> bool:
-        seen = self._catalog.view(entry.key, member)
-        return (entry.is_counted and seen.counter is None) or (entry.row is not None and seen.row is None)
 
-
-async def _read(member: Member, life: str, at: float) -> dict[str, Seen]:
+async def _read(member: Member, life: str, at: float) -> dict[str, Seen] | DatabaseError:
     """Read all counters of a database, and behind them all rows that define sequences."""
-    counters = await member.database.sequences(None, life)
-    rows = await all_rows(member, life, Book.DEFINITIONS)
+    try:
+        counters = await member.database.sequences(None, life)
+        rows = await all_rows(member, life, Book.DEFINITIONS)
+    except DatabaseError as error:
+        return error
     return {key: seen_of(key, counters.get(key), rows.get(key), at) for key in counters.keys() | rows.keys()}

@@ -44,9 +44,8 @@ async def mark_everywhere(sight: Sight, own: Member, mark: Mark, era: int) -> Ou
         raise DatabaseFailed(f"{own.name} is not in sight")
     lives = lives_in_sight(sight)
     results = await everywhere(sight, lives, lambda member, life: member.database.mark(mark, stamp, life))
-    for member, result in results.items():
-        if result is Marked.RING:
-            sight.refuse(member)
+    if Marked.RING in results.values():
+        sight.refuse()
     if sight.era != era or any(result is not Marked.DONE for result in results.values()):
         return Outcome.REFUSED
     if len(results) < len(lives) or sight.clock() - began > min(sight.timeout, LONGEST_MARK):
@@ -73,8 +72,7 @@ async def replace_rows(
         try:
             done = await member.database.write([Write(Book.MARKS, name, found[member], row)], stamp, lives[member])
         except DatabaseError as error:
-            if member.life == lives[member]:
-                sight.failed(member, error)
+            sight.failed(member, error, lives[member])
             return False
         if not done[0]:
             return False

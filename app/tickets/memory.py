@@ -5,7 +5,6 @@ and `objectid`, under a number that no other server may use for the same times (
 """
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
@@ -18,13 +17,11 @@ from app.tickets.definitions import Definition
 from app.tickets.lane import Lane
 from app.tickets.request import Request, Shape
 from app.tickets.rights import Holder
-from app.tickets.server_clock import MOST_AHEAD, ServerClock
 from app.tickets.source import shard_of
+from app.tickets.stamps import MOST_AHEAD, ServerClock
 
 RETRY = 0.005
 """Seconds after which a request that waits for a right tries again."""
-FAR_BEHIND_MS = 1_000
-"""/healthz warns of a clock that is further behind the ids that this server has made."""
 
 Ids = Sequence[int | str]
 
@@ -37,146 +34,31 @@ class NotYet(Exception):
         self.seconds, self.why = seconds, why
 
 
-class MemorySource(ABC):
-    """Gives the ids of one sequence; see `source.Source`. The kinds that make ids in memory have no shards."""
+class Counting:
+    """Counts the ids of one sequence under the right of a holder. clock: of this server."""
 
-    lanes: Sequence[Lane] = ()
-
-    def __init__(self, sequence: str, kind: Kind, parameters: Parameters) -> None:
-        self.sequence = sequence
-        self._kind, self._parameters = kind, parameters
-        self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Request] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        self._why: TicketError | None = None
-        self.issued = 0
-
-    def __repr__(self) -> str:
-        return f"<{self._kind.name} {self.sequence} waiting {len(self._waiting)}>"
-
-    @property
-    @abstractmethod
-    def gives(self) -> bool:
-        """Whether an id can be had now."""
-
-    def ready(self) -> int | str | None:
-        """See Source.ready."""
-        if self._waiting:
-            return None
-        try:
-            (made,) = self._make(1)
-        except (NotYet, TicketError):  # a request is told why
-            return None
-        self.issued += 1
-        return made
-
-    def ask(self, requests: Sequence[Request]) -> None:
-        """See Source.ask."""
-        self._waiting.extend(requests)
-        self._serve()
-
-    def expire(self, now: float, error: Callable[[], TicketError]) -> None:
-        """See Source.expire. The error is what the request waited for."""
-        while self._waiting and (self._waiting[0].is_over or self._waiting[0].deadline <= now):
-            self._waiting.popleft().fail(self._why or error())
-
-    def hand_over(self) -> list[Request]:
-        """See Source.hand_over."""
-        requests = [request for request in self._waiting if not request.is_over]
-        self._waiting.clear()
-        return requests
-
-    async def end(self) -> None:
-        """See Source.end. A source that is asked again goes on."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _serve(self) -> None:
-        """Settle the requests that wait, in their order, and come back later if some are left."""
-        while self._waiting:
-            request = self._waiting[0]
-            try:
-                if not request.is_over:
-                    self._settle(request)
-            except NotYet as wait:
-                if self._loop.time() + wait.seconds < request.deadline:
-                    self._why = wait.why
-                    if self._timer is None:
-                        self._timer = self._loop.call_later(wait.seconds, self._again)
-                    return
-                request.fail(wait.why)
-            self._waiting.popleft()
-
-    def _again(self) -> None:
-        self._timer = None
-        self._serve()
-
-    def _settle(self, request: Request) -> None:
-        """Answer or refuse a request. Raises NotYet where it has to wait."""
-        try:
-            shard_of(self._kind, self._parameters, request)
-            ids = self._make(request.count)
-        except TicketError as error:
-            request.fail(error)
-        else:
-            self.issued += request.count
-            request.finish(ids[0] if request.shape is Shape.SINGLE else ids)
-
-    @abstractmethod
-    def _make(self, count: int) -> Ids:
-        """Return the next ids. Raises NotYet where they may be had later, and TicketError."""
-
-
-class RandomSource(MemorySource):
-    """Makes ids that are mostly random."""
-
-    def __init__(self, sequence: str, kind: RandomKind, parameters: Parameters, clock: ServerClock) -> None:
-        super().__init__(sequence, kind, parameters)
-        self._generate = kind.make(parameters, clock.now_ms)
-
-    @property
-    def gives(self) -> bool:
-        """See MemorySource.gives."""
-        return True
-
-    def _make(self, count: int) -> Ids:
-        return self._generate(count)
-
-
-class CountingSource(MemorySource):
-    """Counts ids under the right of a holder."""
-
-    def __init__(
-        self, sequence: str, kind: TimedKind, parameters: Parameters, clock: ServerClock, holder: Holder
-    ) -> None:
-        super().__init__(sequence, kind, parameters)
-        self._timed, self._clock, self._holder = kind, clock, holder
+    def __init__(self, kind: TimedKind, parameters: Parameters, clock: ServerClock, holder: Holder) -> None:
+        self._kind, self._parameters, self._clock, self._holder = kind, parameters, clock, holder
         self._last = -1
         self._under: tuple[int, int] | None = None
         holder.need()
 
     @property
     def gives(self) -> bool:
-        """See MemorySource.gives."""
+        """Whether an id can be had now."""
         right = self._holder.right()
         return right is not None and self._clock.wall_ms() <= right.until_ms
 
-    @property
-    def behind_ms(self) -> int:
-        """How many milliseconds this server's clock is behind the last id; 0 if it is not behind."""
-        last = self._timed.time_of(self._parameters, self._last) if self._last >= 0 else 0
-        return max(0, last - self._clock.wall_ms())
-
-    def _make(self, count: int) -> Ids:
+    def take(self, count: int) -> Ids:
         """Return ids of the present moment, each above all earlier ids, whatever the clock and the right do.
 
-        A count that is full goes on into the next moment, and the id after that waits for the clock.
+        A count that is full goes on into the next moment, and the id after that waits for the clock. Raises NotYet
+        where the ids may be had later, and TicketError.
         """
-        kind, parameters = self._timed, self._parameters
+        kind, parameters = self._kind, self._parameters
         now, right = self._clock.now_ms(), self._holder.right()
         if right is None:
-            raise self._no_right()
+            raise self._no_right
         number, after_ms, until_ms = right
         if number >> kind.part_bits:
             raise Exhausted(f"the number {number} of this server does not fit into ids of kind {kind.name}")
@@ -193,13 +75,78 @@ class CountingSource(MemorySource):
         if last > kind.last_tick:
             raise Exhausted(f"ids of kind {kind.name} with this epoch have come to their end")
         if kind.time_of(parameters, last) + kind.unit_ms - 1 > until_ms:
-            raise self._no_right()
+            raise self._no_right
         self._last = last
         return [kind.encode(tick, number) for tick in range(first, last + 1)]
 
-    def _no_right(self) -> NotYet:
-        why = self._holder.trouble or NoTicketDatabase(f"this server has no {self._timed.part} number yet")
-        return NotYet(RETRY if self._holder.is_coming else float("inf"), why)
+    @property
+    def _no_right(self) -> TicketError | NotYet:
+        """Why there is no right. It is on its way, unless something is wrong."""
+        return self._holder.trouble or NotYet(
+            RETRY, NoTicketDatabase(f"this server has no {self._kind.part} number yet")
+        )
+
+
+class MemorySource:
+    """Gives the ids of one sequence; see `source.Source`.
+
+    make: returns as many new ids as it is asked for. Raises TicketError; NotYet where they may be had later.
+    """
+
+    lanes: Sequence[Lane] = ()
+
+    def __init__(self, sequence: str, kind: Kind, parameters: Parameters, make: Callable[[int], Ids]) -> None:
+        self.sequence, self.issued = sequence, 0
+        self._kind, self._parameters, self._make = kind, parameters, make
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Request] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ready(self) -> int | str | None:
+        """See Source.ready."""
+        if self._waiting:
+            return None
+        try:
+            (made,) = self._make(1)
+        except (NotYet, TicketError):  # a request is told why
+            return None
+        self.issued += 1
+        return made
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        """See Source.ask."""
+        self._waiting.extend(requests)
+        if self._timer is None:
+            self._serve()
+
+    async def end(self) -> list[Request]:
+        """See Source.end. A source that is asked again goes on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        requests = [request for request in self._waiting if not request.is_over]
+        self._waiting.clear()
+        return requests
+
+    def _serve(self) -> None:
+        """Settle the requests that wait, in their order, and come back later where the next one has to wait."""
+        self._timer = None
+        while self._waiting:
+            request = self._waiting[0]
+            try:
+                if not request.is_over:
+                    shard_of(self._kind, self._parameters, request)
+                    ids = self._make(request.count)
+                    self.issued += request.count
+                    request.finish(ids[0] if request.shape is Shape.SINGLE else ids)
+            except NotYet as wait:
+                if self._loop.time() + wait.seconds < request.deadline:
+                    self._timer = self._loop.call_later(wait.seconds, self._serve)
+                    return
+                request.fail(wait.why)
+            except TicketError as error:
+                request.fail(error)
+            self._waiting.popleft()
 
 
 class Memory:
@@ -208,35 +155,35 @@ class Memory:
     def __init__(self, clock: ServerClock, worker: Holder, instance: Holder) -> None:
         self._clock, self._worker, self._instance = clock, worker, instance
         self._sources: dict[tuple[str, str, frozenset[tuple[str, int]]], MemorySource] = {}
+        self._counting: list[Counting] = []
+        self._is_random = False
 
     def source(self, sequence: str, definition: Definition) -> MemorySource:
         """Return the source of a sequence. It stays the same, because it knows the ids that it made in this moment."""
-        key = sequence.lower(), definition.kind, frozenset(definition.parameters.items())
+        kind, parameters = KINDS[definition.kind], definition.parameters
+        key = sequence.lower(), kind.name, frozenset(parameters.items())
         if key not in self._sources:
-            self._sources[key] = self._source(sequence, definition)
+            self._sources[key] = MemorySource(sequence, kind, parameters, self._maker(kind, parameters))
         return self._sources[key]
 
-    def _source(self, sequence: str, definition: Definition) -> MemorySource:
-        kind, parameters = KINDS[definition.kind], definition.parameters
+    def _maker(self, kind: Kind, parameters: Parameters) -> Callable[[int], Ids]:
         if isinstance(kind, RandomKind):
-            return RandomSource(sequence, kind, parameters, self._clock)
+            self._is_random = True
+            return kind.make(parameters, self._clock.now_ms)
         assert isinstance(kind, TimedKind)
         holder = self._worker if kind.part == "worker" else self._instance
-        return CountingSource(sequence, kind, parameters, self._clock, holder)
+        self._counting.append(Counting(kind, parameters, self._clock, holder))
+        return self._counting[-1].take
 
     @property
     def gives(self) -> bool:
         """Whether any sequence can give ids without a database, for /readyz."""
-        return any(source.gives for source in self._sources.values())
+        return self._is_random or any(each.gives for each in self._counting)
 
     def warnings(self) -> Iterator[str]:
         """Why some sequences give no ids, for /healthz."""
         if self._clock.ahead > MOST_AHEAD:
             yield f"this server's clock is {self._clock.ahead:,.1f} s ahead of the ticket databases': it stamps no ids"
-        counting = [source for source in self._sources.values() if isinstance(source, CountingSource)]
-        behind = max((source.behind_ms for source in counting), default=0)
-        if behind > FAR_BEHIND_MS:
-            yield f"this server's clock is {behind / 1000:,.1f} s behind the ids that it has given: it waits for it"
         for holder in (self._worker, self._instance):
             if holder.trouble is not None and holder.right() is None:
                 yield str(holder.trouble)

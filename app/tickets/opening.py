@@ -122,7 +122,7 @@ class Opener:
     """
 
     def __init__(self, sight: Sight, floors: Floors, chance: Random) -> None:
-        self._sight, self._floors, self._chance = sight, floors, chance
+        self.sight, self.floors, self._chance = sight, floors, chance
 
     async def open(self, lane: LaneSpec, remembered: int) -> Opened:
         """Open this lane; try again and again until that succeeds.
@@ -130,7 +130,7 @@ class Opener:
         remembered: the highest id that this server has drawn there before. Raises DatabaseError where the lane's own
         database, or its counter, cannot be used now.
         """
-        began = self._sight.clock()
+        began = self.sight.clock()
         wait, patience = FIRST_WAIT, began + OPENING_UNDER_WAY
         while True:
             await self._may_draw(lane.member, began + SETTLING)
@@ -138,7 +138,7 @@ class Opener:
             if found is not None and found.agrees and found.counter.position >= max(found.largest_issued, found.floor):
                 tenure = found.rows[found.own].tenure  # type: ignore[union-attr]
                 return _opened(found, str(tenure), found.counter.position, 0)
-            if found is not None and found.is_of_this_life and not found.agrees and self._sight.clock() < patience:
+            if found is not None and found.is_of_this_life and not found.agrees and self.sight.clock() < patience:
                 await asyncio.sleep(self._chance.uniform(FIRST_WAIT, 3 * FIRST_WAIT))
                 continue
             opened = await self._advance(lane, found) if found is not None else None
@@ -154,7 +154,7 @@ class Opener:
         patience: until when the opening waits for a level or a change of the ring that is under way, by the sight's
         clock. Such a thing ends within milliseconds, and either would undo the other meanwhile.
         """
-        sight = self._sight
+        sight = self.sight
         while True:
             if own.life is None:
                 raise DatabaseFailed(f"{own.name} is not in sight")
@@ -169,7 +169,7 @@ class Opener:
 
     async def _find(self, lane: LaneSpec, remembered: int) -> _Found | None:
         """Read the rows and the floors on every database in sight, and then the position; None where a read failed."""
-        sight, own, name = self._sight, lane.member, lane.sequence.lower()
+        sight, own, name = self.sight, lane.member, lane.sequence.lower()
         lives = lives_in_sight(sight)
         era, generation, stamp, whole = sight.era, sight.generation, sight.stamp, sight.whole
         if own not in lives or stamp is None:
@@ -179,11 +179,11 @@ class Opener:
             return None
         rows = {member: row for member, (row, _) in reads.items()}
         floors = [floor for _, floor in reads.values()]
-        floor = max(self._floors.known.get(name, 0), lane.start - 1, remembered, *floors)
+        floor = max(self.floors.known.get(name, 0), lane.start - 1, remembered, *floors)
         counter = await lane.read_counter()
         if rows[own] is None and counter.position > floor:
             # other programs drew from this counter, perhaps at other offsets too
-            taken = await self._floors.keep(lane.sequence, counter.position)
+            taken, _ = await self.floors.keep(lane.sequence, counter.position)
             if any(taken.get(member) != life for member, life in lives.items()):
                 return None
             floor = counter.position
@@ -197,7 +197,7 @@ class Opener:
         """
         own, counter = found.own, found.counter
         base = max(found.known, counter.position)
-        record = self._sight.record
+        record = self.sight.record
         if base >= counter.ceiling:
             raise SequenceExhausted(f"{lane.sequence} has no ids left above {base}")
         if record is None:
@@ -211,7 +211,7 @@ class Opener:
         tenure = f"{found.lives[own]} {counter.birth} {new_word()}"
         row = Note(high=limit, issued=base, tenure=tenure)
         lives, stamp = found.lives, found.stamp
-        if not await replace_rows(self._sight, own, lane.row, found.rows, row, lives=lives, stamp=stamp):
+        if not await replace_rows(self.sight, own, lane.row, found.rows, row, lives=lives, stamp=stamp):
             return None
         return _opened(found, tenure, base, limit)
 

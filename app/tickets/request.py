@@ -31,12 +31,13 @@ class Request:
 
     sequence: its name, in any case; kept in lower case. count: how many ids. shape: of the answer.
     deadline: when the request runs out of time, by the event loop's clock; the desk sets it.
-    tried: the offsets of the lanes that failed it, as bits.
+    clients: how many clients wait for it. tried: the offsets of the lanes that failed it, as bits.
     key, shard: which shard a kind with shards takes the id from. is_plain: whether any single id will do.
     encode: makes the answer of what was drawn, where that is not the ids themselves; the source sets it.
     """
 
     deadline = 0.0
+    clients = 1
     tried = 0
     is_over = False
     is_plain: bool

@@ -1,4 +1,4 @@
-"""What one server sees of its ticket databases: which are in sight, in which life, and by which ring record it goes.
+"""What one server knows of its ticket databases: which are in sight, in which life, and by which ring record it goes.
 
 A database is in sight if the last look reached it, found it in the ring with the record that this server goes by, and
 nothing has failed there since. Each server has a sight of its own. The probe changes it; lanes, marks and levels read
@@ -11,14 +11,24 @@ sight, so that a limit of before, and a mark that was under way, count no more.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from app.databases.database import Database
 from app.databases.record import Record
-from app.databases.session import Facts
-from app.errors import DatabaseError
+from app.databases.session import Facts, RingRow
+from app.errors import DatabaseError, DatabaseFailed
 from app.tickets.counts import Counts
+
+NEVER = float("-inf")
+NO_LOOK = "no look has ended yet"
+SHORTEST = 0.001
+"""Seconds that a wait lasts at least: two clocks of different resolution never agree on less."""
+SOON = 60.0
+"""Seconds. A database that fails within so much after it came back is held back for longer than the time before."""
+FIRST_DELAY, LONGEST_DELAY = 1.0, 30.0
+"""Seconds for which a database is held back, the second time and at most; doubled each time."""
 
 
 class Status(StrEnum):
@@ -31,33 +41,58 @@ class Status(StrEnum):
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """One entry of the list of ticket databases.
+    """One entry of the list of ticket databases, with all that this server knows of it. Times are by `Sight.clock`.
 
-    offset: its place in the list, from 1. life: the life in which it is in sight, None while it is not.
-    status, reason, since: for /healthz, `since` by the server's own clock.
-    looked: when its last look began that has ended, whether it answered or failed; by `Sight.clock`.
-    doubtful: something failed there, and no look has ended since that began after it.
-    trial: something failed there, so it comes back into sight only after a trial write. trying: that is under way.
-    failures: how often something has failed there; a look that began before a failure confirms nothing.
-    facts: what the database server said of itself at the last look that it answered; latency: how long that look took,
-    in seconds.
+    Attributes:
+        offset: its place in the list, from 1.
+        life, body: the life in which it is in sight, None while it is not, and the word of the body found then.
+        status, reason, since: for /healthz.
+        row, found: the ring row and the life that the last look found; None and empty where it failed, with `error`.
+        row_since: since when this server has seen the ring row as it is.
+        came: the life in which it came into sight last, and when it first did. is_level: whether it is level for good.
+        steady: in which life it has been in sight without a failure, and since when. A member that lacks the highest
+            record until a server has brought it up stays steady.
+        looked: when its last look began that has ended, whether it answered or failed.
+        begun, ended: the number of the last look that began, and of the last look that ended.
+        void: looks up to this number say nothing of what is there now: since then something failed there or was
+            refused, or this server has written the ring row or stood still.
+        doubtful: something failed there, and no look has ended since that began after it.
+        trial: something failed there, so it comes back into sight only after a trial write. trying: that is under way.
+        delay, due: for how many seconds it is held back, and when its next trial write is due, or when it came back.
+        tried: when a node that another server uses was tried last.
+        facts, latency: what the database server said of itself at the last look that it answered, and how many seconds
+            that look took.
+        wake: set to look at once.
     """
 
     offset: int
     database: Database
     life: str | None = None
+    body: str = ""
     status: Status = Status.DOWN
-    reason: str = "no look has ended yet"
+    reason: str = NO_LOOK
     since: float = 0.0
-    looked: float = float("-inf")
+    row: RingRow | None = None
+    found: str = ""
+    error: DatabaseError = field(default_factory=lambda: DatabaseFailed(NO_LOOK))
+    row_since: float = 0.0
+    came: tuple[str, float] = "", NEVER
+    is_level: bool = False
+    steady: tuple[str, float] = "", NEVER
+    looked: float = NEVER
+    begun: int = 0
+    ended: int = 0
+    void: int = 0
     doubtful: bool = False
     trial: bool = False
     trying: bool = False
-    failures: int = 0
+    delay: float = 0.0
+    due: float = NEVER
+    tried: float = NEVER
     facts: Facts | None = None
     latency: float | None = None
-    warnings: tuple[str, ...] = ()
     counts: Counts = field(default_factory=Counts)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def name(self) -> str:
@@ -68,6 +103,30 @@ class Member:
     def node(self) -> str | None:
         """host:port of the node in use; None where the database has one node only."""
         return self.database.node
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What weakens a guarantee, as the database server said of itself."""
+        return self.facts.warnings if self.facts is not None else ()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether no look has ended yet that says what is there now."""
+        return self.ended <= self.void
+
+    def look_again(self) -> None:
+        """Look at once; looks that have begun count no more."""
+        self.void = self.begun
+        self.wake.set()
+
+    def forget(self, error: DatabaseError) -> None:
+        """Forget what the last look found, because it failed, or counts no more."""
+        self.row, self.found, self.error = None, "", error
+
+    def hold_back(self, now: float) -> None:
+        """Hold it back for twice as long as before."""
+        self.delay = min(LONGEST_DELAY, max(FIRST_DELAY, 2 * self.delay))
+        self.due = now + self.delay
 
     def __repr__(self) -> str:
         return f"<{self.name} offset {self.offset} {self.status} life {self.life}>"
@@ -97,12 +156,8 @@ class Sight:
     """Whether this server makes the databases level just now."""
     refused: bool = False
     """A database refused a mark for its ring number, and this server has not looked at every database since."""
-    refusals: int = 0
-    """How often a mark was refused for its ring number; a look that began before a refusal does not end it."""
-    look_at: Callable[[Member], None] = field(default=lambda _member: None)
-    """Set by the probe: look at this member at once."""
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
-    fresh_until: float = float("-inf")
+    fresh_until: float = NEVER
     """Until then, by `clock`, ids may be issued; see `is_fresh`."""
 
     def __post_init__(self) -> None:
@@ -144,27 +199,43 @@ class Sight:
 
     # --- what changes it ---------------------------------------------------------------------------------------------
 
-    def failed(self, member: Member, error: DatabaseError) -> None:
+    def look_at(self, member: Member | None = None) -> None:
+        """Look at this member at once, and at all if none is named or in sight; after a look under way, once more."""
+        for each in [member] if member is not None and self.in_sight else self.members:
+            each.wake.set()
+
+    def failed(self, member: Member, error: DatabaseError, life: str | None = None) -> None:
         """A statement failed at this member: it goes out of sight, and the probe looks at it at once.
 
-        It comes back only after a trial write, and later each time: a database may answer looks and nothing else.
+        life: the life in which that was; where the member is not in sight in that life any more, nothing is changed.
+        The member comes back only after a trial write, because a database may answer looks and nothing else. Each time
+        that it fails within a minute after it came back, the trial write comes later.
         """
-        member.failures += 1
+        if life not in {None, member.life}:
+            return
+        now = self.clock()
+        if not member.trial and now - member.due < SOON:
+            member.hold_back(now)
+        elif not member.trial:
+            member.delay, member.due = 0.0, now
         member.trial = member.doubtful = True
+        member.steady = "", NEVER
+        member.void = member.begun
         self.leave(member, Status.DOWN, str(error))
         self.look_at(member)
 
-    def refuse(self, member: Member) -> None:
-        """This member refused a mark for its ring number: every lane of this server stops until it has looked."""
+    def refuse(self) -> None:
+        """A member refused a mark for its ring number: every lane of this server stops until it has looked."""
         self.refused = True
-        self.refusals += 1
         self.era += 1
         for each in self.members:
-            self.look_at(each)
+            each.look_again()
         self.move()
 
     def enter(self, member: Member, life: str) -> None:
         """This member comes into sight, in this life: all limits end."""
+        if member.came[0] != life:
+            member.came, member.is_level = (life, self.clock()), False
         member.life = life
         self._set(member, Status.UP, "")
         self.generation += 1
@@ -172,9 +243,10 @@ class Sight:
 
     def leave(self, member: Member, status: Status, reason: str) -> None:
         """This member is not in sight (any more). Open lanes keep their stock and their limits."""
-        member.life = None
-        self._set(member, status, reason)
-        self.move()
+        if member.life is not None or (member.status, member.reason) != (status, reason):
+            member.life = None
+            self._set(member, status, reason)
+            self.move()
 
     def go_by(self, record: Record | None) -> None:
         """Take up another ring record; the lanes of the one before close."""
@@ -197,6 +269,8 @@ class Sight:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    async def moved(self) -> None:
-        """Return at the next change."""
-        await self._moved.wait()
+    async def moved(self, seconds: float | None = None) -> None:
+        """Return at the next change, or after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if seconds is None else max(SHORTEST, seconds)):
+                await self._moved.wait()

@@ -36,6 +36,11 @@ class Entry:
     in_sight_for: float = 0.0
     unchanged_for: float = 0.0
 
+    @property
+    def body(self) -> str:
+        """The word of the data that it holds, empty where it did not answer."""
+        return self.row.body if self.row is not None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -49,7 +54,7 @@ class Situation:
         servers: the other live servers.
         seen: the highest record that this server has seen since its start.
         number: the largest number of any record that it has seen.
-        grow_quiet: for how many seconds no `ticketd grow` has shown itself.
+        grow_quiet: for how many seconds no `ticketd grow` has shown itself; 0 where this is one.
     """
 
     entries: Sequence[Entry]

@@ -1,9 +1,9 @@
 """What the desk hands requests to: the source of one sequence's ids."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from app.errors import NotForThisKind, TicketError
+from app.errors import NotForThisKind
 from app.kinds.kind import Kind, Parameters
 from app.tickets.lane import Lane
 from app.tickets.request import Request
@@ -30,16 +30,8 @@ class Source(Protocol):
         """Serve requests, in their order, or refuse those that this kind of sequence cannot serve."""
         ...
 
-    def expire(self, now: float, error: Callable[[], TicketError]) -> None:
-        """Fail the requests whose deadline has passed. now: by the event loop's clock."""
-        ...
-
-    def hand_over(self) -> list[Request]:
-        """Return the requests that wait, and serve none of them any more."""
-        ...
-
-    async def end(self) -> None:
-        """End what is under way."""
+    async def end(self) -> list[Request]:
+        """End what is under way. Returns the requests that were not served, as the client made them."""
         ...
 
 

@@ -89,14 +89,14 @@ class Stock:
             return None
         return self._serve_list(request, limit) if shape is LIST else self._serve_block(request, limit)
 
-    def pop(self, limit: int) -> int | None:
-        """Take the smallest id, if it is at or below the limit."""
+    def pop(self, limit: int, since: float = float("-inf")) -> int | None:
+        """Take the smallest id, if it is at or below the limit and was drawn since then."""
         ranges = self._ranges
         if not ranges:
             return None
         smallest = ranges[0]
         first = smallest.first
-        if first > limit:
+        if first > limit or smallest.drawn < since:
             return None
         smallest.first = beyond = first + self.step
         self.size -= 1

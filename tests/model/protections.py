@@ -15,9 +15,9 @@ from app.databases import life as lives
 from app.databases.connections import Connections
 from app.databases.database import Database
 from app.databases.record import Record, State
-from app.databases.session import Book, Mark, Note, Write
+from app.databases.session import Book, Mark, Marked, Note, Write
 from app.tickets import agreement, changes, lane, level, marks, opening, probe
-from app.tickets.everywhere import lives_in_sight
+from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.lane import Lane
 from app.tickets.level import make_level
 from app.tickets.sight import Member, Sight, Status
@@ -105,8 +105,8 @@ def life() -> Patches:
     """Marks, draws and all other calls only on connections of the life that they are meant for."""
     run, is_open = Connections.run, Lane._is_open
 
-    async def any_life(self: Connections, call: Any, _life: str | None, deadline: float | None = None) -> Any:
-        return await run(self, call, None, deadline)
+    async def any_life(self: Connections, call: Any, _life: str | None) -> Any:
+        return await run(self, call, None)
 
     def open_in_any(self: Lane) -> bool:
         if self._opened is not None and self.member.life is not None:
@@ -116,7 +116,6 @@ def life() -> Patches:
     return [
         put(Connections, "run", any_life),
         put(Lane, "_is_open", open_in_any),
-        put(Database, "_check", lambda _database, _life: None),
         put(Database, "_found", lambda _database, _life: None),
     ]
 
@@ -157,8 +156,8 @@ def _full() -> Patches:
 
     async def patched(self: level.Levels) -> bool:
         done = await make(self)
-        for found in self._found.values():
-            found.is_level |= done and self._sight.clock() >= found.at + level.SECOND_LEVEL
+        for member in self._sight.in_sight:
+            member.is_level |= done and self._sight.clock() >= member.came[1] + level.SECOND_LEVEL
         return done
 
     return [put(level.Levels, "_level", patched)]
@@ -206,8 +205,8 @@ def fence_first() -> Patches:
 
     async def patched(self: changes.Changes, step: Step) -> bool:
         if step.kind is Kind.TAKE_IN:
-            posts = [self._posts[offset] for offset in step.record.offsets]
-            await make_level([(post.member.database, post.life, changes._stamp(post)) for post in posts])
+            members = [self._sight.members[offset - 1] for offset in step.record.offsets]
+            await make_level(self._sight, {member: member.found for member in members})
         return await take(self, replace(step, level=()))
 
     return [put(changes.Changes, "_take", patched)]
@@ -222,6 +221,19 @@ def body_last() -> Patches:
         return replace(step, offset=new[0]) if step.kind is Kind.TAKE_IN else step
 
     return _next_step(change)
+
+
+def _lanes_out() -> Patches:
+    ask = everywhere
+
+    async def patched(sight: Sight, lives: Mapping[Member, str], call: Any) -> dict[Member, Any]:
+        results = await ask(sight, lives, call)
+        for member, result in results.items():
+            if result is Marked.RING:
+                sight.leave(member, Status.DOWN, "has another ring number")
+        return results
+
+    return [put(marks, "everywhere", patched), put(Sight, "refuse", lambda _sight: None)]
 
 
 def _sure() -> Patches:
@@ -266,7 +278,7 @@ SHORT: dict[str, TakeOut] = {
     # The warning ends only with a level of all databases of the ring.
     "full": _full,
     # A database is not in sight while a live server's heartbeat names another life of it, or another body there.
-    "beat": lambda: [put(agreement, f"_user_of_another_{what}", lambda *_: None) for what in ("life", "body")],
+    "beat": lambda: [put(agreement, "_user_of_other_data", lambda *_: "")],
     # A body is taken in only while the databases at all other offsets in use answer.
     "all_answer": lambda: [put(agreement, "_hindrance", lambda *_: ""), *_next_step(_level_there)],
     # A server finishes a taking in only while every database that stays answers, too.
@@ -276,9 +288,7 @@ SHORT: dict[str, TakeOut] = {
     # Ids are issued only while the last looks are young.
     "looked": lambda: [put(Sight, "fresh_until", property(lambda _sight: math.inf, lambda _sight, _until: None))],
     # A mark that is refused for its ring number stops every lane until the server has looked.
-    "lanes_out": lambda: [
-        put(Sight, "refuse", lambda sight, member: sight.leave(member, Status.DOWN, "has another ring number"))
-    ],
+    "lanes_out": _lanes_out,
     # A body is taken in only once the databases that stay have been in sight for ten seconds.
     "gate": lambda: [put(agreement, "IN_SIGHT", 0.0), put(agreement, "STILL", 0.0)],
     # A server never goes by a record lower than the highest that it has seen.

@@ -13,7 +13,7 @@ from tests.model.protections import without
 from tests.model.scenarios import SCRIPTS
 from tests.model.simulation import Loop
 
-BATCHES, SEEDS = 8, 8
+BATCHES, SEEDS = 8, 5
 VARIANTS = 4
 """How often a script may miss its duplicate, because the packets of one variant come in another order."""
 

@@ -5,9 +5,8 @@ from typing import Self
 from app.databases.session import Book
 from app.kinds.table import KINDS
 from app.tickets.catalog import Catalog
-from app.tickets.definitions import Definition, Row
+from app.tickets.definitions import Definition, seen_of
 from app.tickets.listing import Listing
-from app.tickets.making import Maker
 from tests.fakes.server import FakeServer
 from tests.unit.lane_bench import Bench, make_bench
 
@@ -20,8 +19,7 @@ class CatalogBench:
 
     def __init__(self, bench: Bench) -> None:
         self.bench, self.sight, self.members, self.servers = bench, bench.sight, bench.members, bench.servers
-        self.catalog = Catalog(bench.sight, bench.floors)
-        self.maker = Maker(self.catalog, bench.sight, lambda: NOW)
+        self.catalog = Catalog(bench.sight, bench.floors, lambda: NOW)
         self.listing = Listing(self.catalog, bench.sight)
 
     @classmethod
@@ -47,14 +45,15 @@ class CatalogBench:
 def define(server: FakeServer, name: str, kind: str, **parameters: int) -> None:
     """Write a row of DEFINITIONS, as another server has."""
     known = KINDS[kind].complete({}, NOW) if kind in KINDS else {}
-    row = Row(name, Definition(kind, {**known, **parameters}), "other")
+    row = Definition(kind, {**known, **parameters}, name, "other")
     server.data.notes[Book.DEFINITIONS][name.lower()] = row.note()
 
 
-def rows(bench: CatalogBench, key: str) -> list[Row | None]:
-    """The rows of DEFINITIONS on each database."""
+def rows(bench: CatalogBench, key: str) -> list[tuple[Definition, str] | None]:
+    """The rows of DEFINITIONS on each database, each with its word."""
     notes = [server.data.notes[Book.DEFINITIONS].get(key) for server in bench.servers]
-    return [Row.load(key, note) if note is not None else None for note in notes]
+    found = [seen_of(key, None, note, 0.0).row for note in notes]
+    return [(row, row.word) if isinstance(row, Definition) else None for row in found]
 
 
 def lasts(bench: CatalogBench, name: str) -> list[int | None]:

@@ -61,10 +61,10 @@ class Bench:
         """Look at these members (all of them by default) and take them into sight."""
         for member in members or self.members:
             try:
-                _, life = await member.database.look("test:1", Note())
+                look, life = await member.database.look("test:1", Note())
             except DatabaseFailed:  # the connection of before
-                _, life = await member.database.look("test:1", Note())
-            member.looked, member.doubtful = self.clock(), False
+                look, life = await member.database.look("test:1", Note())
+            member.looked, member.doubtful, member.row = self.clock(), False, look.ring
             if member.life != life:
                 self.sight.enter(member, life)
         self.sight.move()
@@ -86,7 +86,7 @@ class Bench:
                 request.fail(error)
 
         name = LaneSpec(sequence, member, 1, TicketPace(), counter)
-        return Lane(name, self.sight, self.floors, self.opener, again, reserve=Reserve(reserve), refuses=refuses)
+        return Lane(name, self.opener, again, Reserve(reserve), refuses=refuses)
 
     async def take(self, lane: Lane, count: int = 1, shape: Shape = Shape.SINGLE) -> Any:
         """Ask this lane and return what it answers."""

@@ -58,7 +58,7 @@ def entry(offset: int, words: str) -> Entry:
 
 def uses(name: str, life: str, *, has_moved: bool = True) -> Server:
     """A live server that says that it draws from the body A at offset 1, in this life."""
-    return Server(name, "word", Said(1.0, 6.0, {1: Use("A", life, "old:3306")}), has_moved)
+    return Server(name, "word", Said(6.0, {1: Use("A", life, "old:3306")}), has_moved)
 
 
 Z = uses("z:8000", "life of A")

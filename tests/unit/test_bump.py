@@ -35,7 +35,7 @@ async def bump(
 
 async def with_photos() -> CatalogBench:
     bench = await CatalogBench.make()
-    await bench.maker.create("Photos", None, {"bits": 32})
+    await bench.catalog.create("Photos", None, {"bits": 32})
     return bench
 
 
@@ -66,7 +66,7 @@ async def test_a_bump_makes_the_counter_where_it_is_missing() -> None:
 
 async def test_a_bump_is_refused_at_the_end_and_near_it_unless_forced() -> None:
     bench = await with_photos()
-    await bench.maker.create("likes", "instagram", {})
+    await bench.catalog.create("likes", "instagram", {})
     for name, above, error in (
         ("photos", 2**32 - 1, AboveCeiling),
         ("photos", 4_000_000_000, ForceRequired),

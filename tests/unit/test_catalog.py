@@ -14,7 +14,7 @@ from app.errors import (
     UnknownSequence,
 )
 from app.tickets.catalog import Entry
-from app.tickets.definitions import PLAIN, Definition, Row, Seen
+from app.tickets.definitions import Definition, Seen, seen_of
 from app.tickets.listing import Warned
 from tests.unit.catalog_bench import CatalogBench, define, lasts, rows
 
@@ -28,9 +28,9 @@ async def bench() -> CatalogBench:
 async def test_a_table_made_by_hand_is_found_in_any_case_and_known_then(bench: CatalogBench) -> None:
     bench.servers[1].add("Tickets64", 64, 8)
     entry = await bench.catalog.find("tickets64")
-    assert (entry.name, entry.definition, entry.bits) == ("Tickets64", PLAIN, 64)
+    assert (entry.name, entry.definition, entry.bits) == ("Tickets64", Definition("ticket", {}, "Tickets64"), 64)
     assert [each.name for each in entry.counters] == [bench.members[1].name]
-    assert bench.catalog.known("tickets64") is entry
+    assert bench.catalog.entries["tickets64"] is entry
     assert await bench.catalog.find("TICKETS64") is entry
 
 
@@ -68,7 +68,6 @@ async def test_the_counter_of_another_kind_is_never_taken_for_plain_tickets() ->
     bench.servers[0].loses = make_meanwhile
     with pytest.raises(UnknownSequence):
         await bench.catalog.find("likes")
-    bench.bench.clock.now += 1.1
     assert (await bench.catalog.find("likes")).definition.kind == "instagram"
 
 
@@ -129,20 +128,22 @@ async def test_a_database_whose_table_cannot_be_used_is_left_out_and_warned_of(b
 
 
 def test_a_row_survives_the_notebook_and_damage_is_told() -> None:
-    row = Row("Photos", Definition("ticket", {"bits": 64, "start": 5}), "word")
-    assert Row.load("photos", row.note()) == row
-    for text in ("", "null", "[]", row.note().text.replace("64", '"64"'), row.note().text.replace("Photos", "other")):
-        with pytest.raises(ValueError, match=r"definition|parameters"):
-            Row.load("photos", Note(text=text))
+    row = Definition("ticket", {"bits": 64, "start": 5}, "Photos", "word")
+    whole = row.note().text
+    assert seen_of("photos", None, row.note(), 0.0).row == row
+    wrong = [("64", '"64"'), ("64", "true"), ("Photos", "other"), ("word", ""), ('"bits":64,"start":5', "")]
+    for text in ("", "null", "[]", *(whole.replace(old, new) for old, new in wrong)):
+        assert "damaged" in str(seen_of("photos", None, Note(text=text), 0.0).row)
 
 
 async def test_a_missing_counter_is_made_above_all_that_is_known(bench: CatalogBench) -> None:
     bench.servers[0].add("Photos", 32, 100)
-    bench.servers[0].data.notes[Book.MARKS]["photos/2"] = Note(900)
-    bench.servers[0].data.notes[Book.FLOORS]["photos"] = Note(500)
-    entry = await bench.catalog.find("photos")
-    counter = await bench.catalog.counter(entry, bench.members[1])
-    assert (counter.name, counter.bits, counter.position) == ("Photos", 32, 900)
+    for floor, position in ((0, 100), (500, 500)):
+        bench.bench.floors.remember("photos", floor)
+        entry = await bench.catalog.find("photos")
+        counter = await bench.catalog.counter(entry, bench.members[1])
+        assert (counter.name, counter.bits, counter.position) == ("Photos", 32, position)
+        bench.servers[1].drop("Photos")
 
 
 async def test_the_definition_is_written_before_the_counter_is_made(bench: CatalogBench) -> None:
@@ -167,7 +168,7 @@ async def test_a_definition_is_copied_to_a_database_that_has_the_counter_alone(b
 
 
 async def test_a_sequence_that_was_dropped_everywhere_is_not_made_again(bench: CatalogBench) -> None:
-    entry, _ = await bench.maker.create("photos", None, {})
+    entry, _ = await bench.catalog.create("photos", None, {})
     for server in bench.servers:
         server.drop("photos")
     with pytest.raises(SequenceMissing):
@@ -176,7 +177,7 @@ async def test_a_sequence_that_was_dropped_everywhere_is_not_made_again(bench: C
         await bench.catalog.find("photos")
     await bench.listing.refresh()
     assert lasts(bench, "photos") == [None, None]
-    again, made = await bench.maker.create("photos", "ticket", {"bits": 64})
+    again, made = await bench.catalog.create("photos", "ticket", {"bits": 64})
     assert not made
     assert again is not entry
     assert lasts(bench, "photos") == [0, 0]
@@ -186,8 +187,8 @@ async def test_what_was_read_earlier_changes_nothing() -> None:
     bench = await CatalogBench.make(1)
     bench.servers[0].add("photos")
     entry = await bench.catalog.find("photos")
-    at = bench.catalog.view("photos", bench.members[0]).at
-    assert bench.catalog.take("photos", {bench.members[0]: Seen(at=at - 1)}) is entry
+    at = bench.sight.clock()
+    assert bench.catalog.take("photos", {bench.members[0]: Seen(at=at - 60)}) is entry
     assert bench.catalog.take("photos", {bench.members[0]: Seen(at=at + 1)}) is None
 
 
@@ -195,16 +196,16 @@ async def test_what_was_read_earlier_changes_nothing() -> None:
 
 
 async def test_a_sequence_is_made_on_all_databases_and_its_start_becomes_a_floor(bench: CatalogBench) -> None:
-    entry, made = await bench.maker.create("Photos", None, {"bits": 32, "start": 1_000})
+    entry, made = await bench.catalog.create("Photos", None, {"bits": 32, "start": 1_000})
     assert made
     assert (entry.name, entry.bits, entry.floor) == ("Photos", 32, 999)
     assert lasts(bench, "Photos") == [999, 999]
     assert bench.bench.floors.known == {"photos": 999}
-    assert len({row.word for row in rows(bench, "photos") if row is not None}) == 1
-    assert await bench.maker.create("photos", "ticket", {"start": 7}) == (entry, False)
-    assert await bench.maker.create("photos", None, {}) == (entry, False)
+    assert rows(bench, "photos") == 2 * [(entry.definition, entry.definition.word)]
+    assert await bench.catalog.create("photos", "ticket", {"start": 7}) == (entry, False)
+    assert await bench.catalog.create("photos", None, {}) == (entry, False)
     with pytest.raises(SequenceConflict, match="kind ticket with bits 32"):
-        await bench.maker.create("photos", "uuid4", {})
+        await bench.catalog.create("photos", "uuid4", {})
 
 
 async def test_of_requests_at_the_same_moment_one_makes_the_sequence(bench: CatalogBench) -> None:
@@ -212,7 +213,7 @@ async def test_of_requests_at_the_same_moment_one_makes_the_sequence(bench: Cata
     for each in servers:
         await each.bench.see()
     results = await asyncio.gather(
-        *(each.maker.create("photos", None, {"start": 100 * number}) for number, each in enumerate(servers, 1))
+        *(each.catalog.create("photos", None, {"start": 100 * number}) for number, each in enumerate(servers, 1))
     )
     assert sum(made for _, made in results) == 1
     (start,) = [entry.definition.start for entry, made in results if made]
@@ -229,7 +230,7 @@ async def test_a_definition_that_came_first_is_passed_on_to_the_other_databases(
         return False
 
     bench.servers[0].loses = come_first
-    entry, made = await bench.maker.create("photos", None, {"start": 70})
+    entry, made = await bench.catalog.create("photos", None, {"start": 70})
     assert not made
     assert entry.definition.start == 50
     assert rows(bench, "photos")[0] == rows(bench, "photos")[1]
@@ -238,19 +239,19 @@ async def test_a_definition_that_came_first_is_passed_on_to_the_other_databases(
 async def test_a_lost_answer_of_the_first_database_leaves_one_definition() -> None:
     bench = await CatalogBench.make(seconds=0.2)
     bench.servers[0].loses = lambda _client, call: call == "write"
-    entry, made = await bench.maker.create("photos", None, {})
+    entry, made = await bench.catalog.create("photos", None, {})
     assert made
-    assert rows(bench, "photos") == [entry.row, entry.row]
+    assert rows(bench, "photos") == 2 * [(entry.definition, entry.definition.word)]
     assert bench.members[0].life is None
 
 
 async def test_a_kind_from_memory_has_a_definition_and_no_counter(bench: CatalogBench) -> None:
     bench.away(2)
-    entry, made = await bench.maker.create("tokens", "uuid4", {})
+    entry, made = await bench.catalog.create("tokens", "uuid4", {})
     assert made
     assert not entry.is_counted
     await bench.bench.see()
     await bench.listing.refresh()
-    assert rows(bench, "tokens") == [entry.row, entry.row]
+    assert rows(bench, "tokens") == 2 * [(entry.definition, entry.definition.word)]
     assert lasts(bench, "tokens") == [None, None]
-    assert bench.catalog.known("tokens") is entry
+    assert bench.catalog.entries["tokens"] is entry

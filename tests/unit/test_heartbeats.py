@@ -5,10 +5,10 @@ import math
 import pytest
 
 from app.databases.session import Note
-from app.tickets.heartbeats import SILENCE_UNKNOWN, Heartbeats, Said, Use, silence
+from app.tickets.heartbeats import SILENCE_UNKNOWN, Heartbeats, Said, Use
 
-SAID = Said(1.0, silence(1.0, 0.5), {1: Use("A", "life", "d1:3306")}, 2, 7)
-NEWER, GROW = Said(1.0, 6.0, {}, 2, 8), Said(1.0, 6.0, grow=True)
+SAID = Said(6.0, {1: Use("A", "life", "d1:3306")}, 2, 7)
+NEWER, GROW = Said(6.0, {}, 2, 8), Said(6.0, grow=True)
 Z = "z:8000"
 
 
@@ -31,7 +31,7 @@ def test_a_damaged_text_is_an_error(text: str) -> None:
 
 def test_the_text_of_many_databases_fits_into_a_row() -> None:
     lives = {offset: Use("0123456789abcdef", "0123456789abcdef", "a" * 200 + ":3306") for offset in range(1, 40)}
-    text = Said(1.0, 6.0, lives).dump()
+    text = Said(6.0, lives).dump()
     assert len(text) <= 4000
     assert Said.load(text).lives[39] == Use("0123456789abcdef", "0123456789abcdef", "")
 
@@ -72,10 +72,10 @@ def test_the_newest_row_of_a_server_speaks_and_a_damaged_row_says_nothing() -> N
 
 def test_grow_is_quiet_since_its_row_moved_last() -> None:
     heartbeats = Heartbeats("me:8000", "mine")
-    assert heartbeats.grow_quiet(100.0) == math.inf
+    assert heartbeats.quiet("other", 100.0) == math.inf
     for now in (100.0, 103.0):
         heartbeats.read(1, "L", {"host:grow": row(1, said=GROW)}, now)
-    assert heartbeats.grow_quiet(103.0) == 3.0
+    assert heartbeats.quiet("other", 103.0) == 3.0
 
 
 def test_a_row_that_has_not_moved_for_an_hour_is_outdated() -> None:

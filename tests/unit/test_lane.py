@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from app.databases.session import Book, Note
-from app.errors import DatabaseFailed, OutOfTime, SequenceExhausted, Unverified
+from app.errors import DatabaseFailed, SequenceExhausted, Unverified
 from app.tickets.lane import Lane
 from app.tickets.request import Block, Shape
 from app.tickets.step import Rate
@@ -232,7 +232,8 @@ async def test_the_reserve_is_given_at_once_and_filled_again() -> None:
     assert lane.stock.size > 0
     assert lane.ready() is not None
     bench.clock.now += 100
-    lane.expire(0.0, OutOfTime)
+    assert lane.ready() is None
+    assert not lane.serve(Asked(2, Shape.LIST).request)
     assert lane.stock.size == 0
 
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import pytest
 
 from app.databases.session import Book, Note
-from app.tickets import everywhere, level
-from app.tickets.level import SECOND_LEVEL, Levels, NotLevel, level_floors, level_marks, make_level
+from app.tickets import everywhere
+from app.tickets.everywhere import lives_in_sight
+from app.tickets.level import SECOND_LEVEL, Levels, level_row, make_level
 from app.tickets.sight import Member, Status
 from tests.unit.lane_bench import Bench, make_bench
 
@@ -21,10 +22,8 @@ def put(bench: Bench, offset: int, note: Note, name: str = "photos/1", book: Boo
     bench.servers[offset - 1].data.notes[book][name] = note
 
 
-async def make(bench: Bench) -> None:
-    record = bench.sight.record
-    assert record is not None
-    await make_level([(each.database, each.life or "", record.stamp) for each in bench.members])
+async def make(bench: Bench) -> bool:
+    return await make_level(bench.sight, lives_in_sight(bench.sight))
 
 
 # --- what a row becomes -----------------------------------------------------------------------------------------------
@@ -46,11 +45,11 @@ HIGH = Note(9, 7, "life birth a", True)
 def test_a_mark_takes_the_largest_limit_and_keeps_its_tenure_only_if_that_has_it(
     row: Note | None, becomes: Note
 ) -> None:
-    assert level_marks([row, HIGH]) == [becomes, HIGH]
+    assert level_row([row, HIGH]) == [becomes, HIGH]
 
 
 def test_floors_take_the_largest() -> None:
-    assert level_floors([Note(3), None, Note(8)]) == [Note(8)] * 3
+    assert level_row([Note(3), None, Note(8)]) == [Note(8)] * 3
 
 
 # --- one level --------------------------------------------------------------------------------------------------------
@@ -62,20 +61,20 @@ async def test_marks_and_floors_of_all_databases_become_level() -> None:
     put(bench, 2, Note(5_000, 40, "l b a", True))
     put(bench, 3, Note(700), "photos/2")
     put(bench, 2, Note(80), "photos", Book.FLOORS)
-    await make(bench)
+    assert await make(bench)
     assert [row(bench, offset) for offset in (1, 3)] == [Note(5_000, 40, "l b a", True), Note(5_000, 40)]
     assert [row(bench, offset, "photos/2") for offset in (1, 2, 3)] == [Note(700)] * 3
     assert [row(bench, offset, "photos", Book.FLOORS) for offset in (1, 2, 3)] == [Note(80)] * 3
 
 
 async def test_pages_of_different_databases_are_merged_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(level, "PAGE", 3)
+    monkeypatch.setattr(everywhere, "PAGE", 3)
     monkeypatch.setattr(everywhere, "PACKET", 2)
     bench = await make_bench()
     expected = {f"s{number:02}/1": Note(number + 1) for number in range(20)}
     for number, (name, note) in enumerate(expected.items()):
         put(bench, 1 + (number % 3 == 0), note, name)
-    await make(bench)
+    assert await make(bench)
     assert [server.data.notes[Book.MARKS] for server in bench.servers] == [expected, expected]
 
 
@@ -90,7 +89,7 @@ async def test_a_row_that_changes_meanwhile_is_read_again_and_no_limit_falls() -
         return False
 
     bench.servers[1].loses = overtake
-    await make(bench)
+    assert await make(bench)
     assert [row(bench, offset) for offset in (1, 2)] == [Note(9_000), Note(9_000, 0, "l b c")]
 
 
@@ -100,9 +99,8 @@ async def test_a_level_ends_where_a_database_fails_or_has_another_ring_number(fa
     put(bench, 1, Note(5_000))
     server = bench.servers[1]
     server.read_only, server.data.ring = fails, server.data.ring._replace(stamp="9.other")
-    with pytest.raises(NotLevel) as raised:
-        await make(bench)
-    assert raised.value.database is (bench.members[1].database if fails else None)
+    assert not await make(bench)
+    assert (bench.members[1].life is None) is fails
     assert row(bench, 2) is None
 
 
@@ -119,7 +117,7 @@ class Running(NamedTuple):
         """Let a database come into sight again."""
         self.bench.sight.leave(member, Status.DOWN, "away")
         await self.bench.see(member)
-        self.levels.came(member)
+        self.levels.came()
 
     @property
     def warns_of(self) -> list[str]:
@@ -134,7 +132,8 @@ async def running(virtual_time: object) -> AsyncIterator[Running]:
     bench.sight.clock = asyncio.get_running_loop().time
     levels = Levels(bench.sight)
     for member in bench.members:
-        levels.came(member)
+        member.came = member.life or "", bench.sight.clock()
+    levels.came()
     put(bench, 1, Note(5_000))
     task = asyncio.create_task(levels.run())
     yield Running(bench, levels)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import ClockAhead, Exhausted, NoTicketDatabase, TicketError
+from app.errors import ClockAhead, Exhausted, NoTicketDatabase
 from app.kinds.table import KINDS
 from app.tickets.catalog import Entry
 from app.tickets.definitions import Definition
@@ -13,7 +13,8 @@ from app.tickets.desk import Desk
 from app.tickets.issuer import Issuer
 from app.tickets.memory import Memory, MemorySource
 from app.tickets.request import Shape
-from app.tickets.rights import FOR_EVER, INSTANCES, Holder, InstanceNumber, Right, draw_instance
+from app.tickets.rights import FOR_EVER, INSTANCES, Holder, InstanceNumber, Right
+from app.tickets.sight import Sight
 from app.tickets.step import TicketPace
 from tests.unit.catalog_bench import CatalogBench
 from tests.unit.lane_bench import Asked
@@ -25,14 +26,15 @@ EPOCH = {"epoch": 1_700_000_000_000}
 class Held(Holder):
     """A right that the test gives and takes."""
 
-    is_coming = True
-
     def __init__(self, right: Right) -> None:
-        super().__init__()
+        super().__init__(Sight([], 1.0, 1.0, lambda: 0.0))
         self.held: Right | None = right
 
     def right(self) -> Right | None:
         return self.held
+
+    async def _keep(self) -> None:
+        """Nothing is due."""
 
 
 class Bench:
@@ -73,7 +75,6 @@ async def test_ids_rise_while_the_clock_goes_back_and_wait_for_it_if_that_is_soo
     bench.time.ms -= 3_600_000
     with pytest.raises(ClockAhead, match="ms behind its own ids"):
         await put(source).answer
-    assert list(bench.memory.warnings())
     bench.time.ms += 3_605_000
     with pytest.raises(ClockAhead, match="ahead of the ticket databases"):
         await put(source).answer
@@ -125,7 +126,7 @@ async def test_a_lease_ends_with_its_time() -> None:
     assert not waiting.answer.done()
     bench.worker.held = Right(7, 0, NOW + 240_000)
     assert await waiting.answer
-    bench.worker.held, bench.worker.is_coming = None, False
+    bench.worker.held = None
     bench.worker.trouble = NoTicketDatabase("no ticket database is in sight")
     assert not bench.memory.gives
     with pytest.raises(NoTicketDatabase, match="in sight"):
@@ -138,8 +139,7 @@ async def test_a_request_that_waits_too_long_is_told_what_it_waited_for() -> Non
     bench = Bench()
     bench.worker.held = None
     source = bench.source()
-    asked = put(source, seconds=1_000)
-    source.expire(asked.request.deadline, TicketError)
+    asked = put(source, seconds=0.05)
     with pytest.raises(NoTicketDatabase, match="no worker number yet"):
         await asked.answer
     await source.end()
@@ -158,29 +158,7 @@ async def test_a_number_that_does_not_fit_is_refused() -> None:
 
 
 @pytest.mark.looptime
-async def test_the_instance_number_is_drawn_once_and_tried_again() -> None:
-    answers: list[Any] = [NoTicketDatabase("none is in sight"), 12]
-
-    async def draw() -> int:
-        answer = answers.pop(0)
-        if isinstance(answer, TicketError):
-            raise answer
-        return int(answer)
-
-    instance = InstanceNumber(draw)
-    running = asyncio.create_task(instance.run())
-    await asyncio.sleep(10)
-    assert (len(answers), instance.right()) == (2, None)
-    instance.need()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not instance.is_coming
-    await asyncio.sleep(10)
-    assert (instance.right(), instance.trouble) == (Right(12, 0, FOR_EVER), None)
-    running.cancel()
-
-
-async def test_an_instance_number_is_a_ticket_of_a_sequence_that_is_made_for_it() -> None:
+async def test_the_instance_number_is_a_ticket_that_is_drawn_once_needed_and_tried_again() -> None:
     bench = await CatalogBench.make()
 
     def issuer(entry: Entry) -> Issuer:
@@ -188,6 +166,21 @@ async def test_an_instance_number_is_a_ticket_of_a_sequence_that_is_made_for_it(
         return Issuer(entry.name, bench.sight, TicketPace(), lambda _again: lanes)
 
     desk = Desk(bench.catalog, bench.sight, issuer, 10.0)
-    assert len({await draw_instance(bench.maker, desk) for _ in range(3)}) == 3
-    assert set(bench.catalog.entries) == {INSTANCES}
+    holders = [InstanceNumber(bench.sight, bench.catalog, desk) for _ in range(3)]
+    running = [asyncio.create_task(each.run()) for each in holders]
+    await asyncio.sleep(10)
+    assert not bench.catalog.entries
+    for offset in (1, 2):
+        bench.away(offset)
+    for each in holders:
+        each.need()
+    await asyncio.sleep(10)
+    assert {str(each.trouble)[:48] for each in holders} == {"this server could not draw its instance number: "}
+    await bench.bench.see()
+    await asyncio.sleep(10)
+    drawn = {right.number for each in holders if (right := each.right()) is not None}
+    assert (len(drawn), set(bench.catalog.entries)) == (3, {INSTANCES})
+    assert [each.trouble for each in holders] == 3 * [None]
+    for task in running:
+        task.cancel()
     await desk.end()

@@ -12,8 +12,7 @@ from app.kinds.timed import TimedKind
 from app.tickets.issuer import Issuer
 from app.tickets.lane import Lane
 from app.tickets.request import Shape
-from app.tickets.server_clock import ServerClock
-from app.tickets.stamps import Stamps
+from app.tickets.stamps import ServerClock, Stamps
 from tests.unit.lane_bench import Asked, Bench, make_bench
 
 NOW = 1_795_000_000_123
@@ -189,7 +188,6 @@ async def test_a_request_that_is_handed_over_is_as_its_client_made_it() -> None:
     source = Issuer("photos", scene.bench.sight, scene.pace, lambda _again: [scene.lane()])
     assert source.ready() is None
     source.ask([asked.request])
-    assert source.hand_over() == [asked.request]
+    assert await source.end() == [asked.request]
     asked.request.done(5_000)
     assert await asked.answer == 5_000
-    await source.end()
