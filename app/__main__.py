@@ -18,7 +18,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # SIGHUP would end the process while it starts. The server reads the token files after it has set its handler.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        status = _run(given)
+        if given == ["serve"]:  # as deployments start it: without the command line's modules, which take 2 MiB
+            from app.server import serve
+            from app.settings import load
+
+            status = serve(load(os.environ, {}))
+        else:
+            from app.commands.program import run
+
+            status = run(given)
     except TicketError as error:
         print(f"ticketd: {' '.join(str(error).split())}", file=sys.stderr)
         status = 2 if isinstance(error, SettingsError | InvalidRequest) else 1
@@ -27,17 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     sys.exit(status)
-
-
-def _run(given: list[str]) -> int:
-    if given == ["serve"]:  # as deployments start it: without the command line's modules, which take 2 MiB
-        from app.server import serve
-        from app.settings import load
-
-        return serve(load(os.environ, {}))
-    from app.commands.program import run
-
-    return run(given)
 
 
 if __name__ == "__main__":

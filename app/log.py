@@ -42,8 +42,7 @@ class Lines(logging.Formatter):
 class Writer(logging.Handler):
     """Writes lines in a thread of its own: a reader that stands still would hold the whole server up.
 
-    stream: where to. most: how many lines wait at most. Lines that were dropped are counted, and a line says how many
-    once somebody reads again.
+    stream: where to. most: how many lines wait at most; a line says how many were dropped, once somebody reads again.
     """
 
     def __init__(self, stream: TextIO, most: int = MOST_WAITING) -> None:
@@ -68,14 +67,13 @@ class Writer(logging.Handler):
 
     def _write(self) -> None:
         while True:
-            line = self._lines.get()
+            lines = [self._lines.get()]
+            if dropped := self._dropped:
+                self._dropped = 0
+                words = f"{dropped} lines were dropped, because nobody read the log"
+                lines.append(self.format(logging.LogRecord(__name__, logging.WARNING, "", 0, words, None, None)))
             with suppress(OSError, ValueError):  # nobody is left to tell
-                self._stream.write(f"{line}\n")
-                if dropped := self._dropped:
-                    self._dropped = 0
-                    words = f"{dropped} lines were dropped, because nobody read the log"
-                    record = logging.LogRecord(__name__, logging.WARNING, "", 0, words, None, None)
-                    self._stream.write(f"{self.format(record)}\n")
+                self._stream.write("".join(f"{line}\n" for line in lines))
                 self._stream.flush()
             self._lines.task_done()
 

@@ -14,9 +14,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
-from typing import Any
 
 import uvloop
 
@@ -61,11 +60,11 @@ def serve(settings: Settings) -> int:
         addresses = _embedded_pair(settings, kept) if settings.is_embedded else settings.databases
         most = most_connections(settings.max_connections)
         warn_if_open(settings)
-        return uvloop.run(_run(settings, ports, addresses, most))
 
+        async def run() -> int:
+            return await Server(settings, ports, addresses, most).run()
 
-async def _run(settings: Settings, ports: Ports, addresses: Sequence[Address], most: int) -> int:
-    return await Server(settings, ports, addresses, most).run()
+        return uvloop.run(run())
 
 
 class Server:
@@ -92,32 +91,23 @@ class Server:
         access, tally = Access(), Tally()
         self._watch = watch = make_watch(settings.access_log, os.environ)
         self._tokens = TokenFiles(settings, access)
-        connections = Connections(most, tally)
+        connections, seconds = Connections(most, tally), settings.request_timeout
         self._report = Report(service, tally=tally, version=VERSION)
-        self._http = HttpServer(
-            make_api(service, self._report, access, tally, watch, is_local=settings.is_local),
-            service.desk,
-            access,
-            tally,
-            connections,
-            watch,
-            grace=settings.request_timeout,
-            idle=IDLE_SECONDS,
-        )
-        self._redis = RedisDoor(service, access, tally, connections, watch, timeout=settings.request_timeout)
-        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
-        self._signals = self._status = 0
+        api = make_api(service, self._report, access, tally, watch, is_local=settings.is_local)
+        self._http = HttpServer(api, service.desk, access, tally, connections, watch, grace=seconds, idle=IDLE_SECONDS)
+        self._redis = RedisDoor(service, access, tally, connections, watch, timeout=seconds)
+        self._loop, self._ending, self._signals = asyncio.get_running_loop(), asyncio.Event(), 0
 
     async def run(self) -> int:
-        """Serve until a signal, or until a part fails; then end in good order, and return the exit status."""
-        loop = self._loop
+        """Serve until a signal, or until a part ends; then end in good order, and return the exit status."""
+        loop, status = self._loop, 0
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._begin_end, number)
         # a handler of the event loop goes when the loop closes, and then SIGHUP would end the process
         signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(self._tokens.read_again))
         self._service.start()
         works = self._http.serve(self._ports[HTTP]), self._service.watch(), self._tokens.watch()
-        http, *others = [loop.create_task(self._part(work)) for work in works]
+        http, *others = parts = [loop.create_task(work) for work in works]
         async with AsyncExitStack() as at_end:  # the last step comes first, and each comes though another one fails
             at_end.callback(signal.signal, signal.SIGHUP, signal.SIG_IGN)
             if self._watch is not None:
@@ -132,22 +122,15 @@ class Server:
             self._announce()
             gc.collect()
             gc.freeze()  # modules, classes and models stay; a collection that looks at all of them stops every request
-            await self._ending.wait()
+            ended = loop.create_task(self._ending.wait())
+            await asyncio.wait([*parts, ended], return_when=asyncio.FIRST_COMPLETED)
+            for part in parts:
+                if part.done():
+                    log.error("the server stops, because a part of it has ended", exc_info=part.exception())
+                    status = 1
             self._report.is_draining = True
         log.info("stopped")
-        return self._status
-
-    async def _part(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a part of the server. If that fails, or ends before the server does, the server ends with status 1."""
-        error = None
-        try:
-            await work
-        except Exception as caught:
-            error = caught
-        if error is not None or not self._ending.is_set():
-            log.error("the server stops, because a part of it has ended", exc_info=error)
-            self._status = 1
-            self._ending.set()
+        return status
 
     def _begin_end(self, number: int) -> None:
         self._signals += 1
@@ -165,8 +148,7 @@ class Server:
         for protocol, sockets in self._ports.items():
             for each in sockets:
                 host, port = each.getsockname()[:2]
-                address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-                log.info("version %s speaks %s on %s", VERSION, protocol, address)
+                log.info("version %s speaks %s on %s:%s", VERSION, protocol, f"[{host}]" if ":" in host else host, port)
 
 
 def _listen(variable: str, host: str, port: int, kept: ExitStack) -> list[socket.socket]:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from app.errors import SettingsError
 
-PREFIX, FILE = "TICKETS_", "_FILE"
+FILE = "_FILE"
 SERVICE_VALUES = "tcp://", "udp://"
 """Kubernetes and Docker begin so the values of variables that they name after a service."""
 _PASSED_OVER = re.compile(
@@ -20,7 +20,7 @@ _PASSED_OVER = re.compile(
 
 def variable(field: str) -> str:
     """Return the name of the variable for a field of the settings."""
-    return PREFIX + field.upper()
+    return f"TICKETS_{field.upper()}"
 
 
 def check_names(environment: Mapping[str, str], known: Collection[str], like: str = "TICKETS?_") -> None:
@@ -30,9 +30,8 @@ def check_names(environment: Mapping[str, str], known: Collection[str], like: st
     make for a service, and those of the deployment itself, which begin with TICKETS_DEPLOY_.
     """
     for name, value in sorted(environment.items()):
-        if name in known or not re.match(like, name, re.IGNORECASE):
-            continue
-        if not value.startswith(SERVICE_VALUES) and not _PASSED_OVER.fullmatch(name):
+        is_ours = name in known or not re.match(like, name, re.IGNORECASE)
+        if not is_ours and not value.startswith(SERVICE_VALUES) and not _PASSED_OVER.fullmatch(name):
             (nearest,) = get_close_matches(name.upper(), sorted(known), n=1, cutoff=0)
             what = f"{name}: there is no such setting; the nearest one is {nearest}: rename it, or unset it"
             raise SettingsError(what)

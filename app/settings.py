@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,14 +14,76 @@ from app.databases.engines import parse_list
 from app.errors import SettingsError
 from app.setting_names import FILE, SERVICE_VALUES, check_names, variable
 
-EMBEDDED = "embedded"
-"""The value of TICKETS_DATABASES that names the embedded pair."""
 SECRETS = frozenset({"databases", "database_password", "tokens", "admin_tokens"})
 """Settings that hold a secret, or may: no error shows their values, and their flags take a file."""
-LARGEST_INCREMENT = 65_535
-"""MySQL allows no larger auto_increment_increment."""
 LONGEST_SHOWN = 60
 """How many characters of a wrong value an error repeats."""
+
+
+class Found(NamedTuple):
+    """Where a setting was found. source: its flag or variable. said: the value, or the path of a file with it."""
+
+    flag: "Flag"
+    source: str
+    said: str
+    is_file: bool = False
+
+    def text(self) -> str:
+        """Return the value, out of its file if there is one. Raises SettingsError."""
+        said, subject, wanted = self.said, self.source, self.flag.wanted
+        try:
+            if self.is_file and said.strip():
+                subject += ": the file" if self.flag.is_secret else f": the file {said!r}"
+                wanted = f"a file with {wanted}"
+                said = Path(said).read_text(encoding="utf-8").rstrip("\r\n")
+            said.encode()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            raise SettingsError(f"{subject} cannot be read ({reason}); expected {wanted}") from None
+        if not said.strip():
+            how = "set and empty" if subject == self.source else "empty"
+            raise SettingsError(f"{subject} is {how}; expected {wanted}")
+        if said.startswith(SERVICE_VALUES) and not self.is_file:
+            hint = "; a Kubernetes Service of that name sets it, and enableServiceLinks: false keeps it away"
+            raise self.refusal(said, hint)
+        return said if self.flag.field == "database_password" else said.strip()
+
+    def refusal(self, text: str, hint: str = "") -> SettingsError:
+        """Return the error that says that a value cannot be used."""
+        # an @ may end the password of a URL that was given for another setting
+        shown = "cannot be used" if self.flag.is_secret or "@" in text else f"is {text[:LONGEST_SHOWN]!r}"
+        return SettingsError(f"{self.source} {shown}; expected {self.flag.wanted}{hint}")
+
+
+class Flag(NamedTuple):
+    """A setting on a command line.
+
+    field: of the settings, the key in the `flags` of `load`. name: `--port`, or `--tokens-file` for a file with a
+    secret. variable: that sets the same. wanted: which values it may have. default: None where there is none.
+    """
+
+    field: str
+    name: str
+    variable: str
+    wanted: str
+    default: object = None
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether no error may show the value."""
+        return self.name.endswith("-file")
+
+    def find(self, environment: Mapping[str, str], given: str | None) -> Found | None:
+        """Return where the setting stands, None where nowhere. given: what the command line says.
+
+        Raises SettingsError where both the variable and its file are set.
+        """
+        if given is not None:
+            return Found(self, self.name, given, self.is_secret)
+        sources = [name for name in (self.variable, self.variable + FILE) if name in environment]
+        if len(sources) > 1:
+            raise SettingsError(f"{' and '.join(sources)} are both set; expected one of them")
+        return next((Found(self, name, environment[name], name != self.variable) for name in sources), None)
 
 
 def _number(text: str) -> str:
@@ -39,63 +102,12 @@ def _setting(default: Any, wanted: str, **bounds: Any) -> Any:
     return Field(default, description=wanted, **bounds)
 
 
+LOWER = BeforeValidator(str.lower)
 Whole = Annotated[int, BeforeValidator(_number)]
 Number = Annotated[float, BeforeValidator(_number)]
 Port = Annotated[Whole, Field(ge=0, le=65_535)]
 Timeout = Annotated[Number, Field(gt=0, le=3600)]
-TIMEOUT = "seconds, above 0 and at most 3600"
 Tokens = Annotated[tuple[SecretStr, ...], BeforeValidator(_tokens)]
-
-
-class Flag(NamedTuple):
-    """A setting on a command line.
-
-    field: of the settings, the key in the `flags` of `load`. name: `--port`, or `--tokens-file` for a file with a
-    secret. variable: that sets the same. wanted: which values it may have. default: None where there is none.
-    """
-
-    field: str
-    name: str
-    variable: str
-    wanted: str
-    default: object
-
-
-class _Found(NamedTuple):
-    """Where a setting was found. source: its flag or variable. said: the value, or the path of a file with it."""
-
-    flag: Flag
-    source: str
-    said: str
-    is_file: bool
-
-    def text(self) -> str:
-        """Return the value, out of its file if there is one. Raises SettingsError."""
-        subject, wanted, said = self.source, self.flag.wanted, self.said
-        if not said.strip():
-            raise SettingsError(f"{subject} is set and empty; expected {wanted}")
-        if said.startswith(SERVICE_VALUES) and not self.is_file:
-            hint = "a Kubernetes Service of that name sets it, and enableServiceLinks: false keeps it away"
-            raise self.refusal(said, f"; {hint}")
-        if self.is_file:
-            subject += ": the file" if self.flag.field in SECRETS else f": the file {said!r}"
-            wanted = f"a file with {wanted}"
-        try:
-            text = Path(said).read_text(encoding="utf-8").rstrip("\r\n") if self.is_file else said
-            text.encode()
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            raise SettingsError(f"{subject} cannot be read ({reason}); expected {wanted}") from None
-        if not text.strip():
-            raise SettingsError(f"{subject} is empty; expected {wanted}")
-        return text if self.flag.field == "database_password" else text.strip()
-
-    def refusal(self, text: str, hint: str = "") -> SettingsError:
-        """Return the error that says that a value cannot be used."""
-        # an @ may end the password of a URL that was given for another setting
-        is_secret = self.flag.field in SECRETS or "@" in text
-        shown = "cannot be used" if is_secret else f"is {text[:LONGEST_SHOWN]!r}"
-        return SettingsError(f"{self.source} {shown}; expected {self.flag.wanted}{hint}")
 
 
 class Settings(BaseModel):
@@ -110,61 +122,48 @@ class Settings(BaseModel):
     databases: tuple[Address, ...] = _setting(
         (),
         "URLs of the ticket databases in the order of their offsets, separated by white space, like "
-        f"mysql://user:password@host:port/database; or {EMBEDDED}, for two databases in files of this machine, which "
+        "mysql://user:password@host:port/database; or embedded, for two databases in files of this machine, which "
         "is the default on loopback",
     )
     data_dir: Path = _setting(Path("ticket-data"), "the folder of the embedded pair")
-    increment: Whole | None = _setting(
+    increment: Annotated[Whole | None, Field(le=65_535)] = _setting(
         None,
-        f"a whole number, from the number of databases to {LARGEST_INCREMENT}, the increment that the databases are "
-        "configured with; unset: the recorded one",
-        le=LARGEST_INCREMENT,
+        "a whole number, from the number of databases to 65535, the increment that the databases are configured with; "
+        "unset: the recorded one",
     )
     host: str = _setting("127.0.0.1", "an address of this machine, where the server listens")
     port: Port = _setting(8000, "a port, 0 to 65535, where the server speaks HTTP")
-    redis_port: Port | None = _setting(
-        None, "a port, 0 to 65535, where the server speaks the Redis protocol; unset: nowhere"
-    )
-    request_timeout: Timeout = _setting(2.0, f"{TIMEOUT}, after which a request is answered 503")
-    database_timeout: Timeout = _setting(0.5, f"{TIMEOUT}, for one attempt on one database")
-    probe_interval: Number = _setting(
-        1.0, "seconds, above 0 and at most 5, between two looks at each database", gt=0, le=5
-    )
-    drain_seconds: Number = _setting(
-        5.0, "seconds, 0 to 3600, for which the server is not ready but still serves after SIGTERM", le=3600
-    )
-    reserve_seconds: Number = _setting(
-        0.0, "seconds, 0 to 3600, that the tickets drawn ahead of a sequence last at its present rate", le=3600
-    )
-    unverified: Annotated[Literal["serve", "refuse"], BeforeValidator(str.lower)] = _setting(
+    redis_port: Port | None = _setting(None, "a port, 0 to 65535, for the Redis protocol; unset: nowhere")
+    request_timeout: Timeout = _setting(2.0, "seconds, above 0 and at most 3600; then a request is answered 503")
+    database_timeout: Timeout = _setting(0.5, "seconds, above 0 and at most 3600, for one attempt on one database")
+    probe_interval: Timeout = _setting(1.0, "seconds, above 0 and at most 5, between two looks at each database", le=5)
+    drain_seconds: Number = _setting(5.0, "seconds, 0 to 3600, to serve after SIGTERM while not ready", le=3600)
+    reserve_seconds: Number = _setting(0.0, "seconds, 0 to 3600, that the tickets drawn ahead last", le=3600)
+    unverified: Annotated[Literal["serve", "refuse"], LOWER] = _setting(
         "serve", "serve, or with two databases or more refuse: whether an unprotected database draws"
     )
     tokens: Tokens = _setting((), "bearer tokens, separated by spaces, that clients may show; unset: they need none")
     admin_tokens: Tokens = _setting((), "bearer tokens, separated by spaces, that may make and bump sequences, too")
-    max_connections: Whole | None = _setting(
-        None,
-        "a whole number, 1 to 1000000, the most client connections; unset: 10000, or what the limit on open files "
-        "allows",
-        ge=1,
-        le=1_000_000,
+    max_connections: Annotated[Whole | None, Field(ge=1, le=1_000_000)] = _setting(
+        None, "a whole number, 1 to 1000000, the most client connections; unset: 10000, or as open files allow"
     )
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(str.lower)] = _setting(
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], LOWER] = _setting(
         "info", "debug, info, warning or error, the least severe level that is logged"
     )
-    log_format: Annotated[Literal["text", "json"], BeforeValidator(str.lower)] = _setting(
+    log_format: Annotated[Literal["text", "json"], LOWER] = _setting(
         "text", "text or json, the form of the log's lines"
     )
     access_log: bool = _setting(False, "true or false, whether each request is logged")
 
-    _token_files: list[_Found] = []
+    _token_files: list[Found] = []
 
     @field_validator("databases", mode="before")
     @classmethod
     def _parse(cls, value: str, info: ValidationInfo) -> tuple[Address, ...]:
-        if value == EMBEDDED:
-            return ()
         password: SecretStr | None = info.data.get("database_password")
-        return tuple(parse_list(value, password.get_secret_value() if password is not None else None))
+        return (
+            () if value == "embedded" else tuple(parse_list(value, password.get_secret_value() if password else None))
+        )
 
     @field_validator("increment", "unverified")
     @classmethod
@@ -184,10 +183,9 @@ class Settings(BaseModel):
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach what listens on `host`."""
-        try:
+        with suppress(ValueError):
             return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return self.host == "localhost"
 
     def with_new_tokens(self) -> "Settings | None":
         """Return these settings with the tokens that their files hold now; None where none come from files.
@@ -200,16 +198,12 @@ class Settings(BaseModel):
 
 def flags() -> list[Flag]:
     """Return the flag of each setting, in the order of `ticketd serve --help`."""
-    return [
-        Flag(
-            name,
-            f"--{name.replace('_', '-')}{'-file' if name in SECRETS else ''}",
-            variable(name),
-            str(field.description),
-            None if field.default == () else field.default,
-        )
-        for name, field in Settings.model_fields.items()
-    ]
+    made = []
+    for field, about in Settings.model_fields.items():
+        name = f"--{field.replace('_', '-')}{'-file' if field in SECRETS else ''}"
+        default = None if about.default == () else about.default
+        made.append(Flag(field, name, variable(field), str(about.description), default))
+    return made
 
 
 def load(environment: Mapping[str, str], flags_given: Mapping[str, str | None]) -> Settings:
@@ -221,7 +215,7 @@ def load(environment: Mapping[str, str], flags_given: Mapping[str, str | None]) 
     """
     known = {flag.field: flag for flag in flags()}
     check_names(environment, {flag.variable + ending for flag in known.values() for ending in ("", FILE)})
-    found = {name: each for name, flag in known.items() if (each := _find(flag, environment, flags_given.get(name)))}
+    found = {name: each for name, flag in known.items() if (each := flag.find(environment, flags_given.get(name)))}
     given = {name: each.text() for name, each in found.items()}
     wanted = known["databases"].wanted
     try:
@@ -236,13 +230,3 @@ def load(environment: Mapping[str, str], flags_given: Mapping[str, str | None]) 
         raise SettingsError(f"{known['databases'].variable} is unset, and {where}; expected {wanted}")
     settings._token_files = [each for each in found.values() if each.is_file and each.flag.field.endswith("tokens")]
     return settings
-
-
-def _find(flag: Flag, environment: Mapping[str, str], given: str | None) -> _Found | None:
-    """Return where a setting stands. given: what the command line says."""
-    if given is not None:
-        return _Found(flag, flag.name, given, flag.field in SECRETS)
-    sources = [name for name in (flag.variable, flag.variable + FILE) if name in environment]
-    if len(sources) > 1:
-        raise SettingsError(f"{' and '.join(sources)} are both set; expected one of them")
-    return next((_Found(flag, name, environment[name], name != flag.variable) for name in sources), None)

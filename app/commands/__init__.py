@@ -1,1 +1,1 @@
-"""The command line `ticketd`: `remote` asks a running server, `local` needs none."""
+"""The command line `ticketd`: `remote` asks a running server, `program` has all else."""

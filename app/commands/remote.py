@@ -4,38 +4,108 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from app.commands.options import Bits, Epoch, Kind, RandomBits, Shards
-from app.commands.server_connection import Refused, ServerConnection, printable
-from app.errors import SettingsError, TicketError
+from app.errors import TicketError
+from app.kinds.table import KINDS
 from app.setting_names import check_names
+from app.settings import Flag, Found
 from app.tickets.definitions import key_of
 
-URL, TOKEN_FILE = "TICKETD_URL", "TICKETD_TOKEN_FILE"
+URL = Flag("url", "--url", "TICKETD_URL", "http://host:port or https://host, without a user or a password")
+TOKEN = Flag("token", "--token-file", "TICKETD_TOKEN", "one token")
 DEFAULT_URL = "http://127.0.0.1:8000"
-LIST, BLOCK, PAGE = 1_000, 10_000, 1_000
-"""Of one request: tickets in a list, tickets in a block, sequences."""
+SECONDS = 10.0
+"""How long a command waits for an answer."""
+MOST = 1_000
+"""Tickets or sequences of one request."""
+MOST_BYTES = 32 * 1024 * 1024
+"""How much of an answer is read: a page of 1,000 sequences takes one to two kilobytes for each."""
+LONGEST_SHOWN = 400
+"""Characters of a foreign text that an error repeats."""
+STRANGER = "is it a ticket server?"
+_URL = re.compile(r"https?://[^\s@?#]+", re.IGNORECASE)
 _ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]{0,35}")
 
+Kind = Annotated[str | None, typer.Option(metavar="KIND", help=f"{', '.join(KINDS)}.")]
+Bits = Annotated[int | None, typer.Option(metavar="N", help="ticket: 32, 53 or 64; without it, 64.")]
+Epoch = Annotated[int | None, typer.Option(metavar="MS", help="Where the ids' time begins, in ms since 1970.")]
+Shards = Annotated[int | None, typer.Option(metavar="N", help="instagram, instagram32: how many shards.")]
+RandomBits = Annotated[int | None, typer.Option(metavar="N", help="simpleflake: how many random bits.")]
 Sequence = Annotated[str, typer.Argument(metavar="SEQUENCE", help="The sequence's name, in any case.")]
 Url = Annotated[
-    str | None,
-    typer.Option(help=f"The ticket server, or the load balancer before several. [{URL}; default {DEFAULT_URL}]"),
+    str | None, typer.Option(help=f"The server, or the load balancer before several. [TICKETD_URL; {DEFAULT_URL}]")
 ]
-TokenFile = Annotated[str | None, typer.Option(metavar="FILE", help=f"A file with the bearer token. [{TOKEN_FILE}]")]
+TokenFile = Annotated[str | None, typer.Option(metavar="FILE", help="Holds the bearer token. [TICKETD_TOKEN_FILE]")]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print the server's answer as JSON, on one line.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to a command line."""
-    for command in (take, bump, create, list_, show):
-        app.command(command.__name__.rstrip("_"))(command)
+class Server:
+    """The ticket server that a command asks. It uses no proxy and follows no redirect, so nobody else gets the token.
+
+    url, token_file: what the command line says, None where a variable or the default counts. Raises SettingsError.
+    """
+
+    def __init__(self, url: str | None, token_file: str | None) -> None:
+        check_names(os.environ, {"TICKETD_URL", "TICKETD_TOKEN_FILE"}, "TICKETD_")
+        found = URL.find(os.environ, url) or Found(URL, URL.variable, DEFAULT_URL)
+        self._url, self._token, token = found.text(), "", TOKEN.find(os.environ, token_file)
+        try:
+            self._parts = parts = urlsplit(self._url)
+            (parts.hostname or "").encode("idna")
+            is_one = _URL.fullmatch(self._url) and self._url.isprintable() and parts.hostname and parts.port != 0
+        except ValueError:
+            is_one = False
+        if not is_one:
+            raise found.refusal(self._url)
+        if token is not None:
+            self._token = token.text()
+            if len(self._token.split()) > 1 or not self._token.isprintable():
+                raise token.refusal(self._token)
+
+    def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> tuple[int, dict[str, Any]]:
+        """Send a request, and return the status and the JSON object of the answer.
+
+        Raises TicketError, with one line, where the answer is not 200 or 201, or there is none.
+        """
+        parts = self._parts
+        headers: dict[str, str | bytes] = {"Accept": "application/json", "Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}".encode()
+        connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = connect(parts.hostname or "", parts.port, timeout=SECONDS)
+        try:
+            target = quote(parts.path.rstrip("/"), safe="/%") + path
+            connection.request(method, target, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            content = response.read(MOST_BYTES)
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._failure(f"no answer: {getattr(error, 'strerror', None) or error}") from error
+        finally:
+            connection.close()
+        try:
+            found = json.loads(content)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise self._failure(f"answered {response.status} and no JSON object: {STRANGER}")
+        if response.status not in {200, 201}:
+            hint = "; --token-file FILE, or TICKETD_TOKEN_FILE, names a file with a token"
+            why = f"{response.status}: {found.get('detail', STRANGER)}"
+            raise self._failure(why, hint if response.status == 401 else "")
+        return response.status, found
+
+    def _failure(self, why: str, hint: str = "") -> TicketError:
+        """Return an error that has the beginning of a text of the server, without the token, which it may send back."""
+        text = why.replace(self._token, "[token]") if self._token else why
+        return TicketError(f"{self._url}: {_printable(text[:LONGEST_SHOWN])}{hint}")
 
 
 def take(
@@ -45,25 +115,27 @@ def take(
     token_file: TokenFile = None,
 ) -> None:
     """Print tickets of a sequence, one a line. If it fails, the tickets that it has printed are drawn and valid."""
-    with _server(url, token_file) as server:
-        for ids in _tickets(server, key_of(sequence), n):
-            print(*ids, sep="\n", flush=True)
+    server, name = Server(url, token_file), key_of(sequence)
+    for taken in range(0, n, MOST):
+        count = min(MOST, n - taken)
+        _, found = server.ask("POST", f"/ticket/{name}?count={count}")
+        ids = found.get("ids_str")
+        if not isinstance(ids, list) or len(ids) != count or not all(_ID.fullmatch(str(each)) for each in ids):
+            raise TicketError(f"the server's answer does not have {count} tickets: {STRANGER}")
+        print(*ids, sep="\n", flush=True)
 
 
 def bump(
     sequence: Sequence,
     above: Annotated[int, typer.Option(min=0, metavar="N", help="Every later ticket is larger than N.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Even if that uses up more than 90 % of the sequence.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if that uses up more than 90 %.")] = False,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
     """Advance a sequence above a number, on every ticket database. A smaller number changes nothing."""
     body = {"above": str(above), "force": force}
-    with _server(url, token_file) as server:
-        _, found = server.ask("POST", f"/sequence/{key_of(sequence)}/bump", body)
-    print(printable(f"{found.get('sequence')}: every ticket from now on is larger than {above}"))
+    _, found = Server(url, token_file).ask("POST", f"/sequence/{key_of(sequence)}/bump", body)
+    print(f"{_text(found.get('sequence'))}: every ticket from now on is larger than {above}")
 
 
 def create(  # noqa: PLR0917  one argument for each flag
@@ -81,9 +153,8 @@ def create(  # noqa: PLR0917  one argument for each flag
     """Make a sequence, unless it exists with these parameters."""
     named = {"kind": kind, "bits": bits, "start": start, "epoch": epoch, "shards": shards, "random_bits": random_bits}
     body = {name: value for name, value in named.items() if value is not None}
-    with _server(url, token_file) as server:
-        status, found = server.ask("PUT", f"/sequence/{key_of(sequence)}", body, accepted=(200, 201))
-    _print_sequence(found, f"{found.get('sequence')}: {'made' if status == 201 else 'exists already'}", as_json)
+    status, found = Server(url, token_file).ask("PUT", f"/sequence/{key_of(sequence)}", body)
+    _print_sequence(found, as_json, ": made" if status == 201 else ": exists already")
 
 
 def list_(
@@ -93,132 +164,49 @@ def list_(
     token_file: TokenFile = None,
 ) -> None:
     """List the sequences, sorted by name."""
-    with _server(url, token_file) as server:
-        found = list(_pages(server, search))
+    server, rows = Server(url, token_file), list[dict[str, Any]]()
+    after: object = ""
+    while after is not None:
+        place = f"&after={quote(str(after))}" if after else ""
+        _, found = server.ask("GET", f"/sequence?limit={MOST}&search={quote(search)}{place}")
+        if not isinstance(found.get("sequences"), list):
+            raise TicketError(f"the server's answer has no sequences: {STRANGER}")
+        rows += found["sequences"]
+        after = found.get("next")
     if as_json:
-        _print_json({"sequences": found})
+        print(json.dumps({"sequences": rows}, separators=(",", ":")))
         return
-    rows = []
-    for each in found:
-        on = [database for database in each.get("databases") or () if each.get("kind") == "ticket"]
-        last = [database["last"] for database in on if database.get("last") is not None]
-        left = [database["headroom"] for database in on if database.get("headroom") is not None]
-        rows.append(each | {"last": max(last, default=None), "headroom": sum(left) or None})
+    for each in rows:
+        on = each.get("databases") or ()
+        each["last"] = max((one["last"] for one in on if one.get("last") is not None), default=None)
+        each["headroom"] = sum(one.get("headroom") or 0 for one in on) or None
     _print_table(rows, "sequence", "kind", "bits", "last", "headroom")
 
 
 def show(sequence: Sequence, as_json: AsJSON = False, url: Url = None, token_file: TokenFile = None) -> None:
     """Show a sequence, and where it stands on each ticket database."""
-    with _server(url, token_file) as server:
-        _, found = server.ask("GET", f"/sequence/{key_of(sequence)}")
-    _print_sequence(found, f"{found.get('sequence')}", as_json)
+    _, found = Server(url, token_file).ask("GET", f"/sequence/{key_of(sequence)}")
+    _print_sequence(found, as_json)
 
 
-def _server(url: str | None, token_file: str | None) -> ServerConnection:
-    """Return a connection to the server that the flags name, or else the variables. Raises SettingsError."""
-    address, source = _given(url, "--url", URL)
-    path, token_source = _given(token_file, "--token-file", TOKEN_FILE)
-    token = None if path is None else _token(path, token_source)
-    return ServerConnection(DEFAULT_URL if address is None else address, token, source)
+COMMANDS: dict[str, Callable[..., None]] = {"take": take, "bump": bump, "create": create, "list": list_, "show": show}
 
 
-def _given(value: str | None, flag: str, variable: str) -> tuple[str | None, str]:
-    """Return the value of the flag or of the variable, None where neither is set, and the name of which it is."""
-    source = flag
-    if value is None:
-        check_names(os.environ, (URL, TOKEN_FILE), "TICKETD_")
-        value, source = os.environ.get(variable), variable
-    if value is not None and not value.strip():
-        raise SettingsError(f"{source} is set and empty; expected a value, or leave it out")
-    return value, source
-
-
-def _token(path: str, source: str) -> str:
-    try:
-        token = Path(path).read_text(encoding="ascii").strip()
-    except (OSError, ValueError) as error:
-        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else "not ASCII"
-        raise SettingsError(f"{source}: the file cannot be read ({reason}); expected a file with a token") from error
-    if not token or not token.isprintable() or " " in token:
-        raise SettingsError(f"{source}: expected a file with one token")
-    return token
-
-
-def _tickets(server: ServerConnection, name: str, n: int) -> Iterator[list[str]]:
-    """Yield n tickets in pieces: in blocks if there are many and the kind has blocks, else in lists.
-
-    Near its end a sequence refuses a large piece, and still has smaller ones.
-    """
-    most = BLOCK
-    while n > 0:
-        size = min(n, most)
-        try:
-            ids = _piece(server, name, size)
-        except Refused as refused:
-            if refused.says == "exhausted" and size > 1:
-                most = size // 2
-            elif refused.says in {"conflict", "invalid"} and size > LIST:
-                most = LIST
-            else:
-                raise
-        else:
-            yield ids
-            n -= size
-
-
-def _piece(server: ServerConnection, name: str, size: int) -> list[str]:
-    """Return the tickets of one request. Raises TicketError where the answer has others than were asked for."""
-    is_list = size <= LIST
-    _, found = server.ask("POST", f"/ticket/{name}?count={size}" if is_list else f"/block/{name}?size={size}")
-    try:
-        ids = found["ids_str"] if is_list else [str(found["first"] + found["step"] * place) for place in range(size)]
-        if not isinstance(ids, list) or len(set(ids)) != size or not all(map(_ID.fullmatch, ids)):
-            raise ValueError
-    except (KeyError, TypeError, ValueError):
-        raise TicketError(f"the server's answer does not have {size} tickets: is it a ticket server?") from None
-    return ids
-
-
-def _pages(server: ServerConnection, search: str) -> Iterator[dict[str, Any]]:
-    """Yield the sequences of all pages."""
-    after: str | None = ""
-    while after is not None:
-        place = f"&after={quote(str(after))}" if after else ""
-        _, found = server.ask("GET", f"/sequence?limit={PAGE}&search={quote(search)}{place}")
-        if not isinstance(found.get("sequences"), list):
-            raise TicketError("the server's answer has no sequences: is it a ticket server?")
-        yield from found["sequences"]
-        after = found.get("next")
-
-
-def _print_json(found: Mapping[str, Any]) -> None:
-    print(json.dumps(found, separators=(",", ":")))
-
-
-def _print_sequence(found: Mapping[str, Any], head: str, as_json: bool) -> None:
+def _print_sequence(found: Mapping[str, Any], as_json: bool, done: str = "") -> None:
+    """Print a sequence. done: what was done with it."""
     if as_json:
-        _print_json(found)
+        print(json.dumps(found, separators=(",", ":")))
         return
-    print(printable(head))
+    print(f"{_text(found.get('sequence'))}{done}")
     for key, value in found.items():
         if key not in {"sequence", "databases"} and not key.endswith("_str"):
-            print(f"  {key.replace('_', ' ')}: {_text(value)}")
-    rows = [{"database": each.get("name"), **each} for each in found.get("databases") or ()]
-    if rows:
+            print(f"  {_printable(key.replace('_', ' '))}: {_text(value)}")
+    if rows := [{"database": each.get("name"), **each} for each in found.get("databases") or ()]:
         _print_table(rows, "database", "offset", "status", "last", "headroom")
-
-
-def _text(value: object) -> str:
-    return printable(
-        "-" if value is None else {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-    )
 
 
 def _print_table(rows: Iterable[Mapping[str, Any]], *keys: str) -> None:
     """Print a table whose columns are the same in a pipe, whatever its width."""
-    from rich.console import Console
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False, header_style="")
     for key in keys:
         is_number = key in {"bits", "last", "headroom", "offset"}
@@ -227,3 +215,14 @@ def _print_table(rows: Iterable[Mapping[str, Any]], *keys: str) -> None:
         table.add_row(*(_text(row.get(key)) for key in keys))
     width = None if sys.stdout.isatty() else 1_000
     Console(width=width, highlight=False, markup=False, soft_wrap=True).print(table)
+
+
+def _text(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "yes", False: "no"}[value]
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """Return a text of the server on one line, without what a terminal would act on."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -15,7 +15,7 @@ from app.databases.address import Address
 from app.databases.engines import embedded_files, examine
 from app.databases.examination import Severity
 from app.doctor import comparison
-from app.doctor.case import Case, Examined
+from app.doctor.comparison import Case, Examined
 from app.errors import DatabaseError, DatabaseRefused
 from app.settings import Settings
 
@@ -25,7 +25,7 @@ PATIENCE = 5.0
 """Seconds that the doctor waits for a lock."""
 AGAIN = 3.5
 """Seconds after which it looks again at marks that differ: by then what was under way has ended, and is level."""
-CHECKS = comparison.databases, comparison.ring, comparison.clocks, comparison.sequences, comparison.marks
+CHECKS = comparison.databases, comparison.ring, comparison.sequences, comparison.marks
 _STYLES = {"ok": "green", Severity.WRONG: "bold red", Severity.UNKNOWN: "yellow", Severity.NOTE: "cyan"}
 
 
@@ -44,14 +44,14 @@ async def _examine(settings: Settings) -> Case:
     addresses = settings.databases or embedded_files(settings.data_dir)
 
     async def examine_all() -> list[Examined]:
-        return list(await asyncio.gather(*(_examine_one(*each) for each in enumerate(addresses, 1))))
+        return await asyncio.gather(*map(_examine_one, range(1, len(addresses) + 1), addresses))
 
     first = await examine_all()
     case = Case(first, first, settings.database_timeout, settings.increment, time.time_ns() // 1_000_000)
-    if not any(comparison.marks(case)):
-        return case
-    await asyncio.sleep(AGAIN)
-    return replace(case, databases=await examine_all())
+    if any(comparison.marks(case)):
+        await asyncio.sleep(AGAIN)
+        case = replace(case, databases=await examine_all())
+    return case
 
 
 async def _examine_one(offset: int, address: Address) -> Examined:

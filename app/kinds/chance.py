@@ -6,7 +6,7 @@ back, or leave the counter out where they are told the time.
 
 import secrets
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -16,8 +16,6 @@ from app.kinds.notation import decimal, ulid_number, ulid_text, uuid_number, uui
 
 TIME_BITS = 48
 """Of the milliseconds of a UUID or a ULID. They end in the year 10889."""
-SIMPLEFLAKE_EPOCH = 946_702_800_000
-"""The epoch of the original code: 2000-01-01T05:00:00Z."""
 
 
 class RandomKind(Kind):
@@ -33,38 +31,10 @@ class RandomKind(Kind):
         """
 
 
-class Increasing:
-    """Pairs of a time in ms and a counter, each above the pair before, whatever the clock does.
-
-    A new millisecond begins with a new seed. Within a millisecond, and while the clock has gone back, the counter rises
-    by 1. Where the counter is full, the next millisecond begins early.
-    """
-
-    def __init__(self, counter_bits: int, seed: Callable[[], int]) -> None:
-        self._limit, self._seed = 1 << counter_bits, seed
-        self._ms, self._counter = -1, 0
-
-    def take(self, count: int, now_ms: int) -> list[tuple[int, int]]:
-        """Return the next pairs. Raises Exhausted where there is no further millisecond."""
-        taken = []
-        for _ in range(count):
-            if now_ms > self._ms:
-                self._ms, self._counter = now_ms, self._seed()
-            elif self._counter + 1 < self._limit:
-                self._counter += 1
-            else:
-                self._ms, self._counter = self._ms + 1, self._seed()
-            if self._ms >> TIME_BITS:
-                raise Exhausted("a time of 48 bits has come to its end")
-            taken.append((self._ms, self._counter))
-        return taken
-
-
 class Uuid4(RandomKind):
     """RFC 9562's version 4: 122 random bits; no time, and no order."""
 
     name, bits = "uuid4", 128
-    ordered = False
 
     def odds(self, parameters: Parameters) -> str:
         return "122 random bits: among 10^12 ids the odds of one equal pair are 1 to 10^13"
@@ -76,16 +46,18 @@ class Uuid4(RandomKind):
         return {"kind": self.name, "id_str": uuid_text(uuid_number(id_text, self.name, 4))}
 
 
-class _Rising(RandomKind):
+class Rising(RandomKind):
     """128 bits: 48 of milliseconds since 1970, then a counter with a random start. The ids of one server rise.
 
-    counter_bits: of the counter. seed_bits: of its start. pairs: of how many pairs one has equal ids.
+    A new millisecond begins with a new start. Within a millisecond, and while the clock has gone back, the counter
+    rises by 1. Where the counter is full, the next millisecond begins early.
+
+    counter_bits: of the counter. start_bits: of its start. pairs: of how many pairs one has equal ids.
     """
 
     bits = 128
-    ordered = True
     counter_bits: ClassVar[int]
-    seed_bits: ClassVar[int]
+    start_bits: ClassVar[int]
     pairs: ClassVar[str]
 
     def odds(self, parameters: Parameters) -> str:
@@ -95,19 +67,33 @@ class _Rising(RandomKind):
         return 1 << TIME_BITS
 
     def make(self, parameters: Parameters, now_ms: Callable[[], int]) -> Callable[[int], list[str]]:
-        rising = Increasing(self.counter_bits, lambda: secrets.randbits(self.seed_bits))
-        return lambda count: [self._text(*pair) for pair in rising.take(count, now_ms())]
+        ms, counter = -1, 0
+
+        def take(count: int) -> list[str]:
+            nonlocal ms, counter
+            now, made = now_ms(), []
+            for _ in range(count):
+                if now <= ms and counter + 1 < 1 << self.counter_bits:
+                    counter += 1
+                else:
+                    ms, counter = max(now, ms + 1), secrets.randbits(self.start_bits)
+                if ms >> TIME_BITS:
+                    raise Exhausted("a time of 48 bits has come to its end")
+                made.append(self._text(ms, counter))
+            return made
+
+        return take
 
     @abstractmethod
     def _text(self, ms: int, counter: int) -> str:
         """Return the id."""
 
 
-class Uuid7(_Rising):
+class Uuid7(Rising):
     """RFC 9562's version 7: its longest counter, then 32 random bits. The counter's start leaves room above it."""
 
     name = "uuid7"
-    counter_bits, seed_bits = 42, 41
+    counter_bits, start_bits = 42, 41
     pairs = "2^73 (10^22)"
 
     def _text(self, ms: int, counter: int) -> str:
@@ -121,11 +107,11 @@ class Uuid7(_Rising):
         return self._timed(uuid_text(number), number >> 80) | {"random": f"{random:019x}"}
 
 
-class Ulid(_Rising):
+class Ulid(Rising):
     """The ULID specification."""
 
     name = "ulid"
-    counter_bits, seed_bits = 80, 80
+    counter_bits, start_bits = 80, 80
     pairs = "2^80 (10^24)"
 
     def _text(self, ms: int, counter: int) -> str:
@@ -139,12 +125,12 @@ class Ulid(_Rising):
 class Simpleflake(RandomKind):
     """A time and a random number: 41 bits of milliseconds, then `random_bits`.
 
-    With 23 random bits, as the original has, the topmost bit of the time would make an id negative, so it stays 0.
+    With 23 random bits, as the original has, the topmost bit of the time would make an id negative, so it stays 0. The
+    epoch of the original code is 2000-01-01T05:00:00Z.
     """
 
     name, bits = "simpleflake", 64
-    ordered = False
-    parameters: ClassVar = {"epoch": epoch(SIMPLEFLAKE_EPOCH), "random_bits": Parameter(22, 1, 23)}
+    parameters: Mapping[str, Parameter] = {"epoch": epoch(946_702_800_000), "random_bits": Parameter(22, 1, 23)}
 
     def odds(self, parameters: Parameters) -> str:
         pairs = 86_400_000 / 2 / (1 << parameters["random_bits"])
@@ -161,17 +147,10 @@ class Simpleflake(RandomKind):
 
     def make(self, parameters: Parameters, now_ms: Callable[[], int]) -> Callable[[int], list[int]]:
         bits, since = parameters["random_bits"], parameters["epoch"]
-        last, moment = self.ceiling(parameters) >> bits, -1
-        made: set[int] = set()
-
-        def random() -> int:
-            """Return a number that is new in this millisecond, until half of the numbers are used."""
-            while (number := secrets.randbits(bits)) in made and 2 * len(made) < 1 << bits:
-                pass
-            made.add(number)
-            return number
+        last, moment, made = self.ceiling(parameters) >> bits, -1, set[int]()
 
         def take(count: int) -> list[int]:
+            """Repeat no number within a millisecond, until half of the numbers are used."""
             nonlocal moment
             now = now_ms() - since
             if now < 0:
@@ -181,7 +160,13 @@ class Simpleflake(RandomKind):
             if now != moment:
                 moment = now
                 made.clear()
-            return [now << bits | random() for _ in range(count)]
+            taken: list[int] = []
+            while len(taken) < count:
+                number = secrets.randbits(bits)
+                if number not in made or 2 * len(made) >= 1 << bits:
+                    made.add(number)
+                    taken.append(now << bits | number)
+            return taken
 
         return take
 

@@ -7,6 +7,7 @@ if every parameter of the kind is there. A wrong value raises InvalidRequest, wh
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from app.errors import InvalidRequest
@@ -55,15 +56,13 @@ def number_ceiling(bits: int) -> int:
 class Kind(ABC):
     """One kind of sequence. The kinds have no state, so there is one object for each.
 
-    bits: the length of an id, a sign included. ordered: whether the ids of one server rise, for `instagram` in each
-    shard, for `ticket` from each database.
+    bits: the length of an id, a sign included. parameters: what a sequence of this kind is made with.
     """
 
-    name: ClassVar[str]
-    bits: ClassVar[int]
+    name: str
+    bits: int
     unique: ClassVar[Literal["certainly", "probably"]]
-    ordered: ClassVar[bool]
-    parameters: ClassVar[Mapping[str, Parameter]] = {}
+    parameters: Mapping[str, Parameter] = MappingProxyType({})
 
     @property
     def read_with(self) -> Mapping[str, Parameter]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 from app.errors import InvalidRequest
 from app.kinds.chance import Simpleflake, Ulid, Uuid4, Uuid7
 from app.kinds.kind import TICKET_LIMIT, Kind, Parameter, Parameters, number_ceiling
 from app.kinds.notation import decimal
-from app.kinds.timed import Flake, Instagram, Instagram32, ObjectId, Snowflake
+from app.kinds.timed import TIMED
 
 _BITS = Parameter(64, 32, 64, (32, 53, 64))
 
@@ -16,10 +16,8 @@ _BITS = Parameter(64, 32, 64, (32, 53, 64))
 class Ticket(Kind):
     """A counter, odd on one database and even on the other. Reading an id takes the ring's increment."""
 
-    name, bits = "ticket", 64
-    unique = "certainly"
-    ordered = True
-    parameters: ClassVar = {"bits": _BITS, "start": Parameter(1, 1, TICKET_LIMIT)}
+    name, bits, unique = "ticket", 64, "certainly"
+    parameters: Mapping[str, Parameter] = {"bits": _BITS, "start": Parameter(1, 1, TICKET_LIMIT)}
 
     @property
     def read_with(self) -> Mapping[str, Parameter]:
@@ -35,10 +33,10 @@ class Ticket(Kind):
         return {"kind": self.name, "id_str": str(number), "offset": offset}
 
 
-_ALL = Ticket, Instagram, Instagram32, Snowflake, Flake, ObjectId, Uuid7, Ulid, Simpleflake, Uuid4
-KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind() for kind in _ALL})
+_ALL: tuple[Kind, ...] = (Ticket(), *TIMED, Uuid7(), Ulid(), Simpleflake(), Uuid4())
+KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
 """The kinds by name, in the order in which they are shown."""
-DECODE_PARAMETERS: tuple[str, ...] = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.read_with))
+DECODE_PARAMETERS: tuple[str, ...] = tuple(dict.fromkeys(name for kind in _ALL for name in kind.read_with))
 """Every parameter that reading an id of some kind takes."""
 
 

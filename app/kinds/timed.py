@@ -4,38 +4,39 @@
 under a number that no other server has.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from app.errors import Exhausted, InvalidRequest
 from app.kinds.kind import TICKET_LIMIT, Kind, Parameter, Parameters, epoch
 from app.kinds.notation import decimal, hexadecimal
 
-INSTAGRAM_EPOCH = 1_314_220_021_721
-"""The epoch of the article's code: 2011-08-24T21:07:01.721Z."""
-SNOWFLAKE_EPOCH = 1_288_834_974_657
-"""Twitter's epoch: 2010-11-04T01:42:54.657Z."""
 LONGEST_NUMBER = 64
 """Ids of more bits than this, the sign included, are strings."""
 
 
+@dataclass(frozen=True)
 class TimedKind(Kind):
     """A kind whose ids are a time, a part and a counter, from high to low.
 
     Time and counter together are a *tick*: time * 2^counter_bits + counter, with the time in units since the epoch. A
     sequence uses each tick once, or each part does, so each id is made once.
 
-    part: what the part says. unit_ms: the unit of the time. time_bits: without the bit that would make ids negative.
-    field: the part's name in a decoded id, which has it in hexadecimal digits.
+    part: what the part says. time_bits: without the bit that would make ids negative. unit_ms: the unit of the time.
+    told: the part's name in a decoded id, which has it in hexadecimal digits.
     """
 
-    unique = "certainly"
-    ordered = True
-    part: ClassVar[Literal["shard", "worker", "instance"]]
-    field: ClassVar[str]
-    unit_ms: ClassVar[int] = 1
-    time_bits: ClassVar[int]
-    part_bits: ClassVar[int]
-    counter_bits: ClassVar[int]
+    unique: ClassVar = "certainly"
+    name: str
+    bits: int
+    part: Literal["shard", "worker", "instance"]
+    time_bits: int
+    part_bits: int
+    counter_bits: int
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    unit_ms: int = 1
+    told: str = ""
 
     def tick_at(self, parameters: Parameters, ms: int) -> int:
         """Return the first tick of a moment; it is negative before the epoch."""
@@ -66,36 +67,9 @@ class TimedKind(Kind):
     def ends_at(self, parameters: Parameters) -> int | None:
         return self.time_of(parameters, self.last_tick + 1)
 
-    def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
-        ceiling = self.ceiling(parameters)
-        digits = self.bits // 4
-        number = decimal(id_text, self.name, ceiling) if ceiling else hexadecimal(id_text, self.name, digits)
-        counter = number & (1 << self.counter_bits) - 1
-        part = number >> self.counter_bits & (1 << self.part_bits) - 1
-        time = number >> self.part_bits + self.counter_bits
-        said = self._timed(self._text(number), self.time_of(parameters, time << self.counter_bits))
-        return said | self._told(parameters, part) | {"counter": counter}
-
-    def _told(self, parameters: Parameters, part: int) -> dict[str, Any]:
-        """Return the fields of the part. Raises InvalidRequest where no id of these parameters has it."""
-        return {self.field: f"{part:0{self.part_bits // 4}x}"}
-
-    def _text(self, number: int) -> str:
-        return str(number) if self.bits <= LONGEST_NUMBER else f"{number:0{self.bits // 4}x}"
-
-
-class Instagram(TimedKind):
-    """Instagram's sharded ids: 41 bits of milliseconds, 13 of the shard, 10 of the counter.
-
-    The topmost bit would make an id negative in a signed 64-bit number. It stays 0, and the time ends after 40 bits.
-    """
-
-    name, bits = "instagram", 64
-    part = "shard"
-    time_bits, part_bits, counter_bits = 40, 13, 10
-    parameters: ClassVar = {"epoch": epoch(INSTAGRAM_EPOCH), "shards": Parameter(8192, 1, 8192)}
-
     def shard_of(self, parameters: Parameters, key: int | None, shard: int | None) -> int:
+        if self.part != "shard":
+            return super().shard_of(parameters, key, shard)
         shards = parameters["shards"]
         if key is not None and shard is not None:
             raise InvalidRequest("a request names its shard by key or by shard, not by both")
@@ -103,53 +77,43 @@ class Instagram(TimedKind):
             if not 0 <= key <= TICKET_LIMIT:
                 raise InvalidRequest(f"key is a whole number from 0 to {TICKET_LIMIT}")
             return key % shards
-        shard = shard or 0
-        if not 0 <= shard < shards:
+        if not 0 <= (shard or 0) < shards:
             raise InvalidRequest(f"shard is a whole number from 0 to {shards - 1} for this sequence")
-        return shard
+        return shard or 0
 
-    def _told(self, parameters: Parameters, part: int) -> dict[str, Any]:
-        if part >= parameters["shards"]:
-            raise InvalidRequest(f"the id is of shard {part}; there are {parameters['shards']} shards, from 0")
-        return {"shard": part}
+    def decode(self, parameters: Parameters, id_text: str) -> dict[str, Any]:
+        ceiling = self.ceiling(parameters)
+        number = decimal(id_text, self.name, ceiling) if ceiling else hexadecimal(id_text, self.name, self.bits // 4)
+        counter = number & (1 << self.counter_bits) - 1
+        part = number >> self.counter_bits & (1 << self.part_bits) - 1
+        time = self.time_of(parameters, number >> self.part_bits + self.counter_bits << self.counter_bits)
+        said: dict[str, Any] = {self.told: f"{part:0{self.part_bits // 4}x}"}
+        if self.part == "shard":
+            if part >= parameters["shards"]:
+                raise InvalidRequest(f"the id is of shard {part}; there are {parameters['shards']} shards, from 0")
+            said = {"shard": part}
+        elif self.part == "worker":
+            said = {"datacenter": part >> 5, "worker": part & 31}
+        return self._timed(self._text(number), time) | said | {"counter": counter}
 
-
-class Instagram32(Instagram):
-    """Ids of 32 bits: 25 bits of seconds, 2 of the shard, 5 of the counter. They last for 388 days."""
-
-    name, bits = "instagram32", 32
-    unit_ms = 1000
-    time_bits, part_bits, counter_bits = 25, 2, 5
-    parameters: ClassVar = {"epoch": epoch(None), "shards": Parameter(4, 1, 4)}
-
-
-class Snowflake(TimedKind):
-    """41 bits of milliseconds, 10 of the worker (5 of the data centre, 5 of the worker in it), 12 of the counter."""
-
-    name, bits = "snowflake", 64
-    part = "worker"
-    time_bits, part_bits, counter_bits = 41, 10, 12
-    parameters: ClassVar = {"epoch": epoch(SNOWFLAKE_EPOCH)}
-
-    def _told(self, parameters: Parameters, part: int) -> dict[str, Any]:
-        return {"datacenter": part >> 5, "worker": part & 31}
+    def _text(self, number: int) -> str:
+        return str(number) if self.bits <= LONGEST_NUMBER else f"{number:0{self.bits // 4}x}"
 
 
-class Flake(TimedKind):
-    """64 bits of milliseconds since 1970, 48 of the worker, 16 of the counter: 32 hexadecimal digits.
-
-    Boundary's ids have a network card's address where these have a ticket.
-    """
-
-    name, bits = "flake", 128
-    part, field = "instance", "worker"
-    time_bits, part_bits, counter_bits = 64, 48, 16
-
-
-class ObjectId(TimedKind):
-    """32 bits of seconds since 1970, 40 that MongoDB makes at random and that are a ticket here, 24 of the counter."""
-
-    name, bits = "objectid", 96
-    part, field = "instance", "random"
-    unit_ms = 1000
-    time_bits, part_bits, counter_bits = 32, 40, 24
+TIMED = (
+    # The topmost bit would make an id negative in a signed 64-bit number. It stays 0, and the time ends after 40 bits.
+    # The epoch of the article's code is 2011-08-24T21:07:01.721Z.
+    TimedKind(
+        *("instagram", 64, "shard", 40, 13, 10),
+        {"epoch": epoch(1_314_220_021_721), "shards": Parameter(8192, 1, 8192)},
+    ),
+    # its ids last for 388 days
+    TimedKind("instagram32", 32, "shard", 25, 2, 5, {"epoch": epoch(None), "shards": Parameter(4, 1, 4)}, 1000),
+    # Twitter's epoch is 2010-11-04T01:42:54.657Z. A worker is 5 bits of the data centre and 5 of the worker in it.
+    TimedKind("snowflake", 64, "worker", 41, 10, 12, {"epoch": epoch(1_288_834_974_657)}),
+    # Boundary's ids have a network card's address where these have a ticket.
+    TimedKind("flake", 128, "instance", 64, 48, 16, told="worker"),
+    # MongoDB makes 40 bits at random that are a ticket here.
+    TimedKind("objectid", 96, "instance", 32, 40, 24, unit_ms=1000, told="random"),
+)
+"""All kinds of this family."""

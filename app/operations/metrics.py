@@ -5,12 +5,12 @@ The number of label values is bounded: `OWN_SERIES` sequences, the ticket databa
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import add
 from typing import Any, NamedTuple
 
 from prometheus_client import generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from app.access import Right
 from app.kinds.table import KINDS
@@ -20,11 +20,12 @@ from app.tickets.catalog import Entry
 from app.tickets.counts import Histogram
 from app.tickets.definitions import TICKET
 from app.tickets.sight import Member, Status
+from app.tickets.source import Source
 
 OTHER = "_other"
 """The label of the sequences without series of their own. No sequence has such a name."""
 OWN_SERIES = 500
-"""How many sequences have series of their own: the first ones that give an id."""
+"""How many sequences have series of their own: the first ones that are read."""
 SLICE = 500
 """How many sequences are read in one turn of the event loop."""
 
@@ -60,33 +61,32 @@ HELP = {
     "tickets_statement_tickets": "Tickets of one draw.",
 }
 COUNTER, GAUGE, HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+Values = Mapping[Any, Any]
 
 
 class Row(NamedTuple):
     """A metric, and the collector of it that prometheus_client wants.
 
-    kind: the class of the family. labels: their names, separated by spaces. values: numbers, or histograms, by the
-    values of the labels: a word for one label, a tuple for another number of them.
+    kind: the class of the family. values: a number, or numbers or histograms by the values of the labels: a word for
+    one label, a tuple for more of them. labels: their names, separated by spaces.
     """
 
     kind: Any
     name: str
-    labels: str
-    values: Mapping[Any, Any]
+    values: Any
+    labels: str = ""
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> list[Any]:
         """See prometheus_client."""
         family = self.kind(self.name, HELP[self.name], labels=self.labels.split())
-        for key, value in sorted(self.values.items()):
+        for key, value in sorted(self.values.items()) if self.labels else [((), self.values)]:
             labels = [key] if isinstance(key, str) else list(key)
-            family.add_metric(labels, *(_buckets(value) if isinstance(value, Histogram) else (value,)))
-        return (family,)
-
-
-def _buckets(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
-    """Return how many values there are up to each bound, and the sum of all."""
-    bounds = [*map(str, histogram.bounds), "+Inf"]
-    return [(bound, sum(histogram.counts[:end])) for end, bound in enumerate(bounds, 1)], histogram.total
+            if isinstance(value, Histogram):
+                bounds = enumerate([*map(str, value.bounds), "+Inf"], 1)
+                family.add_metric(labels, [(bound, sum(value.counts[:end])) for end, bound in bounds], value.total)
+            else:
+                family.add_metric(labels, value)
+        return [family]
 
 
 class Metrics:
@@ -94,88 +94,87 @@ class Metrics:
 
     def __init__(self, state: State, tally: Tally, version: str) -> None:
         self._state, self._service, self._tally, self._version = state, state.service, tally, version
-        self._own: set[str] = set()
-        self._counted: dict[str, int] = {}
-        """How many ids of each sequence `_issued` has counted."""
+        self._labels: dict[str, str] = {}
+        """The label of each sequence. It stays, because a counter must never go back."""
         self._issued: Counter[str] = Counter()
-        """How many ids were issued, by the label of their sequence."""
-        self._one_at_a_time = asyncio.Lock()
+        """How many ids were issued, by label."""
+        self._counted: dict[Source, int] = {}
+        """How many ids of each source are in `_issued`."""
 
     async def text(self) -> bytes:
-        """Return all metrics as text. Other tasks have their turn between the metrics; one caller at a time."""
-        async with self._one_at_a_time:
-            written = []
-            for row in [*self._doors(), *self._databases(), *await self._sequences()]:
-                written.append(generate_latest(row))
-                await asyncio.sleep(0)
-            return b"".join(written)
+        """Return all metrics as text. Other tasks have their turn between the metrics."""
+        written = []
+        for row in [*self._doors(), *self._databases(), *await self._sequences()]:
+            written.append(generate_latest(row))
+            await asyncio.sleep(0)
+        return b"".join(written)
 
     def _doors(self) -> Iterator[Row]:
         tally, clock, worker = self._tally, self._service.clock, self._service.worker
         answered = {(endpoint, "ok"): sum(seconds.counts) for endpoint, seconds in tally.seconds.items()}
-        yield Row(GAUGE, "tickets_build_info", "version", {self._version: 1})
-        yield Row(GAUGE, "tickets_ready", "", {(): self._state.is_ready()})
-        yield Row(COUNTER, "tickets_requests", "endpoint outcome", {**tally.refusals, **answered})
-        yield Row(HISTOGRAM, "tickets_issue_seconds", "endpoint", tally.seconds)
-        yield Row(GAUGE, "tickets_in_flight", "", {(): tally.in_flight})
-        yield Row(COUNTER, "tickets_denied", "what", {str(right): tally.denials[right] for right in Right})
-        yield Row(GAUGE, "tickets_client_connections", "", {(): tally.client_connections})
-        yield Row(COUNTER, "tickets_client_connections_refused", "", {(): tally.connections_refused})
+        yield Row(GAUGE, "tickets_build_info", {self._version: 1}, "version")
+        yield Row(GAUGE, "tickets_ready", self._state.is_ready())
+        yield Row(COUNTER, "tickets_requests", {**tally.refusals, **answered}, "endpoint outcome")
+        yield Row(HISTOGRAM, "tickets_issue_seconds", tally.seconds, "endpoint")
+        yield Row(GAUGE, "tickets_in_flight", tally.in_flight)
+        yield Row(COUNTER, "tickets_denied", {str(right): tally.denials[right] for right in Right}, "what")
+        yield Row(GAUGE, "tickets_client_connections", tally.client_connections)
+        yield Row(COUNTER, "tickets_client_connections_refused", tally.connections_refused)
         if worker.is_needed:
             right = worker.right()
             left = max(0, right.until_ms - clock.wall_ms()) / 1000 if right is not None else 0
             holding = {worker.lease.member.name: right.number} if right is not None and worker.lease else {}
-            yield Row(GAUGE, "tickets_worker", "database", holding)
-            yield Row(GAUGE, "tickets_worker_lease_seconds", "", {(): left})
-        yield Row(GAUGE, "tickets_clock_ahead_seconds", "", {(): clock.ahead})
+            yield Row(GAUGE, "tickets_worker", holding, "database")
+            yield Row(GAUGE, "tickets_worker_lease_seconds", left)
+        yield Row(GAUGE, "tickets_clock_ahead_seconds", clock.ahead)
 
     def _databases(self) -> Iterator[Row]:
         members = self._service.sight.members
 
-        def of_each(read: Callable[[Member], Any]) -> dict[Any, Any]:
+        def each(read: Callable[[Member], Any]) -> Values:
             return {member.name: read(member) for member in members}
 
-        def words_of_each(read: Callable[[Member], Mapping[str, int]]) -> dict[Any, Any]:
+        def words(read: Callable[[Member], Mapping[str, int]]) -> Values:
             return {(member.name, word): count for member in members for word, count in read(member).items()}
 
-        up = {(each.name, str(each.offset)): each.life is not None for each in members}
-        quarantined = {(each.name, str(each.offset)): each.status is Status.QUARANTINED for each in members}
-        unprotected = of_each(lambda each: self._state.unprotected(each) is not None)
-        gaps, broken = words_of_each(lambda each: each.counts.gaps), words_of_each(lambda each: each.counts.violations)
-        yield Row(GAUGE, "tickets_database_up", "database offset", up)
-        yield Row(GAUGE, "tickets_database_quarantined", "database offset", quarantined)
-        yield Row(GAUGE, "tickets_database_unprotected", "database", unprotected)
-        yield Row(GAUGE, "tickets_connections", "database", of_each(lambda each: each.database.connections))
-        yield Row(COUNTER, "tickets_gaps", "database cause", gaps)
-        yield Row(COUNTER, "tickets_fence_violations", "database rule", broken)
-        yield Row(COUNTER, "tickets_failovers", "database", of_each(lambda each: each.counts.failovers))
-        yield Row(COUNTER, "tickets_quarantines", "database", of_each(lambda each: each.counts.quarantines))
-        seconds, tickets = (lambda each: each.counts.statement_seconds), (lambda each: each.counts.statement_tickets)
-        yield Row(HISTOGRAM, "tickets_statement_seconds", "database", of_each(seconds))
-        yield Row(HISTOGRAM, "tickets_statement_tickets", "database", of_each(tickets))
-
-    # --- sequences ---------------------------------------------------------------------------------------------------
+        for name, status in (("tickets_database_up", Status.UP), ("tickets_database_quarantined", Status.QUARANTINED)):
+            values = {(member.name, str(member.offset)): member.status is status for member in members}
+            yield Row(GAUGE, name, values, "database offset")
+        unprotected = each(lambda one: self._state.unprotected(one) is not None)
+        yield Row(GAUGE, "tickets_database_unprotected", unprotected, "database")
+        yield Row(GAUGE, "tickets_connections", each(lambda one: one.database.connections), "database")
+        yield Row(COUNTER, "tickets_gaps", words(lambda one: one.counts.gaps), "database cause")
+        yield Row(COUNTER, "tickets_fence_violations", words(lambda one: one.counts.violations), "database rule")
+        yield Row(COUNTER, "tickets_failovers", each(lambda one: one.counts.failovers), "database")
+        yield Row(COUNTER, "tickets_quarantines", each(lambda one: one.counts.quarantines), "database")
+        yield Row(HISTOGRAM, "tickets_statement_seconds", each(lambda one: one.counts.statement_seconds), "database")
+        yield Row(HISTOGRAM, "tickets_statement_tickets", each(lambda one: one.counts.statement_tickets), "database")
 
     async def _sequences(self) -> list[Row]:
         """Read all sequences, a slice at a time."""
-        entries = list(self._service.catalog.entries.values())
-        own = self._count(entries)
+        issued = {source: source.issued for source in self._service.desk.sources}
+        for source, count in issued.items():
+            self._issued[self._label(source.sequence)] += count - self._counted.get(source, 0)
+        self._counted = issued
         found: dict[tuple[str, str], dict[Any, float]] = {}
-        for number, entry in enumerate(entries, 1):
-            label = entry.name if entry.name in own else OTHER
+        labels = []
+        for number, entry in enumerate(list(self._service.catalog.entries.values()), 1):
+            labels.append(label := self._label(entry.name))
             for name, database, value, how in self._read(entry):
                 values = found.setdefault((name, "sequence database" if database else "sequence"), {})
-                key = (label, database) if database else (label,)
+                key = (label, database) if database else label
                 values[key] = how(values[key], value) if key in values else value
             if number % SLICE == 0:
                 await asyncio.sleep(0)
-        issued = {name: self._issued[name] for name in own | ({OTHER} & self._issued.keys())}
         return [
-            Row(COUNTER, "tickets_issued", "sequence", issued),
-            *(Row(GAUGE, *about, values) for about, values in found.items()),
-            Row(GAUGE, "tickets_sequences", "", {(): len(entries)}),
-            Row(GAUGE, "tickets_sequences_folded", "", {(): sum(entry.name not in own for entry in entries)}),
+            Row(COUNTER, "tickets_issued", {label: self._issued[label] for label in labels}, "sequence"),
+            *(Row(GAUGE, name, values, of) for (name, of), values in found.items()),
+            Row(GAUGE, "tickets_sequences", len(labels)),
+            Row(GAUGE, "tickets_sequences_folded", labels.count(OTHER)),
         ]
+
+    def _label(self, sequence: str) -> str:
+        return self._labels.setdefault(sequence, sequence if len(self._labels) < OWN_SERIES else OTHER)
 
     def _read(self, entry: Entry) -> Iterator[tuple[str, str, float, Callable[[float, float], float]]]:
         """Yield values of a sequence: metric, database, value, and what becomes of the values of several sequences."""
@@ -184,7 +183,7 @@ class Metrics:
         if ends_at is not None:
             yield "tickets_sequence_end_timestamp_seconds", "", ends_at / 1000, min
         if (lanes := state.lanes(entry)) and state.service.options.reserve:
-            yield "tickets_reserve", "", sum(lane.stock.size for lane in lanes.values()), add
+            yield "tickets_reserve", "", sum(lane.in_stock for lane in lanes.values()), add
         if kind != TICKET:
             return  # its counter is no number that anybody has seen
         lasts = {member: state.last(entry, member) for member in entry.counters}
@@ -193,21 +192,3 @@ class Metrics:
             left = max(0, entry.ceiling - last)
             yield "tickets_headroom", member.name, left // state.step, min
             yield "tickets_headroom_ratio", member.name, left / entry.ceiling, min
-
-    def _count(self, entries: list[Entry]) -> set[str]:
-        """Count the ids that were issued since the last time, and return the sequences with series of their own.
-
-        A counter must never go back, so a sequence that has issued ids keeps its series, or stays among the others.
-        Places that are left are lent to sequences without an id.
-        """
-        issued = {source.sequence: source.issued for source in self._service.desk.sources if source.issued}
-        names = [entry.name for entry in entries]
-        self._own.intersection_update(names)
-        for name, count in issued.items():
-            if name not in self._counted and len(self._own) < OWN_SERIES:
-                self._own.add(name)
-            before = self._counted.get(name, 0)  # more than now, if the sequence was looked up again
-            self._issued[name if name in self._own else OTHER] += count - before if count >= before else count
-        self._counted = dict.fromkeys(self._counted, 0) | issued
-        idle = [name for name in names if name not in self._counted]
-        return self._own.union(idle[: OWN_SERIES - len(self._own)])

@@ -7,7 +7,6 @@ from app.kinds.table import KINDS
 from app.operations.metrics import Metrics
 from app.operations.state import State
 from app.operations.tally import Tally
-from app.operations.warnings import Warnings
 from app.service import Service
 from app.tickets.catalog import Entry
 from app.tickets.definitions import TICKET
@@ -20,25 +19,21 @@ class Report(State):
     def __init__(self, service: Service, *, tally: Tally, version: str) -> None:
         super().__init__(service)
         self._version = version
-        self._warnings = Warnings(self)
-        self._metrics = Metrics(self, tally, version)
-
-    # --- health ------------------------------------------------------------------------------------------------------
+        self.metrics = Metrics(self, tally, version).text
+        """Returns what /metrics says, in Prometheus' text format."""
 
     def health(self) -> dict[str, Any]:
         """Return what /healthz says."""
-        members, warnings, is_ready = self.service.sight.members, self._warnings.listed(), self.is_ready()
+        members, warnings, is_ready = self.service.sight.members, self.warnings(), self.is_ready()
         is_well = not warnings and all(member.life is not None for member in members)
-        found: dict[str, Any] = {
+        return {
             "status": "fail" if not is_ready else "pass" if is_well else "warn",
             "version": self._version,
             "databases": [self._database(member) for member in members],
             "warnings": warnings,
             "notes": [],
+            **({"embedded": True} if self.service.options.embedded else {}),
         }
-        if self.service.options.embedded:
-            found["embedded"] = True
-        return found
 
     def _database(self, member: Member) -> dict[str, Any]:
         since = self.service.clock.wall_ms() / 1000 - (self.service.sight.clock() - member.since)
@@ -59,21 +54,12 @@ class Report(State):
         `databases` is None where a server's heartbeat cannot be read.
         """
         names = {member.offset: member.name for member in self.service.sight.members}
-        return [
-            {
-                "name": server.name,
-                "databases": None
-                if server.said is None
-                else [names.get(offset, f"offset {offset}") for offset in sorted(server.said.lives)],
-            }
-            for server in self.service.probe.servers()
-        ]
-
-    async def metrics(self) -> bytes:
-        """Return what /metrics says, in Prometheus' text format."""
-        return await self._metrics.text()
-
-    # --- sequences ---------------------------------------------------------------------------------------------------
+        found = []
+        for server in self.service.probe.servers():
+            offsets = None if server.said is None else sorted(server.said.lives)
+            databases = None if offsets is None else [names.get(offset, f"offset {offset}") for offset in offsets]
+            found.append({"name": server.name, "databases": databases})
+        return found
 
     async def sequence(self, name: str) -> dict[str, Any]:
         """Return what GET /sequence/{name} says, with the present positions. Raises TicketError."""

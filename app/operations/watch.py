@@ -31,16 +31,6 @@ class Seen(NamedTuple):
     traceparent: str | None = None
 
 
-def wants_traces(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for traces: a collector is named, and nothing is disabled. Raises SettingsError."""
-    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return False
-    exporter = environment.get("OTEL_TRACES_EXPORTER", "")
-    if exporter not in ("", "otlp", "none"):
-        raise SettingsError(f"OTEL_TRACES_EXPORTER is {exporter[:60]!r}; expected otlp or none")
-    return exporter == "otlp" or (exporter == "" and any(environment.get(name) for name in _ENDPOINTS))
-
-
 class Watch:
     """Writes the access log, and sends spans to the collector that the OTEL_* variables name.
 
@@ -73,28 +63,24 @@ class Watch:
         if self._logs:
             fields = {"client": seen.client, "status": seen.status, "ms": round(seen.seconds * 1000, 3)}
             log.info("%s", seen.what, extra={"fields": fields})
-        if self._provider is not None:
-            self._make_span(seen)
-
-    def _make_span(self, seen: Seen) -> None:
+        if self._provider is None:
+            return
         method, _, path = seen.what.partition(" ")
-        route = f"/{path.split('/', 2)[1].partition('?')[0]}" if path.startswith("/") else ""
+        path = path.partition("?")[0]
         attributes: dict[str, str | int] = {"network.protocol.name": seen.protocol, "tickets.status": seen.status}
+        name = method
         if seen.protocol == "http":
-            attributes |= {"http.request.method": method, "url.path": path.partition("?")[0]}
-            attributes |= {"http.response.status_code": int(seen.status)}
+            name = f"{method} /{path.split('/', 2)[1]}" if path.startswith("/") else method
+            attributes |= {"http.request.method": method, "url.path": path}
+            attributes["http.response.status_code"] = int(seen.status)
         if seen.sequence is not None:
             attributes["tickets.sequence"] = seen.sequence
-        span = self._tracer.start_span(
-            f"{method} {route}".rstrip(),
-            context=self._context_of({"traceparent": seen.traceparent or ""}, self._no_parent),
-            kind=self._server,
-            attributes=attributes,
-            start_time=int(seen.began * _NANOSECONDS),
-        )
+        parent = self._context_of({"traceparent": seen.traceparent or ""}, self._no_parent)
+        began = int(seen.began * _NANOSECONDS)
+        span = self._tracer.start_span(name, parent, self._server, attributes, start_time=began)
         if seen.status.startswith("5"):
             span.set_status(self._failed)
-        span.end(int((seen.began + seen.seconds) * _NANOSECONDS))
+        span.end(began + int(seen.seconds * _NANOSECONDS))
 
     def close(self) -> None:
         """Send the spans that are left. Waits for the collector."""
@@ -105,8 +91,14 @@ class Watch:
 def make_watch(logs: bool, environment: Mapping[str, str]) -> Watch | None:
     """Return who watches requests; None where nobody does.
 
-    logs: whether an access log is wanted. environment: its OTEL_* variables say whether traces are. Raises
-    SettingsError where one of them cannot be used, or the packages for traces are not installed.
+    logs: whether an access log is wanted. environment: its OTEL_* variables say whether traces are: a collector is
+    named, and nothing is disabled. Raises SettingsError where one of them cannot be used, or the packages for traces
+    are not installed.
     """
-    traces = wants_traces(environment)
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "")
+    is_disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if exporter not in {"", "otlp", "none"} and not is_disabled:
+        raise SettingsError(f"OTEL_TRACES_EXPORTER is {exporter[:60]!r}; expected otlp or none")
+    is_named = exporter == "otlp" or (not exporter and any(map(environment.get, _ENDPOINTS)))
+    traces = is_named and not is_disabled
     return Watch(logs, traces) if logs or traces else None

@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ClockAhead, Exhausted, InvalidRequest
-from app.kinds.chance import Increasing, RandomKind
-from app.kinds.instagram_sql import instagram_sql
+from app.kinds.chance import RandomKind, Ulid
 from app.kinds.kind import LEAST_LIFE_MS
-from app.kinds.notation import LATEST_MS
-from app.kinds.table import DECODE_PARAMETERS, KINDS, kind_named
+from app.kinds.notation import LATEST_MS, ulid_number
+from app.kinds.table import KINDS, kind_named
 from app.kinds.timed import TimedKind
-from app.tickets.definitions import PLAIN, Definition
+from app.tickets.definitions import Definition
 from tests.unit.test_kind_examples import part_of
 
 NOW = 1_795_000_000_000  # 2026-11-18
@@ -127,26 +126,14 @@ def test_a_parameter_that_cannot_be_is_refused_with_the_reason(name: str, given:
 
 
 def test_a_definition_says_whether_it_can_be_served_and_how_wide_its_counters_are() -> None:
-    likes = KINDS["instagram32"].complete({}, NOW)
-    assert likes == {"epoch": NOW, "shards": 4}
-    assert Definition("instagram32", likes).is_known
     assert not Definition("instagram32", {"epoch": NOW}).is_known
     assert not Definition("sonyflake").is_known
-    widths = {name: Definition(name, kind.complete({}, NOW)).counter_bits for name, kind in KINDS.items()}
-    assert {name: bits for name, bits in widths.items() if bits} == {"ticket": 64, "instagram": 64, "instagram32": 64}
-    assert Definition("ticket", {"bits": 32, "start": 1}).counter_bits == 32
-    assert (PLAIN.counter_bits, PLAIN.is_known) == (64, True)
+    definitions = [Definition(name, kind.complete({}, NOW)) for name, kind in KINDS.items()]
+    assert all(each.is_known for each in (*definitions, Definition("ticket")))
+    assert [each.counter_bits for each in definitions] == [64, 64, 64, *[None] * 7]
+    assert (Definition("ticket", {"bits": 32, "start": 1}).counter_bits, Definition("ticket").counter_bits) == (32, 64)
     with pytest.raises(InvalidRequest, match="there are ticket, instagram, instagram32, snowflake"):
         kind_named("sonyflake")
-    assert set(DECODE_PARAMETERS) == {"bits", "increment", "epoch", "shards", "random_bits"}
-
-
-def test_the_sql_of_a_shard_names_it_and_refuses_a_bad_schema() -> None:
-    sql = instagram_sql("insta5", 5, {"epoch": 1314220021721, "shards": 8192})
-    assert "(5::bigint << 10)" in sql
-    assert "MAXVALUE 1125899906842623" in sql
-    with pytest.raises(InvalidRequest):
-        instagram_sql("pg_x", 5, {"epoch": 0, "shards": 8192})
 
 
 @pytest.mark.parametrize("name", ["uuid7", "ulid"])
@@ -161,14 +148,26 @@ def test_uuid7_and_ulid_rise_whatever_the_clock_does(name: str, steps: list[tupl
         last = ids[-1]
 
 
-def test_a_counter_that_is_full_begins_the_next_millisecond_early_and_time_ends() -> None:
-    left = iter([2, 0, 1])
-    pairs = Increasing(2, lambda: next(left))
-    assert pairs.take(3, 10) == [(10, 2), (10, 3), (11, 0)]
-    assert pairs.take(1, 10) == [(11, 1)]
-    assert pairs.take(1, 12) == [(12, 1)]
+def test_a_counter_that_is_full_begins_the_next_millisecond_early_and_time_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Short(Ulid):
+        counter_bits = 2
+
+    starts, now = iter([2, 0, 1, 0]), 10
+    monkeypatch.setattr("app.kinds.chance.secrets.randbits", lambda bits: next(starts))
+    take = Short().make({}, lambda: now)
+
+    def pairs(count: int) -> list[tuple[int, int]]:
+        return [(number >> 80, number & 3) for number in map(ulid_number, take(count))]
+
+    assert pairs(3) == [(10, 2), (10, 3), (11, 0)]
+    assert pairs(1) == [(11, 1)]
+    now = 12
+    assert pairs(1) == [(12, 1)]
+    now = 2**48
     with pytest.raises(Exhausted):
-        Increasing(2, lambda: 0).take(1, 2**48)
+        take(1)
 
 
 def test_simpleflake_repeats_no_number_within_a_millisecond_and_ends_with_the_largest() -> None:

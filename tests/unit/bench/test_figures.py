@@ -59,11 +59,8 @@ def test_the_table_says_which_bounds_are_met_and_missed_by_the_median_of_the_rat
     assert "| title of slow | 5.0 tickets/s |  | at least 1,000,000 | **missed** |" in table
     assert "| title of small | 64.0 tickets/s |  | at most 128 | met |" in table
     assert "| title of absent | – tickets/s |  |  |  |" in table
-
-
-def test_two_servers_stand_side_by_side() -> None:
-    measured = Figures({("http", "this"): {0: 300.0, 1: 300.0}, ("http", "other"): {0: 100.0, 1: 200.0}})
-    table = report.against([case("http"), case("absent")], measured, ["this", "other"])
+    two = Figures({("http", "this"): {0: 300.0, 1: 300.0}, ("http", "other"): {0: 100.0, 1: 200.0}})
+    table = report.against([case("http"), case("absent")], two, ["this", "other"])
     assert "| title of http | 300 tickets/s | 150 tickets/s | 2.25 | 1.88 to 2.62 |" in table
     assert "| title of absent | – tickets/s | – tickets/s | – |" in table
 

@@ -10,11 +10,10 @@ from app.databases.examination import Examination, Finding, Severity
 from app.databases.record import Body, Record, State
 from app.databases.session import LARGEST_ID, Book, Counter, Note, RingRow
 from app.doctor import comparison, report
-from app.doctor.case import Case, Examined
-from app.doctor.comparison import RING
+from app.doctor.comparison import RING, Case, Examined
 from app.errors import DatabaseError, DatabaseFailed, SequenceUnusable
 from app.settings import Settings
-from app.tickets.definitions import Definition, Row
+from app.tickets.definitions import Definition
 
 RECORD = Record("ring", 7, "w", 2, State.DRAWN, (Body(1, "body 1", 1), Body(2, "body 2", 1)))
 NOW_MS, EPOCH = 3_400_000_000_000, 3_000_000_000_000
@@ -97,7 +96,7 @@ def test_clocks_that_are_certainly_apart() -> None:
         (1000.05, 1000.65, ["2 clock: its clock is 0.60 s ahead of this machine's"]),
         (999.4, 1000.05, ["1 clock: its clock is 0.65 s behind this machine's"]),
     ):
-        lines = texts(comparison.clocks(case(replace(found(1), now=odd), replace(found(2), now=even))))
+        lines = texts(comparison.databases(case(replace(found(1), now=odd), replace(found(2), now=even))))
         assert [f"{offset} {text.removesuffix(': let NTP set both')}" for offset, text in lines] == said
 
 
@@ -125,7 +124,7 @@ def test_definitions() -> None:
     ):
         both = found(1), found(2)
         for each, definition in zip(both, (odd, even or odd), strict=True):
-            each.notes[Book.DEFINITIONS] = {"photos": Row("photos", definition, "word").note()}
+            each.notes[Book.DEFINITIONS] = {"photos": replace(definition, name="photos", word="w").note()}
         lines = texts(comparison.sequences(case(*both)))
         assert [part for part, (_, text) in zip(said, lines, strict=True) if part in text] == said
 

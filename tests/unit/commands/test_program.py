@@ -14,7 +14,7 @@ from app.__main__ import main
 from app.settings import Settings, flags
 from app.version import VERSION
 
-COMMANDS = "serve", "doctor", "decode", "sql", "take", "bump", "create", "list", "show"
+COMMANDS = "serve", "doctor", "grow", "decode", "sql", "take", "bump", "create", "list", "show"
 
 
 @pytest.fixture(autouse=True)
@@ -75,10 +75,14 @@ def test_serve_and_doctor_get_the_settings_and_give_their_status(
         (["take"], "Missing argument 'SEQUENCE'; ticketd take --help"),
         (["take", "photos/../x"], "a sequence's name is"),
         (["list", "--url", "http://u:hush@h:8000"], "--url cannot be used"),
-        (["list", "--url", "redis://h:6379"], "--url cannot be used"),
-        (["list", "--url", "http://a..b"], "--url cannot be used"),
+        *(
+            (["list", "--url", url], f"--url is '{url}'; expected http://host:port or https://host")
+            for url in ("redis://h:6379", "http://a..b", "http://h:0", "http://[", "http://h/?x", "http://h x")
+        ),
         (["list", "--url", ""], "--url is set and empty"),
         (["list", "--token-file", "/nowhere/token"], "--token-file: the file cannot be read (No such file"),
+        (["grow", "--increment", "4"], "TICKETS_DATABASES: name the ticket databases"),
+        (["grow", "--increment", "4", "--status"], "name either --increment M"),
         (["serve", "--port", "http"], "--port is 'http'; expected a port"),
         (["serve", "--tokens", "hush"], "No such option: --tokens"),
         (["decode", "--kind", "nope", "7"], "there is no such kind of sequence; there are ticket, instagram"),
@@ -86,6 +90,7 @@ def test_serve_and_doctor_get_the_settings_and_give_their_status(
         (["decode", "x"], "no kind has such an id"),
         (["sql", "oracle", "--schema", "s", "--shard", "5"], "there is no SQL for 'oracle'"),
         (["sql", "instagram", "--schema", "S;", "--shard", "5"], "a schema's name is"),
+        (["sql", "instagram", "--schema", "pg_x", "--shard", "5"], "a schema's name is"),
         (["sql", "instagram", "--schema", "s", "--shard", "8192"], "shard is a whole number from 0 to 8191"),
     ],
 )
@@ -140,7 +145,9 @@ def test_decode_and_sql(capsys: pytest.CaptureFixture[str]) -> None:
     kinds = {json.loads(line)["kind"] for line in capsys.readouterr().out.splitlines()}
     assert {"instagram", "snowflake", "simpleflake"} <= kinds
     assert status_of("sql", "instagram", "--schema", "insta5", "--shard", "5", "--epoch", "1314220021721") == 0
-    assert "CREATE OR REPLACE FUNCTION insta5.next_id()" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    wanted = "CREATE OR REPLACE FUNCTION insta5.next_id()", "(5::bigint << 10)", "MAXVALUE 1125899906842623"
+    assert all(each in shown for each in wanted)
 
 
 def test_a_reader_that_has_gone_ends_the_command_quietly() -> None:

@@ -1,18 +1,3 @@
-"""`instagram` inside PostgreSQL: the PL/pgSQL of one shard, as `ticketd sql instagram` prints it.
-
-Why a sequence under a lock, and not a row that is updated: a transaction locks such a row until its end, a rollback
-gives its ids out again, and 64 sessions get a fifth as many ids (1,100 a second instead of 5,400).
-"""
-
-import re
-
-from app.errors import InvalidRequest
-from app.kinds.kind import Parameters
-from app.kinds.notation import time_text
-from app.kinds.timed import Instagram
-
-_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}", re.ASCII)
-_SQL = """\
 -- Ids of the kind `instagram` inside one PostgreSQL database, shard {shard}. Printed by `ticketd sql instagram`.
 -- Run this with psql as the role that will own it; it may be run again. PostgreSQL 9.6 or later.
 --
@@ -25,18 +10,15 @@ _SQL = """\
 --
 -- How it differs from the article's function, which puts nextval modulo 1,024 beside the clock:
 --   * Time and counter are one number, the tick, which the sequence keeps. An id has the clock's tick or the tick after
---     the last one, whichever is larger. So no id comes twice and each is above the one before, even if the clock is
---     set back, if more than 1,024 are drawn in a millisecond, or if a session pauses between nextval and the clock.
---   * Every id writes a log record of its own, and its commit waits for that record. nextval alone may write nothing,
---     because PostgreSQL logs values ahead, and the value may come again after a crash.
+--     the last one, whichever is larger. So no id comes twice and each is above the last, whatever the clock does.
+--   * Every commit waits for a log record of its id. nextval alone may write none, since PostgreSQL logs values ahead.
 --   * It fails where the article's function turns negative: at {end}, with 2200H or 22003.
 -- What it costs: a lock for some microseconds for each id, and one flush for each transaction, even for a SELECT alone.
 -- What it does not cover:
 --   * Two databases with one shard number, for example a copy beside its original, make the same ids.
 --   * An id counts once its transaction has committed. Do not use it elsewhere before that. A rollback leaves a gap.
 --   * With synchronous_commit or fsync off, after a failover to a standby that lagged, and after a restored backup, the
---     sequence may stand lower. The clock makes up for that, unless it stands behind the last id that was given: make
---     sure that a new host's clock is right. While it stands behind, ids go on by one tick each, ahead of the clock.
+--     sequence may stand lower. The clock makes up for that, if it does not stand behind the last id that was given.
 --   * setval, nextval and ALTER SEQUENCE by hand, which only the owner may do, and logical replication, which does not
 --     carry sequences. The function runs with the owner's rights.
 
@@ -53,6 +35,7 @@ BEGIN
 END
 $check$;
 
+-- A sequence, not a row: a transaction locks a row until its end, and a rollback gives the row's ids out again.
 -- The last tick: (milliseconds since the epoch) * 1024 + counter. 2^50 - 1 makes the largest positive bigint.
 CREATE SEQUENCE IF NOT EXISTS {schema}.tick AS bigint MINVALUE 1 MAXVALUE {last_tick} CACHE 1 NO CYCLE;
 COMMENT ON SEQUENCE {schema}.tick IS '{comment}';
@@ -80,16 +63,4 @@ END
 $next_id$;
 
 COMMENT ON FUNCTION {schema}.next_id() IS '{comment}';
-COMMIT;"""
-
-
-def instagram_sql(schema: str, shard: int, parameters: Parameters) -> str:
-    """Return the SQL that makes `schema.next_id()` for this shard. Raises InvalidRequest for a bad schema or shard."""
-    if not _SCHEMA.fullmatch(schema):
-        wanted = "1 to 63 lower-case letters, digits and underscores, no digit first and not pg_"
-        raise InvalidRequest(f"a schema's name is {wanted}")
-    kind = Instagram()
-    shard, since = kind.shard_of(parameters, None, shard), parameters["epoch"]
-    end, last_tick = time_text(kind.time_of(parameters, kind.last_tick + 1)), kind.last_tick
-    told = {"schema": schema, "shard": shard, "epoch": since, "since": time_text(since), "end": end}
-    return _SQL.format(**told, last_tick=last_tick, comment=f"ticketd: instagram, shard {shard}, epoch {since}")
+COMMIT;
