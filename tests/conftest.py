@@ -90,12 +90,16 @@ def fresh_database(shared_servers: SharedServers) -> Iterator[FreshDatabase]:
 
 @pytest.fixture
 def own_server(shared_servers: SharedServers) -> Iterator[OwnServer]:
-    """Starts servers for this test only, which it may kill and freeze: `own_server(engine, offset=1, increment=2)`."""
+    """Starts servers for this test only, which it may kill and freeze: `own_server(engine, offset=1, increment=2)`.
+
+    With `starts=False` the test starts them itself.
+    """
     servers: list[DatabaseServer] = []
 
-    def start(engine: Engine, **how: Any) -> DatabaseServer:
+    def start(engine: Engine, *, starts: bool = True, **how: Any) -> DatabaseServer:
         servers.append(DatabaseServer(engine, template(engine, shared_servers.templates), **how))
-        servers[-1].start()
+        if starts:
+            servers[-1].start()
         return servers[-1]
 
     yield start

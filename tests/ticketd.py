@@ -12,12 +12,14 @@ import httpx
 
 from tests.servers_processes import DEADLINE, Process, free_port, wait_until
 
-__all__ = ["DEADLINE", "PROGRAM", "TicketServer", "environment"]
+__all__ = ["DEADLINE", "PROGRAM", "QUICK", "TicketServer", "environment", "settled"]
 
 PROGRAM = (sys.executable, "-m", "app")
 """How `ticketd` is started from this checkout."""
 PATIENT = {"database_timeout": 20, "request_timeout": 40}
 """Settings with which a busy machine changes no answer."""
+QUICK: dict[str, Any] = {"probe_interval": 0.2, "database_timeout": 5, "request_timeout": 40, "drain_seconds": 1}
+"""A database that fails is noticed soon, and on a busy machine none is given up that does not hang."""
 
 
 def environment(**settings: object) -> dict[str, str]:
@@ -104,3 +106,9 @@ class TicketServer(Process):
         """Return what /healthz says."""
         found: dict[str, Any] = self.get("/healthz").json()
         return found
+
+
+def settled(*servers: TicketServer, seconds: float = DEADLINE) -> None:
+    """Return when /healthz of each server passes: the next database may be harmed then. Raises TimeoutError."""
+    for server in servers:
+        wait_until(lambda server=server: server.health()["status"] == "pass", seconds, f"{server!r} to be well")  # type: ignore[misc]

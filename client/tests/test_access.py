@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import json
 import logging
 import pickle
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from lying_server import Answer, Client, Honest, Said, Serve, http, problem, until
+from lying_server import DEADLINE, Answer, Client, Honest, Said, Serve, http, problem
 from ticketd_client import InvalidRequest, NotAllowed, TicketError, TicketsUnavailable
 
 TOKEN = "s3cret\\" + "0123456789" * 3
@@ -68,46 +64,27 @@ def test_a_token_that_an_answer_repeats_is_nowhere(
     assert (type(again), str(again)) == (type(caught.value), text)
 
 
-# --- https
-
-
-def certificate(folder: Path, address: str) -> Path:
-    """A file with a certificate for a server at this address, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
-    now, day = datetime.datetime.now(datetime.timezone.utc), datetime.timedelta(days=1)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + day)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    file = folder / f"{address}.pem"
-    file.write_bytes(made.public_bytes(pem) + key.private_bytes(pem, form, serialization.NoEncryption()))
-    return file
-
-
-def test_a_certificate_is_verified(serve: Serve, client: Client, tmp_path: Path) -> None:
-    right, wrong = (certificate(tmp_path, address) for address in ("127.0.0.1", "127.0.0.2"))
-    trusting = ssl.create_default_context(cafile=str(right))
-    trusting.load_verify_locations(cafile=str(wrong))
+def test_a_certificate_is_verified(
+    serve: Serve, client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make = Path(__file__).parents[2] / "deploy/tls/make_certificates.py"
+    names = "good,127.0.0.1", "other,127.0.0.2"
+    subprocess.run([sys.executable, make, tmp_path, *names], check=True, stdout=subprocess.DEVNULL, timeout=DEADLINE)
     servers = []
-    for file in (right, wrong):
+    for name in ("good", "other"):
         speaks = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        speaks.load_cert_chain(file)
+        speaks.load_cert_chain(tmp_path / name / "bundle.pem")
         servers.append(serve(Honest(), speaks))
     good, other = servers
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca/ca.pem"))
     tickets = client(good.url, tls=trusting, prefetch=0)
-    assert tickets.take("photos") == 1
-    assert tickets.take("photos") == 3
+    assert [tickets.take("photos"), tickets.take("photos")] == [1, 3]
     assert len(good.sockets) == 1
     for url, tls in ((good.url, None), (other.url, trusting)):
-        with pytest.raises(TicketsUnavailable, match=f"{url}: no answer .*certificate"):
-            client(url, tls=tls, prefetch=0, timeout=2).take("photos")
+        with pytest.raises(TicketsUnavailable, match=f"{url}: no answer"):
+            client(url, tls=tls, prefetch=0, timeout=3).take("photos")
+        assert f"{url}: no answer (its certificate: " in caplog.text
     assert not other.asked
-    tickets.close()
-    until(lambda: not good.sockets and not other.sockets)
 
 
 # --- ensure
@@ -138,17 +115,13 @@ def test_ensure_asks_another_url(serve: Serve, client: Client, nobody: str) -> N
     assert [url for url in urls if f"{url}: " not in str(caught.value)] == []
 
 
-def test_ensure_needs_http(serve: Serve, client: Client, nobody: str) -> None:
+def test_ensure_needs_http_and_parameters_that_are_json(serve: Serve, client: Client, nobody: str) -> None:
     server = serve(lambda asked: http(MADE) if "PUT" in asked else None)
     assert client(server.redis_url, server.url).ensure("photos") == MADE
-    with pytest.raises(TicketError, match="http://"):
-        client(server.redis_url).ensure("photos")
-    with pytest.raises(TicketsUnavailable, match="refused"):
-        client(server.redis_url, f"http://{nobody}", timeout=0.5).ensure("photos")
-    assert server.asked == ["PUT /sequence/photos"]
-
-
-def test_parameters_that_are_no_json_are_not_sent(client: Client) -> None:
+    for urls, says in (([], "http://"), ([f"http://{nobody}"], "no answer")):
+        with pytest.raises(TicketsUnavailable, match=says):
+            client(server.redis_url, *urls, timeout=0.5).ensure("photos")
     for wrong in ({1}, float("nan"), float("inf")):
         with pytest.raises(InvalidRequest):
-            client("http://127.0.0.1:9").ensure("photos", bits=wrong)
+            client(server.url).ensure("photos", bits=wrong)
+    assert server.asked == ["PUT /sequence/photos"]

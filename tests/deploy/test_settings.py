@@ -41,6 +41,16 @@ def test_the_server_can_use_what_is_set(tmp_path: Path) -> None:
         assert loaded.admin_tokens, name
 
 
+def test_the_third_databases_of_compose_are_taken() -> None:
+    text = (ROOT / "docs/operations/compose.md").read_text(encoding="utf-8")
+    urls = re.findall(r"postgresql://tickets@[^\s\"]+|rediss://tickets@[^\s`]+", text)
+    assert [url.split("@")[1].split("/")[0].split(":")[0] for url in urls] == ["postgresql", "redis"]
+    assert (
+        len(settings.load({"TICKETS_DATABASES": " ".join(urls), "TICKETS_DATABASE_PASSWORD": "x"}, {}).databases) == 2
+    )
+    assert {"postgresql", "redis"} <= compose()["services"].keys()
+
+
 def test_every_variable_is_a_setting_or_is_named_as_the_deployments() -> None:
     listed = ["git", "ls-files", "-co", "--exclude-standard", *DEPLOYED]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout.split()

@@ -11,9 +11,9 @@ from tests.load import Load
 from tests.servers import Engine, engines
 from tests.servers_processes import DEADLINE, wait_until
 from tests.servers_shared import SharedServers
-from tests.ticketd import TicketServer
+from tests.ticketd import QUICK, TicketServer
 from tests.torture.faults import Faults
-from tests.torture.stage import QUICK, Stage
+from tests.torture.stage import Stage
 
 PAIRS: list[tuple[Engine, Engine]] = [
     ("mariadb", "postgresql"),
@@ -40,7 +40,7 @@ def stage(started: Stage) -> Stage:
 
 @pytest.fixture(scope="module")
 def faults(started: Stage, tmp_path_factory: pytest.TempPathFactory) -> Faults:
-    return Faults(started, random.Random(5), tmp_path_factory.mktemp("copies"), pace=0.5)
+    return Faults(started, random.Random(5), tmp_path_factory.mktemp("copies"), pace=0.3)
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,10 @@ from app.databases.mysql.url import parse
 from app.databases.session import Book, Mark, Marked, Note, Residue, Want, Write
 from app.errors import DatabaseFailed, SequenceBusy
 from tests.load import Load
-from tests.servers import DatabaseServer
 from tests.servers_galera import GaleraNode
 from tests.servers_processes import DEADLINE, wait_until
-from tests.servers_programs import template
-from tests.servers_shared import SharedServers
-from tests.system.test_nodes import QUICK
-from tests.ticketd import TicketServer
+from tests.servers_shared import OwnServer, SharedServers
+from tests.ticketd import QUICK, TicketServer
 
 NUMBERS = "has wsrep_auto_increment_control=ON, so its Galera cluster numbers the ids: set it to OFF on every node"
 
@@ -99,10 +96,10 @@ def test_two_nodes_are_not_two_databases(cluster: list[GaleraNode]) -> None:
         awaits([server], 1, f"is the same data as {cluster[1].address}")
 
 
-def test_tickets_go_on_while_nodes_fail(cluster: list[GaleraNode], shared_servers: SharedServers) -> None:
+@pytest.mark.timeout(400)
+def test_tickets_go_on_while_nodes_fail(cluster: list[GaleraNode], own_server: OwnServer) -> None:
     with ExitStack() as stack:
-        plain = DatabaseServer("mariadb", template("mariadb", shared_servers.templates), offset=2, increment=2)
-        stack.enter_context(plain)
+        plain = own_server("mariadb", offset=2, increment=2)
         urls = [f"mysql://root@{','.join(each.address for each in cluster)}/tickets", plain.create_database("tickets")]
         servers = [stack.enter_context(TicketServer(urls, **QUICK)) for _ in range(2)]
         servers[0].request("PUT", "/sequence/photos").raise_for_status()

@@ -1,6 +1,5 @@
 """A group of three MySQL servers in single-primary mode as one ticket database."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -8,10 +7,9 @@ import pytest
 from tests.load import Load
 from tests.servers import DatabaseServer, Engine, engines
 from tests.servers_processes import DEADLINE, free_port, wait_until
-from tests.servers_programs import template
-from tests.servers_shared import SharedServers
-from tests.system.test_nodes import QUICK, nodes, passes
-from tests.ticketd import TicketServer
+from tests.servers_shared import OwnServer
+from tests.system.test_nodes import nodes
+from tests.ticketd import QUICK, TicketServer, settled
 
 GROUP = "6a9f9a4e-0000-11ef-8000-000000000001"
 MEMBERS = "SELECT MEMBER_PORT FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
@@ -22,9 +20,9 @@ WAITING = (
 
 
 @pytest.fixture
-def group(shared_servers: SharedServers, engine: Engine) -> Iterator[list[DatabaseServer]]:
+def group(own_server: OwnServer, engine: Engine) -> list[DatabaseServer]:
     """Three servers in one group; the first one is the primary. A restarted one joins the group by itself."""
-    data, ports = template(engine, shared_servers.templates), [free_port() for _ in range(3)]
+    ports, found = [free_port() for _ in range(3)], []
     common = {
         "group_name": GROUP,
         "group_seeds": ",".join(f"127.0.0.1:{port}" for port in ports),
@@ -33,25 +31,22 @@ def group(shared_servers: SharedServers, engine: Engine) -> Iterator[list[Databa
         "consistency": "EVENTUAL",
         "start_on_boot": "OFF",
     }
-    with ExitStack() as stack:
-        found = []
-        for number, port in enumerate(ports, 1):
-            settings = {**common, "local_address": f"127.0.0.1:{port}"}
-            options = [
-                *("--log-bin=binlog", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", f"--server-id={number}"),
-                *("--performance-schema=ON", "--report-host=127.0.0.1", "--plugin-load-add=group_replication.so"),
-                *(f"--loose-group-replication-{name}={value}" for name, value in settings.items()),
-            ]
-            server = stack.enter_context(DatabaseServer(engine, data, offset=1, increment=2, options=options))
-            found.append(server)
-            server.execute("CHANGE REPLICATION SOURCE TO SOURCE_USER='root' FOR CHANNEL 'group_replication_recovery'")
-            server.execute(f"SET GLOBAL group_replication_bootstrap_group = {'ON' if number == 1 else 'OFF'}")
-            server.execute("START GROUP_REPLICATION")
-            server.execute("SET GLOBAL group_replication_bootstrap_group = OFF")
-            server.options.append("--loose-group-replication-start-on-boot=ON")
-        found[0].create_database("tickets")
-        wait_until(lambda: all(has_all(each, found) for each in found), DEADLINE, "the group to be complete")
-        yield found
+    for number, port in enumerate(ports, 1):
+        settings = {**common, "local_address": f"127.0.0.1:{port}"}
+        options = [
+            *("--log-bin=binlog", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", f"--server-id={number}"),
+            *("--performance-schema=ON", "--report-host=127.0.0.1", "--plugin-load-add=group_replication.so"),
+            *(f"--loose-group-replication-{name}={value}" for name, value in settings.items()),
+        ]
+        found.append(server := own_server(engine, offset=1, increment=2, options=options))
+        server.execute("CHANGE REPLICATION SOURCE TO SOURCE_USER='root' FOR CHANNEL 'group_replication_recovery'")
+        server.execute(f"SET GLOBAL group_replication_bootstrap_group = {'ON' if number == 1 else 'OFF'}")
+        server.execute("START GROUP_REPLICATION")
+        server.execute("SET GLOBAL group_replication_bootstrap_group = OFF")
+        server.options.append("--loose-group-replication-start-on-boot=ON")
+    found[0].create_database("tickets")
+    wait_until(lambda: all(has_all(each, found) for each in found), DEADLINE, "the group to be complete")
+    return found
 
 
 def has_all(member: DatabaseServer, members: list[DatabaseServer]) -> bool:
@@ -61,11 +56,10 @@ def has_all(member: DatabaseServer, members: list[DatabaseServer]) -> bool:
 
 @pytest.mark.parametrize("engine", engines("mysql"))
 def test_servers_use_the_primary_and_follow_an_election(
-    group: list[DatabaseServer], shared_servers: SharedServers, engine: Engine
+    group: list[DatabaseServer], own_server: OwnServer, engine: Engine
 ) -> None:
     with ExitStack() as stack:
-        plain = DatabaseServer(engine, template(engine, shared_servers.templates), offset=2, increment=2)
-        stack.enter_context(plain)
+        plain = own_server(engine, offset=2, increment=2)
         listed = ",".join(f"127.0.0.1:{each.port}" for each in (group[1], group[0], group[2]))
         urls = [f"mysql://root@{listed}/tickets", plain.create_database("tickets")]
         first, second = (stack.enter_context(TicketServer(urls, **QUICK)) for _ in range(2))
@@ -77,7 +71,7 @@ def test_servers_use_the_primary_and_follow_an_election(
             return nodes(first) == nodes(second) == [*(f"127.0.0.1:{port}" for (port,) in primary), None]
 
         wait_until(agree, DEADLINE, "both servers to use the primary")
-        passes(first, second)
+        settled(first, second)
         assert group[0].execute(WAITING)[0][0] > 0
         with Load(first, second) as load:
             load.wait(200)
@@ -88,7 +82,7 @@ def test_servers_use_the_primary_and_follow_an_election(
             wait_until(lambda: has_all(group[1], group), DEADLINE, "the server to join again")
             load.wait(200)
             wait_until(agree, DEADLINE, "both servers to use the next primary still")
-            passes(first, second)
+            settled(first, second)
             load.wait(200)
             load.wait_for_each()
         load.check()

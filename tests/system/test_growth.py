@@ -1,35 +1,37 @@
 """`ticketd grow` beside ticket servers that draw: databases join and leave, and nothing comes twice."""
 
+import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
+from app.__main__ import main
 from tests.load import Load
-from tests.servers import DatabaseServer, Engine, engines
+from tests.servers import Engine, engines
 from tests.servers_processes import DEADLINE, wait_until
-from tests.servers_programs import template
 from tests.servers_shared import SharedServers
-from tests.ticketd import PROGRAM, TicketServer, environment
+from tests.ticketd import PROGRAM, QUICK, TicketServer, environment, settled
+from tests.torture.growing import signalled
 
-QUICK: dict[str, Any] = {"probe_interval": 0.2, "database_timeout": 5, "request_timeout": 40}
-ENGINES: list[Engine] = ["mariadb", "postgresql", "redis", *engines("mysql")]
+ENGINES: list[Engine] = ["mariadb", "postgresql", "redis", *(engines("mysql") or engines("redis"))]
 
 
 @pytest.fixture(scope="module")
-def urls(shared_servers: SharedServers) -> Iterator[list[str]]:
-    """An empty database on each engine, in servers of their own."""
-    with ExitStack() as stack:
-        servers = [DatabaseServer(engine, template(engine, shared_servers.templates)) for engine in ENGINES]
-        yield [stack.enter_context(server).create_database("tickets") for server in servers]
+def urls(shared_servers: SharedServers) -> list[str]:
+    """Databases that are empty at first, one on each engine."""
+    return fresh(shared_servers)
 
 
-def grow(urls: list[str], *arguments: str) -> tuple[int, str]:
+def fresh(shared_servers: SharedServers) -> list[str]:
+    """Make an empty database on each engine."""
+    return [shared_servers.server(engine).create_database(shared_servers.new_name()) for engine in ENGINES]
+
+
+def grow(urls: list[str], *arguments: str, program: Sequence[str] = PROGRAM) -> tuple[int, str]:
     """Run `ticketd grow`, and return its exit status and what it printed."""
     done = subprocess.run(
-        [*PROGRAM, "grow", *arguments],
+        [*program, "grow", *arguments],
         env=environment(databases=" ".join(urls), probe_interval=0.2, database_timeout=5),
         capture_output=True,
         text=True,
@@ -40,11 +42,13 @@ def grow(urls: list[str], *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def settled(*servers: TicketServer) -> None:
-    for server in servers:
-        wait_until(lambda server=server: server.health()["status"] == "pass", DEADLINE, "/healthz to pass")  # type: ignore[misc]
+def killed(urls: list[str], increment: int, step: str) -> None:
+    """Kill `ticketd grow` with SIGKILL where it says that this step begins."""
+    program = signalled(signal.SIGKILL, step)
+    assert grow(urls, "--increment", str(increment), program=program) == (-signal.SIGKILL, "")
 
 
+@pytest.mark.timeout(400)
 def test_databases_join_and_leave_while_tickets_are_drawn(urls: list[str]) -> None:
     with TicketServer(urls[:2], **QUICK) as first:
         first.request("PUT", "/sequence/photos").raise_for_status()
@@ -57,14 +61,47 @@ def test_databases_join_and_leave_while_tickets_are_drawn(urls: list[str]) -> No
             flakes = [second.take("flakes", 50)]
             assert "run `ticketd grow`" in second.health()["databases"][2]["last_error"]
             assert grow(urls, "--status") == (0, "")
-            for increment in (3, len(urls), 3):
+            for increment in (4, 3):
                 assert grow(urls, "--increment", str(increment)) == (0, "")
                 wait_until(lambda n=increment: len(up(second)) == n, DEADLINE, "every database to serve")  # type: ignore[misc]
                 load.wait(500)
                 load.wait_for_each(increment)
                 flakes.append(second.take("flakes", 50))
         load.check()
-        assert len({each for ids in flakes for each in ids}) == 200
+        assert len({each for ids in flakes for each in ids}) == 150
+
+
+@pytest.mark.timeout(400)
+def test_the_servers_take_back_or_finish_what_a_killed_run_has_begun(shared_servers: SharedServers) -> None:
+    """The record on the database of offset 1 decides: until then they take the change back after 5 s."""
+    urls = fresh(shared_servers)
+    with TicketServer(urls[:2], **QUICK) as server:
+        server.request("PUT", "/sequence/photos").raise_for_status()
+    servers = [TicketServer(urls[:3], **QUICK) for _ in range(2)]
+    with servers[0], servers[1], Load(*servers, callers=2, is_one=False, increment=6) as load:
+
+        def serve(databases: int) -> None:
+            wait_until(lambda: {*map(serving, servers)} == {databases}, DEADLINE, f"{databases} databases to serve")
+            load.wait(100)
+
+        serve(2)
+        killed(urls[:3], 3, "stopping the draws 1")
+        killed(urls[:3], 3, "writing the floors 1")
+        killed(urls[:3], 3, "starting the draws 0")
+        status, said = grow(urls[:3], "--status")
+        assert (status, "is not decided" in said) == (1, True)
+        serve(2)
+        killed(urls[:3], 3, "starting the draws 1")
+        serve(3)
+        killed(urls[:3], 2, "starting the draws 2")
+        serve(2)
+        assert grow(urls[:3], "--status") == (0, "")
+    load.check()
+
+
+def serving(server: TicketServer) -> int:
+    """Return how many databases are up, 0 while a warning stands."""
+    return 0 if server.health()["warnings"] else len(up(server))
 
 
 def up(server: TicketServer) -> list[str]:
@@ -79,10 +116,12 @@ def test_a_server_with_another_increment_is_named_and_nothing_is_changed(urls: l
         assert server.take("photos")
 
 
-def test_a_database_that_does_not_belong_to_the_ring_is_named_and_left_as_it_is(urls: list[str]) -> None:
+def test_a_database_that_does_not_belong_to_the_ring_is_named_and_left_as_it_is(
+    urls: list[str], shared_servers: SharedServers
+) -> None:
     status, said = grow([*urls[:3], urls[1]], "--increment", "4")
     assert (status, "is the same data as" in said) == (1, True)
-    foreign = [urls[2].rpartition("/")[0] + f"/{number}" for number in (1, 2)]
+    foreign = [shared_servers.server("redis").create_database(shared_servers.new_name()) for _ in range(2)]
     with TicketServer(foreign, **QUICK) as stranger:
         settled(stranger)
         status, said = grow([*urls[:3], foreign[1]], "--increment", "4")
@@ -90,5 +129,9 @@ def test_a_database_that_does_not_belong_to_the_ring_is_named_and_left_as_it_is(
         settled(stranger)
 
 
-def test_its_arguments_are_checked(urls: list[str]) -> None:
-    assert grow(urls)[0] == grow(urls, "--increment", "3", "--status")[0] == grow(urls, "--increment", "0")[0] == 2
+@pytest.mark.parametrize("arguments", [[], ["--increment", "3", "--status"], ["--increment", "0"]])
+def test_its_arguments_are_checked(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TICKETS_DATABASES", "mysql://root@127.0.0.1:1/a mysql://root@127.0.0.1:1/b")
+    with pytest.raises(SystemExit) as ended:
+        main(["grow", *arguments])
+    assert ended.value.code == 2

@@ -3,7 +3,6 @@
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,20 +12,13 @@ import redis
 from tests.load import Load
 from tests.servers import DatabaseServer
 from tests.servers_processes import DEADLINE, Process, free_port, wait_until
-from tests.servers_programs import as_unprivileged, new_home, program, template
-from tests.servers_shared import SharedServers
-from tests.ticketd import TicketServer
-
-QUICK: dict[str, Any] = {"probe_interval": 0.2, "database_timeout": 2, "request_timeout": 40}
+from tests.servers_programs import as_unprivileged, new_home, program
+from tests.servers_shared import OwnServer
+from tests.ticketd import QUICK, TicketServer, settled
 
 
 def nodes(server: TicketServer) -> list[Any]:
     return [each.get("node") for each in server.health()["databases"]]
-
-
-def passes(*servers: TicketServer) -> None:
-    for server in servers:
-        wait_until(lambda server=server: server.health()["status"] == "pass", DEADLINE, "/healthz to pass")  # type: ignore[misc]
 
 
 class Sentinel(Process):
@@ -59,14 +51,11 @@ class Sentinel(Process):
 
 
 @pytest.fixture
-def three(shared_servers: SharedServers) -> Iterator[list[DatabaseServer]]:
+def three(own_server: OwnServer) -> list[DatabaseServer]:
     """Three Redis servers; the third one replicates the second one."""
-    with ExitStack() as stack:
-        found = [DatabaseServer("redis", template("redis", shared_servers.templates)) for _ in range(3)]
-        for server in found:
-            stack.enter_context(server)
-        found[2].execute(f"REPLICAOF 127.0.0.1 {found[1].port}")
-        yield found
+    found = [own_server("redis") for _ in range(3)]
+    found[2].execute(f"REPLICAOF 127.0.0.1 {found[1].port}")
+    return found
 
 
 def test_tickets_go_on_when_sentinels_promote_a_replica(three: list[DatabaseServer]) -> None:
@@ -76,7 +65,7 @@ def test_tickets_go_on_when_sentinels_promote_a_replica(three: list[DatabaseServ
         urls = [three[0].url("0"), f"redis+sentinel://{listed}/tickets/0"]
         server, other = (stack.enter_context(TicketServer(urls, **QUICK)) for _ in range(2))
         server.request("PUT", "/sequence/photos").raise_for_status()
-        passes(server, other)
+        settled(server, other)
         for sentinel in sentinels:  # they ask the primary for its replicas every ten seconds
             wait_until(lambda sentinel=sentinel: sentinel.knows(1, 1), DEADLINE, "the Sentinels")  # type: ignore[misc]
         with Load(server, other) as load:
@@ -86,7 +75,7 @@ def test_tickets_go_on_when_sentinels_promote_a_replica(three: list[DatabaseServ
             wait_until(
                 lambda: "'role': 'master'" in str(three[2].execute("INFO replication")), DEADLINE, "the promotion"
             )
-            passes(server, other)
+            settled(server, other)
             sentinels[0].kill()
             load.wait(200)
             load.wait_for_each()
@@ -94,29 +83,25 @@ def test_tickets_go_on_when_sentinels_promote_a_replica(three: list[DatabaseServ
 
 
 @pytest.fixture
-def replicated(shared_servers: SharedServers) -> Iterator[list[DatabaseServer]]:
+def replicated(own_server: OwnServer) -> list[DatabaseServer]:
     """A PostgreSQL server, its standby, and a MariaDB server."""
-    with ExitStack() as stack:
-        primary = stack.enter_context(DatabaseServer("postgresql", template("postgresql", shared_servers.templates)))
-        primary.create_database("tickets")
-        standby = DatabaseServer("postgresql", template("postgresql", shared_servers.templates))
-        shutil.rmtree(standby.data_dir)
-        copy = [program("postgresql", "pg_basebackup"), "-R", "-D", str(standby.data_dir), "-c", "fast"]
-        source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
-        subprocess.run([*as_unprivileged(), *copy, *source], check=True, capture_output=True, timeout=120)
-        stack.enter_context(standby)
-        other = stack.enter_context(DatabaseServer("mariadb", template("mariadb", shared_servers.templates)))
-        other.create_database("tickets")
-        yield [primary, standby, other]
+    primary, standby = own_server("postgresql"), own_server("postgresql", starts=False)
+    shutil.rmtree(standby.data_dir)
+    copy = [program("postgresql", "pg_basebackup"), "-R", "-D", str(standby.data_dir), "-c", "fast"]
+    source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
+    subprocess.run([*as_unprivileged(), *copy, *source], check=True, capture_output=True, timeout=120)
+    standby.start()
+    return [primary, standby, own_server("mariadb")]
 
 
 def test_servers_use_the_node_that_writes_and_follow_a_promotion(replicated: list[DatabaseServer]) -> None:
     primary, standby, other = replicated
     listed = f"127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
-    urls = [f"postgresql://postgres@{listed}/tickets", other.url("tickets")]
+    primary.create_database("tickets")
+    urls = [f"postgresql://postgres@{listed}/tickets", other.create_database("tickets")]
     with TicketServer(urls, **QUICK) as first, TicketServer(urls, **QUICK) as second:
         first.request("PUT", "/sequence/photos").raise_for_status()
-        passes(first, second)
+        settled(first, second)
         assert nodes(first) == nodes(second) == [f"127.0.0.1:{primary.port}", None]
         assert first.health()["databases"][0]["name"] == f"127.0.0.1:{standby.port}"
         assert "node" not in first.health()["databases"][1]
@@ -126,7 +111,7 @@ def test_servers_use_the_node_that_writes_and_follow_a_promotion(replicated: lis
             load.wait(200)
             assert nodes(first)[0] is None
             standby.execute("SELECT pg_promote()")
-            passes(first, second)
+            settled(first, second)
             load.wait(200)
             assert nodes(first) == nodes(second) == [f"127.0.0.1:{standby.port}", None]
             load.wait_for_each()

@@ -19,11 +19,15 @@ from pathlib import Path
 import httpx
 
 from tests.load import SEQUENCES, Load
+from tests.servers import Engine
 from tests.torture.faults import Faults
 from tests.torture.stage import Stage
 
-SILENCE = 5.0
-"""Seconds for which no server hands out a ticket at most: at any time there is one that reaches a database."""
+SILENCE, GROWTH = 5.0, 25.0
+"""Seconds for which no server hands out a ticket at most: at any time there is one that reaches a database. The second
+number is for changes of the ring that are left undecided for 5 s, while the database that decides may be away."""
+GROWS: list[Engine] = ["mariadb", "postgresql", "redis"]
+"""The databases of a ring that changes between two and three."""
 BUMP_SECONDS = 10.0
 """Mean seconds between two bumps."""
 
@@ -37,7 +41,8 @@ def play(chosen: argparse.Namespace, stage: Stage, faults: Faults, load: Load, c
         time.sleep(chance.uniform(0, 2))
         backwards = settled and chance.random() < 0.6
         choice = faults.backwards if backwards else faults.steady
-        fault = chance.choice([faults.kill_database] if chosen.kills else choice)
+        only = [faults.kill_database] * bool(chosen.kills) + [faults.grow] * chosen.grow
+        fault = chance.choice(only or choice)
         number = chance.randrange(6)
         print(f"{time.monotonic() - begin:6.1f} s  {fault.__name__} {number}, {load.count:,} tickets", flush=True)
         fault(number)
@@ -60,12 +65,15 @@ def bump(stage: Stage, load: Load, is_over: threading.Event) -> None:
 
 def run(chosen: argparse.Namespace, folder: Path) -> bool:
     """Play, judge and report. Returns whether every promise was kept."""
-    print(f"torture of {chosen.engine}, seed {chosen.seed}", flush=True)
     chance, is_over = random.Random(chosen.seed), threading.Event()
     engines = [] if chosen.engine == "sqlite" else [chosen.engine] * chosen.databases
+    judge = {"increment": chosen.databases}
+    if chosen.grow:
+        engines, judge = GROWS, {"increment": 1, "is_one": False}  # no id says which database gave it
+    print(f"torture of {engines or chosen.engine}, seed {chosen.seed}", flush=True)
     with ExitStack() as stack:
         stage = Stage(stack, folder / "templates", engines, chosen.servers)
-        load = stack.enter_context(Load(*stage.servers, callers=chosen.callers, mixed=True, increment=chosen.databases))
+        load = stack.enter_context(Load(*stage.servers, callers=chosen.callers, mixed=True, **judge))
         bumps = threading.Thread(target=bump, args=(stage, load, is_over))
         bumps.start()
         done = Counter[str]()
@@ -78,7 +86,7 @@ def run(chosen: argparse.Namespace, folder: Path) -> bool:
         for server in stage.servers:
             if "Traceback" in server.log:
                 load.violate(f"a defect: {server.log[-3000:]}")
-    if load.silence > SILENCE and (chosen.kills or len(stage.servers) > 2):
+    if load.silence > (GROWTH if chosen.grow else SILENCE) and (chosen.kills or len(stage.servers) > 2):
         load.violate(f"no ticket for {load.silence:.2f} s, while one database could write")
     print(f"tickets {load.count:,}; bumps {load.floors}; longest time without a ticket {load.silence:.2f} s")
     print(f"errors that callers got {load.errors.most_common(10)}")
@@ -98,6 +106,7 @@ def main() -> int:
     add("--servers", type=int, default=3, help="how many ticket servers; 3, and 1 with sqlite")
     add("--callers", type=int, default=16, help="how many callers each of them has; 16")
     add("--kills", type=int, default=0, metavar="K", help="kill a database K times, and do nothing else")
+    add("--grow", action="store_true", help="change a ring of three engines, and kill `ticketd grow` and others")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tickets-torture-") as folder:
         return 0 if run(chosen, Path(folder)) else 1

@@ -1,17 +1,24 @@
 """The faults: what happens to databases, links and ticket servers, one fault at a time, each mended at its end."""
 
+import os
 import random
 import shutil
+import signal
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from app.databases.sqlite.folder import FILES
 from tests.load import SEQUENCES
 from tests.servers import DatabaseServer
-from tests.servers_processes import Process
-from tests.torture.stage import DATABASE, Stage
+from tests.servers_processes import Process, wait_until
+from tests.ticketd import QUICK, TicketServer, environment
+from tests.torture.growing import STEPS, signalled
+from tests.torture.stage import ABOVE, DATABASE, SETTLES, Stage
 
+PATH = {"PYTHONPATH": TicketServer.imports_from}
 Fault = Callable[[int], None]
 """Does something to one of the databases or ticket servers, which the number chooses, and mends it."""
 
@@ -132,6 +139,28 @@ class Faults:
     def stop_server(self, number: int) -> None:
         """Let a ticket server stand still for some seconds."""
         self._stand_still(self._stage.servers[number % len(self._stage.servers)], 12)
+
+    def grow(self, number: int) -> None:
+        """Begin to take the last database out of the ring, or into it; something else happens at a step of that.
+
+        Mostly `ticketd grow` is killed then. Otherwise it goes on, perhaps so late that the servers took it back.
+        """
+        last = self._stage.servers[0].health()["databases"][-1]
+        increment = len(self._stage.databases) - (ABOVE not in (last["last_error"] or ""))
+        databases = " ".join(each.url(DATABASE) for each in self._stage.databases)
+        meanwhile = self._chance.choice([self.kill_database, self.end_server, self._wait, self._wait])
+        with closing(Process(Path(tempfile.mkdtemp(prefix="ticketd-")))) as run:
+            command = [*signalled(signal.SIGSTOP, self._chance.choice(STEPS)), "grow", "--increment"]
+            run.launch([*command, str(increment)], environment(databases=databases, **QUICK) | PATH)
+            look = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+            wait_until(lambda: os.waitid(os.P_PID, run.pid, look) is not None, SETTLES, "`ticketd grow` to stand still")
+            meanwhile(number)
+            if self._chance.random() < 0.3:
+                run.thaw()
+                run.wait()
+
+    def _wait(self, _number: int) -> None:
+        self._pause(8)
 
     def restore_file(self, _number: int) -> None:
         """Kill the server of the embedded pair, and copy one file with its journal, or put the copy in its place."""
