@@ -12,7 +12,7 @@ import httpx
 
 from tests.servers_processes import DEADLINE, Process, free_port, wait_until
 
-__all__ = ["DEADLINE", "PROGRAM", "QUICK", "TicketServer", "environment", "settled"]
+__all__ = ["DEADLINE", "OF_NODES", "PROGRAM", "QUICK", "TicketServer", "environment", "settled"]
 
 PROGRAM = (sys.executable, "-m", "app")
 """How `ticketd` is started from this checkout."""
@@ -20,6 +20,8 @@ PATIENT = {"database_timeout": 20, "request_timeout": 40}
 """Settings with which a busy machine changes no answer."""
 QUICK: dict[str, Any] = {"probe_interval": 0.2, "database_timeout": 5, "request_timeout": 40, "drain_seconds": 1}
 """A database that fails is noticed soon, and on a busy machine none is given up that does not hang."""
+OF_NODES = QUICK | {"database_timeout": 2}
+"""The same for a database of several nodes: a look waits so long for each node that hangs."""
 
 
 def environment(**settings: object) -> dict[str, str]:

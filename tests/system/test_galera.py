@@ -16,7 +16,7 @@ from tests.load import Load
 from tests.servers_galera import GaleraNode
 from tests.servers_processes import DEADLINE, wait_until
 from tests.servers_shared import OwnServer, SharedServers
-from tests.ticketd import QUICK, TicketServer
+from tests.ticketd import OF_NODES, TicketServer
 
 NUMBERS = "has wsrep_auto_increment_control=ON, so its Galera cluster numbers the ids: set it to OFF on every node"
 
@@ -91,7 +91,7 @@ async def test_writes_that_collide_on_two_nodes_are_repeated_or_fail(places: lis
 
 
 def test_two_nodes_are_not_two_databases(cluster: list[GaleraNode]) -> None:
-    with contextlib.closing(TicketServer([node.url("tickets") for node in cluster[1:]], **QUICK)) as server:
+    with contextlib.closing(TicketServer([node.url("tickets") for node in cluster[1:]], **OF_NODES)) as server:
         server.start("/livez")
         awaits([server], 1, f"is the same data as {cluster[1].address}")
 
@@ -101,7 +101,7 @@ def test_tickets_go_on_while_nodes_fail(cluster: list[GaleraNode], own_server: O
     with ExitStack() as stack:
         plain = own_server("mariadb", offset=2, increment=2)
         urls = [f"mysql://root@{','.join(each.address for each in cluster)}/tickets", plain.create_database("tickets")]
-        servers = [stack.enter_context(TicketServer(urls, **QUICK)) for _ in range(2)]
+        servers = [stack.enter_context(TicketServer(urls, **OF_NODES)) for _ in range(2)]
         servers[0].request("PUT", "/sequence/photos").raise_for_status()
 
         def moved(*before: GaleraNode) -> GaleraNode:

@@ -9,7 +9,7 @@ from tests.servers import DatabaseServer, Engine, engines
 from tests.servers_processes import DEADLINE, free_port, wait_until
 from tests.servers_shared import OwnServer
 from tests.system.test_nodes import nodes
-from tests.ticketd import QUICK, TicketServer, settled
+from tests.ticketd import OF_NODES, TicketServer, settled
 
 GROUP = "6a9f9a4e-0000-11ef-8000-000000000001"
 MEMBERS = "SELECT MEMBER_PORT FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
@@ -62,7 +62,7 @@ def test_servers_use_the_primary_and_follow_an_election(
         plain = own_server(engine, offset=2, increment=2)
         listed = ",".join(f"127.0.0.1:{each.port}" for each in (group[1], group[0], group[2]))
         urls = [f"mysql://root@{listed}/tickets", plain.create_database("tickets")]
-        first, second = (stack.enter_context(TicketServer(urls, **QUICK)) for _ in range(2))
+        first, second = (stack.enter_context(TicketServer(urls, **OF_NODES)) for _ in range(2))
         first.request("PUT", "/sequence/photos").raise_for_status()
 
         def agree() -> bool:

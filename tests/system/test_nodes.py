@@ -14,7 +14,7 @@ from tests.servers import DatabaseServer
 from tests.servers_processes import DEADLINE, Process, free_port, wait_until
 from tests.servers_programs import as_unprivileged, new_home, program
 from tests.servers_shared import OwnServer
-from tests.ticketd import QUICK, TicketServer, settled
+from tests.ticketd import OF_NODES, TicketServer, settled
 
 
 def nodes(server: TicketServer) -> list[Any]:
@@ -63,7 +63,7 @@ def test_tickets_go_on_when_sentinels_promote_a_replica(three: list[DatabaseServ
         sentinels = [stack.enter_context(Sentinel(three[1])) for _ in range(2)]
         listed = ",".join(f"127.0.0.1:{each.port}" for each in sentinels)
         urls = [three[0].url("0"), f"redis+sentinel://{listed}/tickets/0"]
-        server, other = (stack.enter_context(TicketServer(urls, **QUICK)) for _ in range(2))
+        server, other = (stack.enter_context(TicketServer(urls, **OF_NODES)) for _ in range(2))
         server.request("PUT", "/sequence/photos").raise_for_status()
         settled(server, other)
         for sentinel in sentinels:  # they ask the primary for its replicas every ten seconds
@@ -99,7 +99,7 @@ def test_servers_use_the_node_that_writes_and_follow_a_promotion(replicated: lis
     listed = f"127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
     primary.create_database("tickets")
     urls = [f"postgresql://postgres@{listed}/tickets", other.create_database("tickets")]
-    with TicketServer(urls, **QUICK) as first, TicketServer(urls, **QUICK) as second:
+    with TicketServer(urls, **OF_NODES) as first, TicketServer(urls, **OF_NODES) as second:
         first.request("PUT", "/sequence/photos").raise_for_status()
         settled(first, second)
         assert nodes(first) == nodes(second) == [f"127.0.0.1:{primary.port}", None]
