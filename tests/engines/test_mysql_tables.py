@@ -1,5 +1,7 @@
 """Which tables are sequences on MySQL and MariaDB, and their births."""
 
+import asyncio
+
 import pytest
 
 from app.databases.mysql.tables import _give_words
@@ -104,6 +106,19 @@ async def test_a_server_that_stood_still_puts_no_row_back_into_an_emptied_table(
     run(bench, "DROP TABLE _ticket_notes")
     with pytest.raises(DatabaseFailed, match="lost"):
         await session.sequences(["photos"])
+
+
+async def test_a_word_that_another_server_gives_meanwhile_is_found(bench: Bench) -> None:
+    session, other = await bench.open(ODD), line_of(await bench.open(ODD))
+    for name in ("a", "b"):
+        run(bench, f"CREATE TABLE {name} ({ID}, {STUB}, PRIMARY KEY (stub), KEY (id))")
+    await other.run(["BEGIN", "INSERT INTO _ticket_notes (book, name, text) VALUES ('births', 'b', 'theirs')"])
+    reading = asyncio.create_task(session.sequences(["a", "b"]))
+    await asyncio.sleep(0.3)  # by then it waits for the row of b
+    await other.run(["COMMIT"])
+    found = (await reading)["b"]
+    assert isinstance(found, Counter)
+    assert found.birth.endswith(".theirs")
 
 
 async def test_a_table_that_was_made_anew_or_altered_is_not_taken_for_the_one_before(bench: Bench) -> None:

@@ -210,7 +210,7 @@ async def _give_words(
             f"ON DUPLICATE KEY UPDATE text = IF(text = {literal(words.get(key, ''))}, VALUES(text), text)",
             f"REPLACE INTO {quoted(table)} (id, stub) SELECT 0, '{_RAISES}' FROM _ticket_notes "  # noqa: S608
             f"WHERE {row} AND text = {word}",
-            f"SELECT text FROM _ticket_notes WHERE {row}",  # noqa: S608
+            f"SELECT text FROM _ticket_notes WHERE {row} FOR UPDATE",  # noqa: S608  # as it is, not as the commit began
         ])  # fmt: skip
     outcomes = zip(sorted(tables), await line.commit_each(groups), strict=True)
     return {key: each if isinstance(each, errors.SequenceError) else str(each[2].rows[0][0]) for key, each in outcomes}
