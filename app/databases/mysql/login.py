@@ -111,7 +111,7 @@ class Line(aiomysql.Connection):  # type: ignore[misc]
     Its methods raise StatementFailed where the server answers with an error; the server executes nothing that follows
     in the packet. After any other DatabaseError the line is of no use.
 
-    mariadb: whether the server is MariaDB. server_version: as it greets. tables: what `tables.read_counters` remembers.
+    mariadb: whether the server is MariaDB. server_version: as it greets.
     """
 
     mariadb: bool
@@ -124,7 +124,6 @@ class Line(aiomysql.Connection):  # type: ignore[misc]
         super().__init__(address.host, address.user, password, address.database, charset="utf8mb4", **how)
         self._address = address
         self._ahead = b""
-        self.tables: dict[str, Any] = {}
 
     # --- statements --------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ A table without that row gets another word, and then the row, with the id 0, whi
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from app import errors
 from app.databases.mysql.login import Line, Result, literal, quoted
@@ -77,28 +77,18 @@ sequence, why it is none, what should be repaired, and the largest id that it ca
 column again and again. A signed BIGINT ends before that id, and for the others see `_COLUMN_ENDS`."""
 
 
-class Table(NamedTuple):
-    """A table that is a sequence. created: the second in which it was made, or rebuilt by an ALTER."""
-
-    name: str
-    created: Any
-    ceiling: int
-    warnings: tuple[str, ...]
-
-
 class Standing(NamedTuple):
     """Where a table stands. is_raised: whether it has the row of raises, which a table that was emptied lacks."""
 
     position: int
     is_raised: bool
-    created: Any
 
 
 async def read_counters(line: Line, names: Sequence[str] | None) -> dict[str, Counter | errors.DatabaseError]:
     """See Session.sequences. A database that no ticket server has used has no notes.
 
-    The words are read first: where another server gives a table a word meanwhile, `_give_words` finds that out. To read
-    what a table looks like takes the server milliseconds, so the line remembers that, by the second of the creation.
+    The words are read first: where another server gives a table a word meanwhile, `_give_words` finds that out. A table
+    without a word gets one if it is asked for by name.
     """
     chosen = "IS NOT NULL" if names is None else f"IN ({literal('', *names)})"
     notes = f"SELECT name, text FROM _ticket_notes WHERE book = 'births' AND name {chosen}"  # noqa: S608
@@ -106,58 +96,32 @@ async def read_counters(line: Line, names: Sequence[str] | None) -> dict[str, Co
     if isinstance(outcome, errors.SequenceError) and names is not None:
         raise errors.DatabaseFailed("has lost the ticket server's own tables") from outcome
     words: dict[str, str] = {} if isinstance(outcome, errors.SequenceError) else dict(outcome[0].rows)
-    tables = {key: line.tables.pop(key) for key in names or () if key in line.tables}
-    standings = await standings_of(line, [table.name for table in tables.values()])
-    for key, table in list(tables.items()):
-        standing = standings.pop(table.name, None)
-        if isinstance(standing, Standing) and standing.is_raised and standing.created == table.created:
-            standings[table.name] = standing
-        else:
-            del tables[key]
     found: dict[str, Counter | errors.DatabaseError] = {}
-    if (unread := None if names is None else [name for name in names if name not in tables]) != []:
-        others, faults = await _read_tables(line, unread)
-        found |= faults
-        tables |= others
-        standings |= await standings_of(line, [table.name for table in others.values()])
-    there: dict[str, tuple[Table, Standing]] = {}
-    for key, table in tables.items():
-        standing = standings.get(table.name)
+    usable = {}
+    for name, created, is_like_one, fault, warning, ceiling in (
+        await line.step(_TABLES.replace("CHOSEN", chosen))
+    ).rows:
+        if fault is None:
+            usable[name] = created, ceiling, () if warning is None else (warning,)
+        elif names is not None or is_like_one:
+            found[name.lower()] = errors.SequenceUnusable(fault)
+    there: dict[str, Standing] = {}
+    for name, standing in (await standings_of(line, list(usable))).items():
         if isinstance(standing, Standing):
-            there[key] = table, standing
-        elif standing is not None:  # else an operator has dropped the table in between
-            found[key] = standing
-    lacking = {key: table.name for key, (table, at) in there.items() if not (at.is_raised and words.get(key))}
+            there[name] = standing
+        else:
+            found[name.lower()] = standing
+    lacking = [name for name, standing in there.items() if not (standing.is_raised and words.get(name.lower()))]
     given: dict[str, str | errors.SequenceError] = dict.fromkeys(lacking, "none")  # never part of a tenure
     if names is not None and lacking:
         given = await _give_words(line, lacking, words)
-    for key, (table, standing) in there.items():
-        word = given[key] if key in given else words[key]
-        if isinstance(word, errors.SequenceError):
-            found[key] = word
-            continue
-        line.tables[key] = table
-        bits = next(bits for bits in (32, 53, 64) if table.ceiling < 1 << bits)
-        position = min(standing.position, table.ceiling)
-        birth = f"{table.created}.{word}"
-        found[key] = Counter(table.name, bits, table.ceiling, position, birth, table.warnings)
+    for name, standing in there.items():
+        key, (created, ceiling, warnings) = name.lower(), usable[name]
+        word = given.get(name) or words[key]
+        bits, position = next(bits for bits in (32, 53, 64) if ceiling < 1 << bits), min(standing.position, ceiling)
+        counter = Counter(name, bits, ceiling, position, f"{created}.{word}", warnings)
+        found[key] = word if isinstance(word, errors.SequenceError) else counter
     return found
-
-
-async def _read_tables(
-    line: Line, names: Sequence[str] | None
-) -> tuple[dict[str, Table], dict[str, Counter | errors.DatabaseError]]:
-    """Return the tables that are sequences, and what is wrong with others, both by their names in lower case."""
-    chosen = "IS NOT NULL" if names is None else f"IN ({literal('', *names)})"
-    rows = (await line.step(_TABLES.replace("CHOSEN", chosen))).rows
-    tables: dict[str, Table] = {}
-    faults: dict[str, Counter | errors.DatabaseError] = {}
-    for name, created, is_like_one, fault, warning, ceiling in rows:
-        if fault is None:
-            tables[name.lower()] = Table(name, created, ceiling, () if warning is None else (warning,))
-        elif names is not None or is_like_one:
-            faults[name.lower()] = errors.SequenceUnusable(fault)
-    return tables, faults
 
 
 async def standings_of(line: Line, tables: Sequence[str]) -> dict[str, Standing | errors.SequenceError]:
@@ -167,8 +131,6 @@ async def standings_of(line: Line, tables: Sequence[str]) -> dict[str, Standing 
     a counter that is one too low until a statement has opened the table.
     """
     found: dict[str, Standing | errors.SequenceError] = {}
-    if not tables:
-        return found
     largest = [
         f"SELECT {literal(name)}, COALESCE(MAX(id), 0), "  # noqa: S608
         f"EXISTS (SELECT 1 FROM {quoted(name)} WHERE stub = '{_RAISES}') FROM {quoted(name)}"
@@ -177,10 +139,10 @@ async def standings_of(line: Line, tables: Sequence[str]) -> dict[str, Standing 
     starts = range(0, len(tables), _AT_ONCE)
     outcomes = await line.run_each([[" UNION ALL ".join(largest[start : start + _AT_ONCE])] for start in starts])
     following = await line.step(
-        "SELECT TABLE_NAME, COALESCE(AUTO_INCREMENT, 1), UNIX_TIMESTAMP(CREATE_TIME) "  # noqa: S608
-        f"FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({literal(*tables)})"
+        "SELECT TABLE_NAME, COALESCE(AUTO_INCREMENT, 1) FROM information_schema.TABLES "  # noqa: S608
+        f"WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({literal('', *tables)})"
     )
-    live = {name: (int(number), created) for name, number, created in following.rows}
+    live: dict[str, int] = dict(following.rows)
     for start, outcome in zip(starts, outcomes, strict=True):
         part = tables[start : start + _AT_ONCE]
         if isinstance(outcome, errors.SequenceError):
@@ -188,22 +150,22 @@ async def standings_of(line: Line, tables: Sequence[str]) -> dict[str, Standing 
                 found |= {name: outcome} if len(part) == 1 else await standings_of(line, [name])
             continue
         for name, row, is_raised in outcome[0].rows:
-            if name in live:
-                number, created = live[name]
-                found[name] = Standing(min(max(int(row), number - 1), LARGEST_ID), bool(is_raised), created)
+            if name in live:  # else an operator has dropped the table in between
+                found[name] = Standing(min(max(int(row), int(live[name]) - 1), LARGEST_ID), bool(is_raised))
     return found
 
 
 async def _give_words(
-    line: Line, tables: Mapping[str, str], words: Mapping[str, str]
+    line: Line, tables: Sequence[str], words: Mapping[str, str]
 ) -> dict[str, str | errors.SequenceError]:
     """Give tables other words, and their rows, unless another server has done so since the words were read.
 
     The row depends on the word: a server that stood still must not put the row back into a table that was emptied
-    meanwhile. tables: their names as they were made, by those in lower case. Returns the words that the tables have.
+    meanwhile. words: those that were read, by names in lower case. Returns the words that the tables have.
     """
     groups = []
-    for key, table in sorted(tables.items()):  # all servers take their locks in this order
+    for table in sorted(tables):  # all servers take their locks in this order
+        key = table.lower()
         word, row = literal(new_word()), f"book = 'births' AND name = {literal(key)}"
         groups.append([
             f"INSERT INTO _ticket_notes (book, name, text) VALUES ('births', {literal(key)}, {word}) "  # noqa: S608
@@ -213,7 +175,9 @@ async def _give_words(
             f"SELECT text FROM _ticket_notes WHERE {row} FOR UPDATE",  # noqa: S608  # as it is, not as the commit began
         ])  # fmt: skip
     outcomes = zip(sorted(tables), await line.commit_each(groups), strict=True)
-    return {key: each if isinstance(each, errors.SequenceError) else str(each[2].rows[0][0]) for key, each in outcomes}
+    return {
+        name: each if isinstance(each, errors.SequenceError) else str(each[2].rows[0][0]) for name, each in outcomes
+    }
 
 
 def raising(line: Line, table: str, above: int, *, again: bool = False) -> str:
