@@ -8,6 +8,7 @@ requests wait for the sight to change.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from app.errors import (
     ClockAhead,
@@ -65,11 +66,13 @@ class Issuer:
 
     def ready(self) -> int | None:
         """See Source.ready: from the stock of a lane, in turn."""
-        if not self._has_reserve or self._gathered:
-            return None
+        return self._from_stock(Lane.ready) if self._has_reserve and not self._gathered else None
+
+    def _from_stock(self, serve: Callable[[Lane], int | None]) -> int | None:
+        """Let the lanes serve from their stocks, in turn, until one returns an id."""
         lanes, turn = self.lanes, self._turn
         for place in range(turn - len(lanes), turn):
-            issued = lanes[place].ready()
+            issued = serve(lanes[place])
             if issued is not None:
                 self._turn = (turn + 1) % len(lanes)
                 return issued
@@ -87,7 +90,7 @@ class Issuer:
             except TicketError as error:
                 request.fail(error)
             else:
-                if not (self._has_reserve and any(lane.serve(request) for lane in self.lanes)):
+                if not self._has_reserve or self._from_stock(partial(Lane.serve, request=request)) is None:
                     self._gathered.append(request)
         if self._has_turn or not self._gathered:
             return

@@ -93,12 +93,12 @@ class Lane:
             self._note(issued, 1)
         return issued
 
-    def serve(self, request: Request) -> bool:
-        """Answer a request from the stock; False where it has to wait."""
+    def serve(self, request: Request) -> int | None:
+        """Answer a request from the stock, and return the last id of it; None where it has to wait."""
         last = self.stock.serve(request, self._limit_now) if self.in_stock and self._may_give() else None
         if last is not None:
             self._note(last, request.count)
-        return last is not None
+        return last
 
     def _may_give(self) -> bool:
         return not self.waiting and self.stock.size > 0 and self._is_open() and self._may_issue()

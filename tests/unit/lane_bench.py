@@ -96,6 +96,12 @@ class Bench:
             return await asked.answer
 
 
+async def settled(lane: Lane) -> None:
+    """Return once the lane's tasks have ended."""
+    while tasks := [task for task in (lane.task, lane._marking) if task is not None and not task.done()]:
+        await asyncio.wait(tasks)
+
+
 def ring_of(servers: Sequence[FakeServer]) -> Record:
     """Write a record that is drawn on all of these databases."""
     bodies = tuple(Body(offset, server.data.ring.body, 1) for offset, server in enumerate(servers, 1))

@@ -11,7 +11,7 @@ from app.tickets.issuer import Issuer
 from app.tickets.request import Shape
 from app.tickets.sight import Status
 from app.tickets.step import TicketPace
-from tests.unit.lane_bench import Asked, Bench, make_bench
+from tests.unit.lane_bench import Asked, Bench, make_bench, settled
 
 
 def issuer_of(bench: Bench, reserve: float = 0.0) -> Issuer:
@@ -40,6 +40,21 @@ async def test_the_databases_take_turns() -> None:
     issuer = issuer_of(await make_bench())
     ids = [await take(issuer) for _ in range(6)]
     assert sorted(ids) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_lists_from_the_stocks_take_turns() -> None:
+    bench = await make_bench()
+    issuer = issuer_of(bench, reserve=2.0)
+    for _ in range(8):
+        for lane in issuer.lanes:
+            await bench.take(lane, 400, Shape.LIST)
+        bench.clock.now += 0.6
+        await bench.see()
+        for lane in issuer.lanes:
+            await settled(lane)
+    assert all(lane.in_stock > 8 for lane in issuer.lanes)
+    sides = [(await take(issuer, 2, Shape.LIST))[0] % 2 for _ in range(4)]
+    assert sides in ([0, 1, 0, 1], [1, 0, 1, 0])
 
 
 async def test_a_database_that_fails_costs_its_requests_one_attempt() -> None:

@@ -7,20 +7,13 @@ import pytest
 
 from app.databases.session import Book, Note
 from app.errors import DatabaseFailed, SequenceExhausted, Unverified
-from app.tickets.lane import Lane
 from app.tickets.request import Block, Shape
 from app.tickets.step import Rate
-from tests.unit.lane_bench import Asked, Bench, make_bench
+from tests.unit.lane_bench import Asked, Bench, make_bench, settled
 
 
 def rows(bench: Bench, name: str) -> list[Note | None]:
     return [server.data.notes[Book.MARKS].get(name) for server in bench.servers]
-
-
-async def settled(lane: Lane) -> None:
-    """Return once the lane's tasks have ended."""
-    while tasks := [task for task in (lane.task, lane._marking) if task is not None and not task.done()]:
-        await asyncio.wait(tasks)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -233,8 +226,8 @@ async def test_the_reserve_is_given_at_once_and_filled_again() -> None:
     assert lane.ready() is not None
     bench.clock.now += 100
     assert lane.ready() is None
-    assert not lane.serve(Asked(2, Shape.LIST).request)
-    assert lane.stock.size == 0
+    assert lane.serve(Asked(2, Shape.LIST).request) is None
+    assert lane.in_stock == lane.stock.size == 0
 
 
 async def test_a_request_that_is_over_gets_nothing_and_wastes_nothing() -> None:
