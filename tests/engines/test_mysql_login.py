@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.databases.mysql.login import Line
+from app.databases.mysql.login import Line, load_cryptography
 from app.databases.mysql.session import connect
 from app.databases.mysql.url import parse
 from app.databases.session import Counter, Drawn, Want
@@ -136,6 +136,13 @@ async def test_a_connection_that_is_given_up_or_answered_with_nonsense_is_closed
     assert isinstance(error, DatabaseFailed if said else TimeoutError)
 
 
+@pytest.fixture(params=[False, True], ids=["at first", "after a login by a public key"])
+def loaded(request: pytest.FixtureRequest) -> None:
+    if request.param:
+        load_cryptography()
+
+
+@pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize(
     ("asked", "names_plugins"),
     [

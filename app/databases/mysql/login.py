@@ -52,7 +52,7 @@ _OF_SEQUENCE: dict[int, Callable[[], SequenceError]] = {
     1146: errors.SequenceMissing,
     1364: _UNUSABLE("its table has a further column without a default"),
 }
-"""What the number of an error means if the statement was about one sequence."""
+"""Makes, for each number of an error, the error for the sequence that the statement was about."""
 _WORDS = {
     **dict.fromkeys((1021, 1114), "has a full disk"),
     **dict.fromkeys((1040, 1203, 1226), "has no connection left for its user"),
@@ -74,7 +74,7 @@ _WORDS = {
     3118: "has locked the account",
     3159: "requires TLS: set ssl-mode=REQUIRED in its URL",
 }
-"""What the number of an error means for the whole database."""
+"""Says, for each number of an error, what is wrong with the whole database."""
 _PLUGINS = ("mysql_native_password", "caching_sha2_password", "sha256_password")
 _SALT_BYTES = 20
 _AHEAD_BYTES = 512
@@ -251,8 +251,7 @@ class Line(aiomysql.Connection):  # type: ignore[misc]
                 "ssl-mode=VERIFY_IDENTITY and ssl-ca in its URL, or get-server-public-key=true on a network you trust"
             )
         if payload in (b"\1", b"\2") and not pymysql._auth._have_cryptography:
-            importlib.reload(pymysql._auth)
-            pymysql._auth.scramble_old_password = _refuse_old
+            load_cryptography()
         super().write_packet(payload)
 
     def close(self) -> None:
@@ -292,6 +291,12 @@ def _refuse(plugin: str) -> NoReturn:
 def _refuse_old(*_: object) -> NoReturn:
     """Stand in for what makes the hash of mysql_old_password, which is as good as the password."""
     _refuse("mysql_old_password")
+
+
+def load_cryptography() -> None:
+    """Load what encrypts a password for the server's public key."""
+    importlib.reload(pymysql._auth)
+    pymysql._auth.scramble_old_password = _refuse_old  # as below: the module is another one now
 
 
 pymysql._auth.scramble_old_password = _refuse_old
