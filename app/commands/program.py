@@ -71,7 +71,8 @@ def _program(
 def _settled(serving: Any) -> Any:
     """Add a command that has a flag for each setting, reads the settings, and calls this function with them.
 
-    A flag of the function's own stands in the place of the setting of that name. What it returns is the exit status.
+    Where a parameter of the function has the name of a setting, it is the flag instead. The function returns the exit
+    status.
     """
     _, *own = inspect.signature(serving).parameters.values()
     names = {each.name for each in own}

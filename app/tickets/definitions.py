@@ -32,10 +32,10 @@ def key_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a sequence was made as.
+    """The kind and the parameters that a server made a sequence with, or that a table made by hand has.
 
-    kind. parameters: all of that kind, for `ticket` the `bits` and the `start`; none for a table made by hand. name: as
-    it was made. word: a random word of the request that made it, which is not compared; empty for a table made by hand.
+    parameters: all of the kind, for `ticket` the `bits` and the `start`; none for a table made by hand. name: as it was
+    made. word: a random word of the request that made it, which is not compared; empty for a table made by hand.
     """
 
     kind: str
@@ -98,7 +98,7 @@ class Seen:
 
     @property
     def definition(self) -> Definition | DatabaseError | None:
-        """What the sequence is by this database alone; an error where the row is damaged, None where nothing says."""
+        """The definition that this database alone gives: an error if its row is damaged, None if it has nothing."""
         if self.row is None and isinstance(self.counter, Counter):
             return Definition(TICKET, name=self.counter.name)
         return self.row

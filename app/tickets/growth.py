@@ -127,7 +127,7 @@ class Growth:
         return [f"{member.name} cannot be used: {member.reason}" for member in self._members if member.row is None]
 
     def _lacking(self, record: Record) -> list[str]:
-        """What is missing now, a line each. Raises GrowthRefused where waiting does not mend it."""
+        """Return what `grow` waits for now, a line each. Raises GrowthRefused where an operator has to act."""
         if wrong := self._wrong(record):
             raise GrowthRefused("; ".join(wrong))
         reasons = self._unusable()

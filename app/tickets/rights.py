@@ -172,7 +172,7 @@ class WorkerNumber(Holder):
         return lease is not None and (self._sight.alone(lease.member) or not lease.sure)
 
     def _open(self) -> Lease | None:
-        """The lease, if it still is what it was taken as. One that is not sure ends as soon as it could be."""
+        """Return the lease while it is open: a lease closes as a lane does, see `Lane._is_open`."""
         lease, sight = self.lease, self._sight
         if lease is None or lease.era != sight.era or lease.member.life not in {None, lease.life}:
             return None

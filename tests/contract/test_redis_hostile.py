@@ -96,7 +96,7 @@ async def test_what_does_not_come_to_its_end_is_cut(sent: bytes, limit: str, mon
 
 
 async def test_what_came_is_worked_off_in_turns_of_bounded_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for the event loop waits for few commands, however many came, and a part of one counts, too."""
+    """One turn of the loop executes few commands, however many came; a part of a command counts, too."""
     costs, worked = list[int](), Client.work
 
     def counting(client: Client) -> int:

@@ -16,7 +16,7 @@ from tests.ticketd import QUICK, TicketServer
 
 DATABASE = "tickets"
 ABOVE = "above the ring's increment"
-"""What is said of a database that is not in the ring."""
+"""/healthz says this of a database that is not in the ring."""
 NOTICED = 2.0
 """Seconds after a fault after which a ticket server's word counts: by then it has looked at every database."""
 SERVES, SETTLES = 60.0, 90.0

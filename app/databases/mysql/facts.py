@@ -1,4 +1,4 @@
-"""What a MySQL or MariaDB server says of itself, and how a session there is prepared."""
+"""Reads what a MySQL or MariaDB server says of itself, and prepares a session there."""
 
 import hashlib
 import re

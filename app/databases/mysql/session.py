@@ -27,7 +27,7 @@ MAKE_OWN_TABLES = (
     f"PRIMARY KEY (book, name)) ENGINE=InnoDB COMMENT='layout 1'",
     "INSERT IGNORE INTO _ticket_ring (one, body, ring_offset, stamp, text) VALUES (1, '{word}', 0, '', '')",
 )
-"""What makes what is missing of the own tables. word: of a new body."""
+"""The statements that make those of the own tables that are missing. word: of a new body."""
 _OLD_KINDS = (
     ["SELECT 1 FROM _definitions WHERE decided = 1 AND kind <> 'ticket' LIMIT 1"],
     ["SELECT 1 FROM _kinds LIMIT 1"],

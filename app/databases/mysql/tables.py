@@ -72,9 +72,9 @@ FROM information_schema.TABLES LEFT JOIN (
 ) AS of_keys USING (TABLE_NAME)
 WHERE TABLE_SCHEMA = DATABASE() AND LOWER(TABLE_NAME) CHOSEN AND TABLE_NAME REGEXP '^[A-Za-z][A-Za-z0-9_]*$'
 """  # noqa: S608
-"""What reads the tables whose names are chosen: name, second in which it was made, whether it has the columns of a
-sequence, why it is none, what should be repaired, and the largest id that it can give. MySQL gives the largest id of a
-column again and again. A signed BIGINT ends before that id, and for the others see `_COLUMN_ENDS`."""
+"""Reads of each chosen table its name, the second in which it was made, whether it has the columns of a sequence, why
+it is none, what an operator should repair, and the largest id that it can give. MySQL gives the largest id of a column
+again and again. A signed BIGINT ends before that id, and for the others see `_COLUMN_ENDS`."""
 
 
 class Standing(NamedTuple):
