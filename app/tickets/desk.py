@@ -5,7 +5,8 @@ A request for a sequence that the desk does not know yet waits until the catalog
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from app.databases.record import State
 from app.errors import Defect, Draining, Growing, OutOfTime, TicketError
@@ -33,7 +34,7 @@ class Desk:
         self._catalog, self._sight, self._make_source, self._seconds = catalog, sight, make_source, seconds
         self._sources: dict[str, Source] = {}
         self._finding: dict[str, list[Request]] = {}
-        self._waiting: list[Request] = []
+        self._waiting: deque[Request] = deque()
         """What was not answered at once, and some that have been answered since."""
         self._tasks = Tasks()
         self._loop = asyncio.get_running_loop()
@@ -73,11 +74,14 @@ class Desk:
             request.finish(issued)
             return
         request.deadline = self._loop.time() + self._seconds
-        self._waiting.append(request)
+        waiting = self._waiting
+        while waiting and waiting[0].is_over:  # what stays here costs the garbage collector more than all the rest
+            waiting.popleft()
+        waiting.append(request)
         if source is None:
             self._find(request)
         else:
-            self._ask(source, (request,))
+            self._ask(source, request)
 
     async def end(self) -> None:
         """End everything that is under way; what waits fails, and so does every later request."""
@@ -95,12 +99,12 @@ class Desk:
         for request in await source.end():
             self._find(request)
 
-    def _ask(self, source: Source, requests: Sequence[Request]) -> None:
+    def _ask(self, source: Source, request: Request) -> None:
         try:
-            source.ask(requests)
+            source.ask(request)
         except Exception:  # a defect in one source is nobody else's affair
-            log.exception("requests for %s could not be handed on", source.sequence)
-            _fail(requests, Defect())
+            log.exception("a request for %s could not be handed on", source.sequence)
+            request.fail(Defect())
 
     # --- finding a sequence ------------------------------------------------------------------------------------------
 
@@ -124,7 +128,9 @@ class Desk:
             _fail(self._finding.pop(name), Defect())
             return
         self._sources[name] = source
-        self._ask(source, [request for request in self._finding.pop(name) if not request.is_over])
+        for request in self._finding.pop(name):
+            if not request.is_over:
+                self._ask(source, request)
 
     # --- running out of time -----------------------------------------------------------------------------------------
 
@@ -136,7 +142,7 @@ class Desk:
             late = [request for request in self._waiting if not request.is_over and request.deadline <= now]
             if late:
                 _fail(late, self._out_of_time())
-            self._waiting = [request for request in self._waiting if not request.is_over]
+            self._waiting = deque(request for request in self._waiting if not request.is_over)
 
     def _out_of_time(self) -> TicketError:
         record = self._sight.record

@@ -8,7 +8,6 @@ requests wait for the sight to change.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from app.errors import (
     ClockAhead,
@@ -50,7 +49,6 @@ class Issuer:
         self._gathered: list[Request] = []
         self._has_turn = False  # whether `_end_turn` will be called
         self._timer: asyncio.TimerHandle | None = None
-        self._starting: Lane | None = None
         self._loop = asyncio.get_running_loop()
         self._parked: list[Request] = []
         self._shunned: dict[Lane, tuple[float, float]] = {}
@@ -66,39 +64,41 @@ class Issuer:
 
     def ready(self) -> int | None:
         """See Source.ready: from the stock of a lane, in turn."""
-        return self._from_stock(Lane.ready) if self._has_reserve and not self._gathered else None
-
-    def _from_stock(self, serve: Callable[[Lane], int | None]) -> int | None:
-        """Let the lanes serve from their stocks, in turn, until one returns an id."""
-        lanes, turn = self.lanes, self._turn
-        for place in range(turn - len(lanes), turn):
-            issued = serve(lanes[place])
-            if issued is not None:
-                self._turn = (turn + 1) % len(lanes)
-                return issued
+        if self._has_reserve and not self._gathered:
+            for lane in self._in_turn():
+                issued = lane.ready()
+                if issued is not None:
+                    self._turn = (self._turn + 1) % len(self.lanes)
+                    return issued
         return None
 
-    def ask(self, requests: Sequence[Request]) -> None:
+    def _from_stock(self, request: Request) -> bool:
+        """Answer a request from the stock of a lane, in turn; False where it has to wait."""
+        for lane in self._in_turn():
+            if lane.serve(request):
+                self._turn = (self._turn + 1) % len(self.lanes)
+                return True
+        return False
+
+    def _in_turn(self) -> Sequence[Lane]:
+        """Return the lanes from the present one on."""
+        return (*self.lanes[self._turn :], *self.lanes[: self._turn])
+
+    def ask(self, request: Request) -> None:
         """See Source.ask. One lane serves those that come in one turn of the event loop, unless it has them in stock.
 
         A statement costs a database much the same for few ids as for many. So few wait a moment while more are under
         way, or where more were answered together last, since the clients of those come back.
         """
-        for request in requests:
-            try:
-                self._accept(request)
-            except TicketError as error:
-                request.fail(error)
-            else:
-                if not self._has_reserve or self._from_stock(partial(Lane.serve, request=request)) is None:
-                    self._gathered.append(request)
-        if self._has_turn or not self._gathered:
+        try:
+            self._accept(request)
+        except TicketError as error:
+            request.fail(error)
             return
-        if self._starting is not None and self._starting.is_starting:
-            self._starting.ask(self._take_gathered())
-        elif self._timer is None and self._expected() <= FEW:
-            self._send()
-        else:
+        if self._has_reserve and self._from_stock(request):
+            return
+        self._gathered.append(request)
+        if not self._has_turn:
             self._has_turn = True
             self._loop.call_soon(self._end_turn)
 
@@ -119,9 +119,9 @@ class Issuer:
     def _send(self) -> None:
         """Hand what was gathered to the next lane."""
         requests = self._take_gathered()
-        self._starting = self._next_lane(0) if requests else None
-        if self._starting is not None:
-            self._starting.ask(requests)
+        lane = self._next_lane(0) if requests else None
+        if lane is not None:
+            lane.ask(requests)
         elif requests:
             self._park(requests)
 
@@ -157,9 +157,7 @@ class Issuer:
         if lane.task is None and lane.member.life is not None and not tried and not self._shunned:
             return lane
         there = [
-            lane
-            for lane in (*self.lanes[self._turn :], *self.lanes[: self._turn])
-            if lane.member.life is not None and not tried >> lane.member.offset & 1
+            lane for lane in self._in_turn() if lane.member.life is not None and not tried >> lane.member.offset & 1
         ]
         now = self._sight.clock()
         self._shunned = {lane: each for lane, each in self._shunned.items() if now - each[0] < LONGEST_SHUNNING}

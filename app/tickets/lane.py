@@ -46,7 +46,7 @@ class Lane:
     spec: which lane. opener: of this server. again: called with the requests that this lane could not serve, and why.
     reserve: how many ids are drawn ahead. refuses: whether an unprotected lane issues nothing.
     given: how many ids were issued since the start. together: how many clients the last statement has answered.
-    highest: the largest id that was drawn, 0 while the lane is closed. is_starting: its task has not begun yet.
+    highest: the largest id that was drawn, 0 while the lane is closed.
     """
 
     def __init__(self, spec: LaneSpec, opener: Opener, again: Again, reserve: Reserve, *, refuses: bool) -> None:
@@ -62,9 +62,9 @@ class Lane:
         self._rate = Rate()
         self._opened: Opened | None = None
         self.stock = Stock(1)
-        self.highest = self._remembered = self._issued = self.given = self.together = 0
+        self.highest = self._remembered = self.given = self.together = 0
         self._limit = self._generation = self._low = 0
-        self._wants_refill = self._near_end = self.is_starting = False
+        self._wants_refill = self._near_end = False
 
     def __repr__(self) -> str:
         state = "closed" if self._opened is None else f"highest {self.highest} limit {self._limit_now}"
@@ -90,15 +90,17 @@ class Lane:
         since = self._sight.clock() - self._longest_age
         issued = self.stock.pop(self._limit_now, since) if self._may_give() else None
         if issued is not None:
-            self._note(issued, 1)
+            self._note(1)
         return issued
 
-    def serve(self, request: Request) -> int | None:
-        """Answer a request from the stock, and return the last id of it; None where it has to wait."""
-        last = self.stock.serve(request, self._limit_now) if self.in_stock and self._may_give() else None
-        if last is not None:
-            self._note(last, request.count)
-        return last
+    def serve(self, request: Request) -> bool:
+        """Answer a request from the stock; False where it has to wait."""
+        drawn = self.stock.take(request, self._limit_now) if self.in_stock and self._may_give() else None
+        if drawn is None:
+            return False
+        self._note(request.count)
+        request.finish(drawn)
+        return True
 
     def _may_give(self) -> bool:
         return not self.waiting and self.stock.size > 0 and self._is_open() and self._may_issue()
@@ -117,7 +119,7 @@ class Lane:
         self._opened, self._marking, self._near_end = None, None, False
         self._remembered = max(self._remembered, self.highest)
         self.member.counts.gaps["closed"] += self.stock.clear()
-        self.highest = self._issued = self._limit = 0
+        self.highest = self._limit = 0
 
     async def end(self) -> None:
         """End the lane's tasks and close it."""
@@ -131,11 +133,9 @@ class Lane:
 
     def _start(self) -> None:
         if self.task is None and (self.waiting or self._wants_refill):
-            self.is_starting = True
             self.task = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
-        self.is_starting = False
         try:
             while self.waiting or self._wants_refill:
                 try:
@@ -195,7 +195,7 @@ class Lane:
         if (record := self._sight.record) is None or opened.era != self._sight.era:
             return
         self._opened, self.stock, self._limit = opened, Stock(record.increment), opened.limit
-        self.highest = self._issued = opened.highest
+        self.highest = self.stock.last = opened.highest
         self._generation = opened.generation
         if opened.limit and opened.sure:
             self._mark()  # the first mark says that the lane is sure
@@ -207,27 +207,26 @@ class Lane:
         """
         if not self._may_issue():
             return False
-        limit, waiting, serve, served, last = self._limit_now, self.waiting, self.stock.serve, 0, 0
-        clock, until, clients = self._sight.clock, self._sight.fresh_until, 0
+        limit, waiting, stock, clients = self._limit_now, self.waiting, self.stock, 0
+        clock, until, before = self._sight.clock, self._sight.fresh_until, stock.size
         while waiting and clock() <= until:  # the process may stand still between any two requests
             request = waiting[0]
             if not request.is_over:
-                given = serve(request, limit)
-                if given is None:
+                drawn = stock.take(request, limit)
+                if drawn is None:
                     break
-                last = given
-                served += request.count
                 clients += request.clients
+                request.finish(drawn)
             waiting.popleft()
-        self._note(last, served)
+        served = before - stock.size
+        self._note(served)
         self.together = clients
         if limit and self.highest + self._step_ahead() // 2 > limit:
             self._mark()
         return served > 0
 
-    def _note(self, last: int, count: int) -> None:
-        """Note that so many ids were issued, and the last of them; fill the reserve again where it is low."""
-        self._issued = max(self._issued, last)
+    def _note(self, count: int) -> None:
+        """Note that so many ids were issued; fill the reserve again where it is low."""
         self._rate.count += count
         self.given += count
         if self.stock.size < self._low and not self._wants_refill:
@@ -335,7 +334,7 @@ class Lane:
         if opened is None or self._opened is not opened or not self._is_open():
             return
         limit = min(self.highest + self._step_ahead(), opened.counter.ceiling)
-        generation, mark = sight.generation, Mark(self.spec.row, opened.tenure, limit, self._issued, opened.sure)
+        generation, mark = sight.generation, Mark(self.spec.row, opened.tenure, limit, self.stock.last, opened.sure)
         try:
             outcome = await mark_everywhere(sight, self.member, mark, opened.era)
         except DatabaseFailed:

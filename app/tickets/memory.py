@@ -113,9 +113,9 @@ class MemorySource:
         self.issued += 1
         return made
 
-    def ask(self, requests: Sequence[Request]) -> None:
+    def ask(self, request: Request) -> None:
         """See Source.ask."""
-        self._waiting.extend(requests)
+        self._waiting.append(request)
         if self._timer is None:
             self._serve()
 

@@ -36,11 +36,15 @@ class Request:
     encode: makes the answer of what was drawn, where that is not the ids themselves; the source sets it.
     """
 
+    count = 1
+    shape = SINGLE
+    key: int | None = None
+    shard: int | None = None
+    is_plain = True
     deadline = 0.0
     clients = 1
     tried = 0
     is_over = False
-    is_plain: bool
     encode: Callable[[Any], Any] | None = None
 
     def __init__(
@@ -53,8 +57,8 @@ class Request:
     ) -> None:
         # some letters beyond ASCII become ASCII in lower case, so they stay as they are, and are refused
         self.sequence = sequence.lower() if sequence.isascii() else sequence
-        self.count, self.shape, self.key, self.shard = count, shape, key, shard
-        self.is_plain = shape is SINGLE and key is None and shard is None
+        if shape is not SINGLE or key is not None or shard is not None:
+            self.count, self.shape, self.key, self.shard, self.is_plain = count, shape, key, shard, False
 
     def done(self, answer: Any) -> None:
         """Take the answer: an int or str, a list of these, or a Block. Called once, when `is_over` is set already.

@@ -26,8 +26,8 @@ class Source(Protocol):
         """Issue one id that is there already; None where a request has to be asked."""
         ...
 
-    def ask(self, requests: Sequence[Request]) -> None:
-        """Serve requests, in their order, or refuse those that this kind of sequence cannot serve."""
+    def ask(self, request: Request) -> None:
+        """Serve a request after those that came before, or refuse one that this kind of sequence cannot serve."""
         ...
 
     async def end(self) -> list[Request]:

@@ -20,12 +20,13 @@ class _Range:
 class Stock:
     """Ranges of ids in steps of the increment.
 
-    step: the increment. size: how many ids there are. Every id that is added is larger than those that are there.
+    step: the increment. size: how many ids there are. last: the largest that was taken. Every id that is added is
+    larger than those that are there.
     """
 
     def __init__(self, step: int) -> None:
         self.step = step
-        self.size = 0
+        self.size = self.last = 0
         self._ranges: deque[_Range] = deque()
         self._last_of_blocks = 0
 
@@ -73,21 +74,18 @@ class Stock:
             return False
         return newest.first + request.count * self.step <= newest.end
 
-    def serve(self, request: Request, limit: int) -> int | None:
-        """Answer a request with ids at or below the limit, and return the last of them; None where that cannot be.
+    def take(self, request: Request, limit: int) -> int | list[int] | Block | None:
+        """Take what a request wants, in ids at or below the limit; None where that cannot be.
 
         Singles and lists get the smallest ids. A block is the beginning of the newest range, since its ids have to
         follow each other, and lies above the block before.
         """
         shape = request.shape
         if shape is SINGLE:
-            first = self.pop(limit)
-            if first is not None:
-                request.finish(first)
-            return first
+            return self.pop(limit)
         if not self._ranges:
             return None
-        return self._serve_list(request, limit) if shape is LIST else self._serve_block(request, limit)
+        return self._take_list(request.count, limit) if shape is LIST else self._take_block(request, limit)
 
     def pop(self, limit: int, since: float = float("-inf")) -> int | None:
         """Take the smallest id, if it is at or below the limit and was drawn since then."""
@@ -100,25 +98,26 @@ class Stock:
             return None
         smallest.first = beyond = first + self.step
         self.size -= 1
+        if first > self.last:  # a block may have gone before
+            self.last = first
         if beyond == smallest.end:
             ranges.popleft()
         return first
 
-    def _serve_block(self, request: Request, limit: int) -> int | None:
+    def _take_block(self, request: Request, limit: int) -> Block | None:
         newest, count, step = self._ranges[-1], request.count, self.step
         first, last = newest.first, newest.first + (count - 1) * step
         if not self.has(request) or last > limit:
             return None
         newest.first = last + step
         self.size -= count
-        self._last_of_blocks = last
+        self.last = self._last_of_blocks = last
         if newest.first == newest.end:
             self._ranges.pop()
-        request.finish(Block(first, step, count))
-        return last
+        return Block(first, step, count)
 
-    def _serve_list(self, request: Request, limit: int) -> int | None:
-        ranges, count, step, ids = self._ranges, request.count, self.step, list[int]()
+    def _take_list(self, count: int, limit: int) -> list[int] | None:
+        ranges, step, ids = self._ranges, self.step, list[int]()
         for each in ranges:
             ids += range(each.first, min(each.end, each.first + (count - len(ids)) * step), step)
             if len(ids) == count:
@@ -131,5 +130,5 @@ class Stock:
         if ranges:
             ranges[0].first = max(ranges[0].first, beyond)
         self.size -= count
-        request.finish(ids)
-        return ids[-1]
+        self.last = max(self.last, ids[-1])
+        return ids

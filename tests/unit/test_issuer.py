@@ -32,7 +32,7 @@ async def answer(asked: Asked) -> Any:
 async def take(issuer: Issuer, count: int = 1, shape: Shape = Shape.SINGLE) -> Any:
     asked = Asked(count, shape)
     asked.request.deadline = float("inf")
-    issuer.ask([asked.request])
+    issuer.ask(asked.request)
     return await answer(asked)
 
 
@@ -95,7 +95,7 @@ async def test_requests_wait_for_the_look_that_follows_a_failure() -> None:
         bench.sight.leave(member, Status.DOWN, "away")
         member.doubtful, member.looked = True, float("-inf")
     asked = Asked()
-    issuer.ask([asked.request])
+    issuer.ask(asked.request)
     await asyncio.sleep(0.01)
     assert not asked.answer.done()
     await bench.see()
@@ -109,7 +109,7 @@ async def test_requests_wait_for_the_trial_write_of_a_database_that_failed() -> 
         bench.sight.leave(member, Status.DOWN, "failed")
     bench.members[0].trying = True
     asked = Asked()
-    issuer.ask([asked.request])
+    issuer.ask(asked.request)
     await asyncio.sleep(0.01)
     assert not asked.answer.done()
     bench.members[0].trying = False

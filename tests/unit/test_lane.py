@@ -226,7 +226,7 @@ async def test_the_reserve_is_given_at_once_and_filled_again() -> None:
     assert lane.ready() is not None
     bench.clock.now += 100
     assert lane.ready() is None
-    assert lane.serve(Asked(2, Shape.LIST).request) is None
+    assert not lane.serve(Asked(2, Shape.LIST).request)
     assert lane.in_stock == lane.stock.size == 0
 
 

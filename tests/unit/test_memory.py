@@ -57,7 +57,7 @@ def put(source: MemorySource, count: int = 1, *, seconds: float = 2.0) -> Asked:
     """Ask a source as the desk does."""
     asked = Asked(count, Shape.LIST)
     asked.request.deadline = asyncio.get_running_loop().time() + seconds
-    source.ask([asked.request])
+    source.ask(asked.request)
     return asked
 
 

@@ -187,7 +187,7 @@ async def test_a_request_that_is_handed_over_is_as_its_client_made_it() -> None:
     scene, asked = Scene(await make_bench(seen=False)), Asked()
     source = Issuer("photos", scene.bench.sight, scene.pace, lambda _again: [scene.lane()])
     assert source.ready() is None
-    source.ask([asked.request])
+    source.ask(asked.request)
     assert await source.end() == [asked.request]
     asked.request.done(5_000)
     assert await asked.answer == 5_000
