@@ -98,7 +98,7 @@ class Stock:
             return None
         smallest.first = beyond = first + self.step
         self.size -= 1
-        if first > self.last:  # a block may have gone before
+        if first > self.last:  # a block may have gone before  # noqa: PLR1730 - max() takes twice as long
             self.last = first
         if beyond == smallest.end:
             ranges.popleft()
