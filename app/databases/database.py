@@ -57,10 +57,10 @@ class Database:
         self._nodes = address.nodes
         self._place = self._used = 0
         """The node that is tried next, and the one that answered the last look."""
-        self._connect = connect
-        self._timeout = timeout
+        self._connect, self._timeout = connect, timeout
         self._residue = Residue(1, 1)
-        self._looking = Connections(lambda: self._session(None), 1, timeout)  # finds its life with each look
+        # What looks finds its life with each look.
+        self._looking = Connections(lambda: connect(self._nodes[self._place], None, timeout), 1, timeout)
         self._drawing = Connections(lambda: self._open(self._residue), MOST_DRAWING, timeout)
         self._keeping = Connections(lambda: self._open(None), MOST, timeout)
         self._counting = Connections(lambda: self._open(None), MOST, timeout)
@@ -144,12 +144,8 @@ class Database:
         await self._counting.run(lambda session: session.make(name, bits, above), life)
 
     async def raise_above(self, floors: Mapping[str, int], life: str) -> dict[str, DatabaseError | None]:
-        found, _ = await self._counting.share(
-            "raise",
-            lambda session, floors: session.raise_above(dict(sorted(floors))),  # of two for a sequence the larger last
-            list(floors.items()),
-            life,
-        )
+        send = lambda session, rows: session.raise_above(dict(sorted(rows)))  # noqa: E731  # the largest of a name wins
+        found, _ = await self._counting.share("raise", send, list(floors.items()), life)
         return {name: found[name] for name in floors}
 
     async def read(self, book: Book, names: Sequence[str], life: str) -> dict[str, Note]:
@@ -177,12 +173,9 @@ class Database:
 
     # --- connections -------------------------------------------------------------------------------------------------
 
-    async def _session(self, residue: Residue | None) -> Session:
-        return await self._connect(self._nodes[self._place], residue, self._timeout)
-
     async def _open(self, residue: Residue | None) -> Session:
         """Open a connection, and find the life that it belongs to."""
-        session = await self._session(residue)
+        session = await self._connect(self._nodes[self._place], residue, self._timeout)
         try:
             session.life = await find_life(session)
             if residue not in (None, self._residue):
