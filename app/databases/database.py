@@ -1,6 +1,6 @@
 """One ticket database: its connections, their deadlines and lives, and the calls that share a statement."""
 
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from app.databases.address import Address
 from app.databases.connections import Connections
@@ -52,22 +52,19 @@ class Database:
         address: where the database is. connect: opens a session of its engine. timeout: the database timeout, in
         seconds.
         """
-        self._address, self._nodes = address, address.nodes
+        self.name = address.name
+        """host:port, for people."""
+        self._nodes = address.nodes
         self._place = self._used = 0
         """The node that is tried next, and the one that answered the last look."""
-        self._connect = connect
-        self._timeout = timeout
+        self._connect, self._timeout = connect, timeout
         self._residue = Residue(1, 1)
-        self._looking = Connections(lambda: self._session(None), 1, timeout)  # finds its life with each look
+        # What looks finds its life with each look.
+        self._looking = Connections(lambda: connect(self._nodes[self._place], None, timeout), 1, timeout)
         self._drawing = Connections(lambda: self._open(self._residue), MOST_DRAWING, timeout)
         self._keeping = Connections(lambda: self._open(None), MOST, timeout)
         self._counting = Connections(lambda: self._open(None), MOST, timeout)
         self._of_a_life = self._drawing, self._keeping, self._counting
-
-    @property
-    def name(self) -> str:
-        """host:port, for people."""
-        return self._address.name
 
     @property
     def connections(self) -> int:
@@ -125,53 +122,46 @@ class Database:
             self._drawing.end(DatabaseFailed(ANOTHER_RESIDUE))
         if want.count > (most := most_ids(residue.increment)):
             want = want._replace(count=most)
-        found, place = await self._drawing.share(residue, _draw, (want,), life)
+        found, place = await self._drawing.share(residue, lambda session, wants: session.draw(wants), (want,), life)
         drawn = found[place]
         if isinstance(drawn, DatabaseError):
             raise drawn
         return drawn
 
     async def mark(self, mark: Mark, stamp: str, life: str) -> Marked:
-        """Raise one mark. See `Session.mark`."""
+        """Raise one mark, as `Session.mark` does several."""
         key = Mark, stamp
         found, place = await self._keeping.share(key, lambda session, marks: session.mark(marks, stamp), (mark,), life)
         return found[place]
 
     async def sequences(self, names: Sequence[str] | None, life: str) -> dict[str, Counter | DatabaseError]:
-        """See `Session.sequences`."""
         if names is None:
             return await self._counting.run(lambda session: session.sequences(None), life, LONGEST_LIST)
         found, _ = await self._counting.share("sequences", lambda session, names: session.sequences(names), names, life)
         return {name: found[name] for name in names if name in found}
 
     async def make(self, name: str, bits: int, above: int, life: str) -> None:
-        """See `Session.make`."""
         await self._counting.run(lambda session: session.make(name, bits, above), life)
 
     async def raise_above(self, floors: Mapping[str, int], life: str) -> dict[str, DatabaseError | None]:
-        """See `Session.raise_above`."""
-        found, _ = await self._counting.share("raise", _raise, list(floors.items()), life)
+        send = lambda session, rows: session.raise_above(dict(sorted(rows)))  # noqa: E731  # the largest of a name wins
+        found, _ = await self._counting.share("raise", send, list(floors.items()), life)
         return {name: found[name] for name in floors}
 
     async def read(self, book: Book, names: Sequence[str], life: str) -> dict[str, Note]:
-        """See `Session.read`."""
         found, _ = await self._keeping.share(book, lambda session, names: session.read(book, names), names, life)
         return {name: found[name] for name in names if name in found}
 
     async def page(self, book: Book, after: str, count: int, life: str) -> list[tuple[str, Note]]:
-        """See `Session.page`."""
         return await self._keeping.run(lambda session: session.page(book, after, count), life)
 
     async def read_ring(self, life: str) -> RingRow:
-        """See `Session.read_ring`."""
         return await self._keeping.run(lambda session: session.read_ring(), life)
 
     async def write_ring(self, old: RingRow, new: RingRow, life: str) -> bool:
-        """See `Session.write_ring`."""
         return await self._keeping.run(lambda session: session.write_ring(old, new), life)
 
     async def write(self, writes: Sequence[Write], stamp: str | None, life: str) -> list[bool]:
-        """See `Session.write`."""
         key = Write, stamp
         found, place = await self._keeping.share(key, lambda session, these: session.write(these, stamp), writes, life)
         return found[place : place + len(writes)]
@@ -183,12 +173,9 @@ class Database:
 
     # --- connections -------------------------------------------------------------------------------------------------
 
-    async def _session(self, residue: Residue | None) -> Session:
-        return await self._connect(self._nodes[self._place], residue, self._timeout)
-
     async def _open(self, residue: Residue | None) -> Session:
         """Open a connection, and find the life that it belongs to."""
-        session = await self._session(residue)
+        session = await self._connect(self._nodes[self._place], residue, self._timeout)
         try:
             session.life = await find_life(session)
             if residue not in (None, self._residue):
@@ -203,11 +190,3 @@ class Database:
         """Note the life that was found. Connections of other lives end, and the calls on them fail."""
         for connections in self._of_a_life:
             connections.follow(life)
-
-
-def _draw(session: Session, wanted: Sequence[Want]) -> Awaitable[list[Drawn | DatabaseError]]:
-    return session.draw(wanted)
-
-
-def _raise(session: Session, floors: Sequence[tuple[str, int]]) -> Awaitable[dict[str, DatabaseError | None]]:
-    return session.raise_above(dict(sorted(floors)))  # of two floors of a sequence the larger one comes last

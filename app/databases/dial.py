@@ -23,24 +23,19 @@ async def dial(host: str, port: int, seconds: float) -> socket.socket:
     seconds: how long the caller will wait, from which the delay between two addresses follows. Raises OSError where no
     address answers, or where the name was never resolved.
     """
-    attempts = [partial(_attempt, info) for info in await _addresses(host, port, seconds)]
+    at, loop = (host, port), asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(seconds / 2 if at in _known else None):
+            _known[at] = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[assignment]
+    except OSError:  # TimeoutError is one, and so is what a resolver raises
+        if at not in _known:
+            raise
+    attempts = [partial(_attempt, info) for info in _known[at]]
     opened: socket.socket | None
     opened, _, errors = await staggered_race(attempts, min(LONGEST_DELAY, seconds / 4))
     if opened is None:
         raise next(filter(None, reversed(errors)), OSError("the host has no address"))
     return opened
-
-
-async def _addresses(host: str, port: int, seconds: float) -> Sequence[Info]:
-    loop = asyncio.get_running_loop()
-    is_known = (host, port) in _known
-    try:
-        async with asyncio.timeout(seconds / 2 if is_known else None):
-            _known[host, port] = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[assignment]
-    except OSError:  # TimeoutError is one, and so is what a resolver raises
-        if not is_known:
-            raise
-    return _known[host, port]
 
 
 async def _attempt(info: Info) -> socket.socket:

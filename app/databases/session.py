@@ -100,13 +100,11 @@ class Mark(NamedTuple):
 
 
 class Marked(Enum):
-    """The result of one mark."""
+    """The result of one mark: done, or refused for the row's tenure (or because there is no row) or the ring number."""
 
     DONE = "done"
     TENURE = "tenure"
-    """Refused: the row has another tenure, or there is no such row."""
     RING = "ring"
-    """Refused: the database records another ring number."""
 
 
 class RingRow(NamedTuple):
@@ -150,9 +148,8 @@ class Drawn(NamedTuple):
 class Counter(NamedTuple):
     """A sequence as it stands in one database.
 
-    bits: 32, 53 or 64. ceiling: the largest id that it can give. position: nothing at or below it will be drawn again,
-    0 where nothing was drawn. birth: a word that changes when the table (row, key) is made anew. warnings: what is
-    served but should be repaired, in words.
+    bits: 32, 53 or 64. ceiling: the largest id that it can give. position: nothing at or below it will be drawn again.
+    birth: a word that changes when the table (row, key) is made anew. warnings: what should be repaired, in words.
     """
 
     name: str

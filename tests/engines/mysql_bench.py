@@ -1,4 +1,4 @@
-"""The tests of MySQL and MariaDB share this: their engines, an operator's statements, and a session's connection."""
+"""What the tests of MySQL and MariaDB share."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from app.databases.mysql.login import Line
 from app.databases.mysql.session import MySQLSession
-from app.databases.session import Session
+from app.databases.session import Counter, Session
 from tests.engines.bench import Bench
 from tests.servers import engines
 
@@ -22,6 +22,13 @@ def run(bench: Bench, statement: str) -> tuple[tuple[Any, ...], ...]:
         cursor.execute(statement)
         connection.commit()
         return tuple(cursor.fetchall())
+
+
+async def counter(session: Session, name: str = "photos") -> Counter:
+    """Return the counter of a sequence."""
+    found = (await session.sequences([name]))[name]
+    assert isinstance(found, Counter), found
+    return found
 
 
 def line_of(session: Session) -> Line:

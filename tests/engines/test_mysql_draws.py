@@ -5,10 +5,10 @@ import itertools
 
 import pytest
 
-from app.databases.session import Counter, Drawn, Residue, Session, Want, most_ids
+from app.databases.session import Drawn, Residue, Session, Want, most_ids
 from app.errors import DatabaseFailed, DatabaseRefused, SequenceBusy, SequenceExhausted
 from tests.engines.bench import EVEN, ODD, Bench
-from tests.engines.mysql_bench import BOTH, line_of, run
+from tests.engines.mysql_bench import BOTH, counter, line_of, run
 
 pytestmark = BOTH
 
@@ -52,10 +52,8 @@ async def test_near_the_end_of_a_column_single_tickets_go_on_and_none_comes_twic
     columns = f"id {column} NOT NULL AUTO_INCREMENT, stub CHAR(1) NOT NULL, PRIMARY KEY (stub), KEY (id)"
     run(bench, f"CREATE TABLE photos ({columns}) AUTO_INCREMENT={end - 400}")
     sessions = [await bench.open(residue), await bench.open(residue)]
-    found = (await sessions[0].sequences(["photos"]))["photos"]
-    assert isinstance(found, Counter)
-    given: list[int] = []
-    for count, ceiling in ((30, found.ceiling), (8, found.ceiling), (1, found.ceiling), (1, (1 << 63) - 1)):
+    last, given = (await counter(sessions[0])).ceiling, list[int]()
+    for count, ceiling in ((30, last), (8, last), (1, last), (1, (1 << 63) - 1)):
         refused = 0
         for session in itertools.islice(itertools.cycle(sessions), 500):
             (result,) = await session.draw([Want("photos", count, 0, 0, ceiling)])
@@ -98,8 +96,7 @@ async def test_a_table_of_flickrs_schema_is_served_with_a_warning(bench: Bench, 
     for size in (1, 8, 9, 1000, 1, 3):
         given += await draw(session, "Tickets64", size, given[-1])
         await draw(other, "Tickets64", size)
-        found = (await session.sequences(["tickets64"]))["tickets64"]
-        assert isinstance(found, Counter)
+        found = await counter(session, "tickets64")
         assert found.position >= given[-1]
         assert len(found.warnings) == 1
         births.add(found.birth)

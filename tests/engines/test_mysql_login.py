@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,13 @@ import pytest
 from app.databases.mysql.login import Line, load_cryptography
 from app.databases.mysql.session import connect
 from app.databases.mysql.url import parse
-from app.databases.session import Counter, Drawn, Want
+from app.databases.session import Drawn, Want
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, SequenceUnusable
-from tests.engines.bench import EVEN, ODD
+from tests.engines.bench import EVEN, ODD, Bench
+from tests.engines.mysql_bench import BOTH, counter, run
 from tests.servers import Engine, engines
-from tests.servers_shared import FreshDatabase, OwnServer, SharedServers
+from tests.servers_shared import FreshDatabase, OwnServer
 
-BOTH = pytest.mark.parametrize("engine", engines("mariadb", "mysql"))
 MYSQL = pytest.mark.parametrize("engine", engines("mysql"))
 
 
@@ -68,29 +69,24 @@ async def test_a_server_without_tls_is_refused_if_the_url_asks_for_it(
 
 
 @BOTH
-async def test_a_user_who_may_only_draw_needs_tables_that_are_there(
-    fresh_database: FreshDatabase, shared_servers: SharedServers, engine: Engine
-) -> None:
-    url = fresh_database(engine)
-    database, server = url.rpartition("/")[2], shared_servers.server(engine)
-    user = f"u_{database}"
-    server.execute(f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY 'x'")
-    server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.* TO {user}@'127.0.0.1'")
-    own = url.replace("root", f"{user}:x") + "?get-server-public-key=true"
-    assert "lacks a privilege: GRANT" in await error_of(own)
-    root = await connect(parse(url), ODD, 10)
-    await root.make("photos", 64, 0)
-    session = await connect(parse(own), ODD, 10)
-    assert isinstance((await session.sequences(["photos"]))["photos"], Counter)
+async def test_a_user_who_may_only_draw_needs_tables_that_are_there(bench: Bench) -> None:
+    root, user = bench.address, f"u_{bench.address.database}"
+    run(bench, f"CREATE USER {user}@'127.0.0.1'")
+    run(bench, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {root.database}.* TO {user}@'127.0.0.1'")
+    bench.address = replace(root, user=user)
+    with pytest.raises(DatabaseFailed, match="lacks a privilege: GRANT"):
+        await bench.open()
+    bench.address = root
+    await (await bench.open()).make("photos", 64, 0)
+    bench.address = replace(root, user=user)
+    session = await bench.open()
+    await counter(session)
     assert isinstance((await session.draw([Want("photos", 100, 50)]))[0], Drawn)
     with pytest.raises(SequenceUnusable, match="GRANT CREATE"):
         await session.make("groups", 64, 0)
-    await session.read_ring()
-    for each in (root, session):
-        each.abort()
 
 
-@BOTH
+@pytest.mark.parametrize("engine", engines("mariadb", "mysql"))
 async def test_a_server_with_another_offset_is_refused(fresh_database: FreshDatabase, engine: Engine) -> None:
     url = fresh_database(engine, offset=2, increment=2)
     assert re.match("DatabaseRefused: has auto_increment_offset=2, expected 1", await error_of(url))
@@ -100,10 +96,11 @@ async def test_a_server_with_another_offset_is_refused(fresh_database: FreshData
 
 @BOTH
 async def test_a_server_is_refused_if_something_before_it_removes_hints(
-    fresh_database: FreshDatabase, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Line, "with_settings", lambda _self, verb, rest, **_settings: f"{verb} {rest}")
-    assert re.match("DatabaseRefused: .*removes hints", await error_of(fresh_database(engine)))
+    with pytest.raises(DatabaseRefused, match="removes hints"):
+        await bench.open()
 
 
 async def talk(*packets: bytes, seconds: float = 5) -> tuple[BaseException, bytes]:

@@ -15,12 +15,16 @@ from tests.fakes.server import FakeServer
 from tests.fakes.session import fake_connect
 
 pytestmark = pytest.mark.looptime
-BEAT = Note(text="{}")
 TIMEOUT = 0.5
 
 
 class Bench:
-    """A fake server, a database on it, and the number of each of its calls. A way takes a millisecond."""
+    """A fake server, a database on it, and the number of each of its calls. A way takes a millisecond.
+
+    life: that draws are meant for; the one that was found at first.
+    """
+
+    life: str
 
     def __init__(self) -> None:
         self.server = FakeServer()
@@ -34,19 +38,19 @@ class Bench:
         await asyncio.sleep(0.001)
 
     async def look(self) -> str:
-        return (await self.database.look("me", BEAT))[1]
+        return (await self.database.look("me", Note(text="{}")))[1]
 
-    async def draw(self, life: str, sequence: str = "photos", count: int = 1, offset: int = 1) -> Drawn:
-        return await self.database.draw(Want(sequence, count), Residue(offset, 2), life)
+    async def draw(self, sequence: str = "photos", count: int = 1, offset: int = 1) -> Drawn:
+        return await self.database.draw(Want(sequence, count), Residue(offset, 2), self.life)
 
     def lose_draws(self) -> None:
         self.server.loses = lambda _client, what: what == "draw"
 
-    async def frozen_draw(self, life: str) -> "asyncio.Task[Drawn]":
+    async def frozen_draw(self) -> "asyncio.Task[Drawn]":
         """A draw that is under way for as long as the server stands still."""
-        await self.draw(life)
+        await self.draw()
         self.server.freeze()
-        task = asyncio.create_task(self.draw(life))
+        task = asyncio.create_task(self.draw())
         await asyncio.sleep(0.01)
         return task
 
@@ -55,6 +59,7 @@ class Bench:
 async def bench(virtual_time: object) -> AsyncIterator[Bench]:
     """At the end nothing may be open, and no session was used again after it had failed."""
     bench = Bench()
+    bench.life = await bench.look()
     yield bench
     await bench.database.close()
     assert bench.server.misused == 0
@@ -65,17 +70,16 @@ async def bench(virtual_time: object) -> AsyncIterator[Bench]:
 
 
 async def test_draws_that_wait_share_the_next_statement_and_an_error_reaches_only_its_own_caller(bench: Bench) -> None:
-    life = await bench.look()
     for number in range(600):
         bench.server.add(f"s{number}")
     names = ("none", *(f"s{number}" for number in range(600)))
-    error, *drawn = await asyncio.gather(*(bench.draw(life, name, 3) for name in names), return_exceptions=True)
+    error, *drawn = await asyncio.gather(*(bench.draw(name, 3) for name in names), return_exceptions=True)
     assert (type(error), drawn) == (SequenceMissing, [Drawn(1, 3)] * 600)
     assert bench.calls["draw"] == 2  # 500 in the first
 
 
 async def test_what_shares_a_statement_gives_each_caller_its_own(bench: Bench) -> None:
-    life, database = await bench.look(), bench.database
+    life, database = bench.life, bench.database
     lanes = [Write(Book.MARKS, f"photos/{offset}", None, Note(tenure="t")) for offset in (1, 2)]
     assert await asyncio.gather(*(database.write([lane], "", life) for lane in lanes)) == [[True]] * 2
     await bench.look()
@@ -105,50 +109,46 @@ async def test_what_shares_a_statement_gives_each_caller_its_own(bench: Bench) -
 
 @pytest.mark.parametrize("connected", [True, False])
 async def test_a_call_ends_with_the_timeout_and_its_connection_with_it(bench: Bench, connected: bool) -> None:
-    life = await bench.look()
     if connected:
-        await bench.draw(life)
+        await bench.draw()
     bench.server.freeze()
     before = asyncio.get_running_loop().time()
     with pytest.raises(NoAnswer, match=r"did not answer within 0\.5 s"):
-        await bench.draw(life)
+        await bench.draw()
     assert asyncio.get_running_loop().time() - before == pytest.approx(TIMEOUT)
     assert bench.database.connections == 1
     bench.server.thaw()
-    assert (await bench.draw(life)).first in (1, 5)  # the draw that was given up took effect where it had been sent
+    assert (await bench.draw()).first in (1, 5)  # the draw that was given up took effect where it had been sent
 
 
 async def test_a_connection_that_was_idle_for_long_is_not_used_again(bench: Bench) -> None:
-    life = await bench.look()
-    await bench.draw(life)
+    await bench.draw()
     before = bench.server.connects
     for seconds, connects in ((20, 0), (40, 1)):
         await asyncio.sleep(seconds)
-        await bench.draw(life)
+        await bench.draw()
         assert bench.server.connects == before + connects
 
 
 async def test_where_the_server_has_no_further_connection_the_open_ones_serve(bench: Bench) -> None:
-    life = await bench.look()
-    await bench.draw(life)
+    await bench.draw()
     bench.server.max_connections = 2
-    await asyncio.gather(*(bench.draw(life) for _ in range(5)))
+    await asyncio.gather(*(bench.draw() for _ in range(5)))
     tries = bench.server.connects
-    await asyncio.gather(*(bench.draw(life) for _ in range(5)))
+    await asyncio.gather(*(bench.draw() for _ in range(5)))
     assert bench.server.connects == tries  # the server was asked once, and not again so soon
     bench.lose_draws()
-    lost = asyncio.create_task(bench.draw(life))
+    lost = asyncio.create_task(bench.draw())
     await asyncio.sleep(0.3)
     bench.server.loses = None
-    assert await bench.draw(life) == Drawn(25, 1)  # on a new connection, once the only one has ended
+    assert await bench.draw() == Drawn(25, 1)  # on a new connection, once the only one has ended
     with pytest.raises(NoAnswer):
         await lost
 
 
 async def test_all_waiting_calls_fail_when_no_connection_can_be_opened(bench: Bench) -> None:
-    life = await bench.look()
     bench.server.cut("client")
-    results = await asyncio.gather(*(bench.draw(life) for _ in range(3)), return_exceptions=True)
+    results = await asyncio.gather(*(bench.draw() for _ in range(3)), return_exceptions=True)
     assert [str(result) for result in results] == ["cannot be reached"] * 3
     with pytest.raises(DatabaseFailed):
         await bench.look()
@@ -157,30 +157,28 @@ async def test_all_waiting_calls_fail_when_no_connection_can_be_opened(bench: Be
     with pytest.raises(DatabaseRefused, match="user and password"):
         await bench.look()
     bench.server.login_rejected = False
-    assert await bench.look() == life
-    assert await bench.draw(life) == Drawn(1, 1)
+    assert await bench.look() == bench.life
+    assert await bench.draw() == Drawn(1, 1)
 
 
 async def test_another_residue_ends_the_draws_of_the_one_before(bench: Bench) -> None:
-    life = await bench.look()
-    drawing = await bench.frozen_draw(life)
-    other = asyncio.create_task(bench.draw(life, offset=2))
+    drawing = await bench.frozen_draw()
+    other = asyncio.create_task(bench.draw(offset=2))
     with pytest.raises(DatabaseFailed, match="another residue"):
         await drawing
     bench.server.thaw()
     assert (await other).first % 2 == 0
     bench.server.end_connections()
-    opening = asyncio.gather(*(bench.draw(life, offset=offset) for offset in (2, 1)), return_exceptions=True)
+    opening = asyncio.gather(*(bench.draw(offset=offset) for offset in (2, 1)), return_exceptions=True)
     assert all(not isinstance(each, Drawn) or each.first % 2 == offset for offset, each in enumerate(await opening))
 
 
 async def test_nothing_works_and_nothing_is_open_after_close(bench: Bench) -> None:
-    life = await bench.look()
-    drawing = await bench.frozen_draw(life)
-    waiting = asyncio.create_task(bench.database.read_ring(life))
+    drawing = await bench.frozen_draw()
+    waiting = asyncio.create_task(bench.database.read_ring(bench.life))
     await asyncio.sleep(0)
     await bench.database.close()
-    for call in (drawing, waiting, bench.look(), bench.draw(life), bench.draw(life, offset=2)):
+    for call in (drawing, waiting, bench.look(), bench.draw(), bench.draw(offset=2)):
         with pytest.raises(DatabaseFailed, match="were closed"):
             await call
 
@@ -189,38 +187,31 @@ async def test_nothing_works_and_nothing_is_open_after_close(bench: Bench) -> No
 
 
 async def test_a_connection_serves_no_call_for_another_life(bench: Bench) -> None:
-    first = await bench.look()
     bench.server.read_back(bench.server.snapshot())
-    with pytest.raises(OtherLife):
-        await bench.draw(first)  # the new connection finds the next life
-    second = await bench.look()
-    for call in (bench.draw(first), bench.database.mark(Mark("a", "t", 1, 1, True), "", first)):
-        with pytest.raises(OtherLife):
+    for call in (bench.draw(), bench.draw(), bench.database.mark(Mark("a", "t", 1, 1, True), "", bench.life)):
+        with pytest.raises(OtherLife):  # the first connection finds the next life
             await call
     assert bench.calls["draw"] == bench.calls["mark"] == 0
-    assert await bench.draw(second) == Drawn(1, 1)
+    bench.life = await bench.look()
+    assert await bench.draw() == Drawn(1, 1)
 
 
 async def test_a_look_that_finds_another_life_ends_the_draws_that_are_under_way(bench: Bench) -> None:
-    first = await bench.look()
-    await bench.draw(first)
+    await bench.draw()
     bench.lose_draws()
-    drawing = [asyncio.create_task(bench.draw(first)) for _ in range(2)]
+    drawing = [asyncio.create_task(bench.draw()) for _ in range(2)]
     await asyncio.sleep(0.01)
-    drawing.append(asyncio.create_task(bench.draw(first)))  # which waits
+    drawing.append(asyncio.create_task(bench.draw()))  # which waits
     bench.server.read_back(bench.server.snapshot())
-    second = await bench.look()
-    for each in drawing:
-        with pytest.raises(OtherLife):
-            await each
+    bench.life = await bench.look()
+    assert list(map(type, await asyncio.gather(*drawing, return_exceptions=True))) == [OtherLife] * 3
     bench.server.loses = None
-    assert (await bench.draw(second)).first == 7
+    assert (await bench.draw()).first == 7
 
 
 async def test_an_answer_counts_no_more_once_its_connection_was_ended(bench: Bench) -> None:
-    life = await bench.look()
-    await bench.draw(life)
-    drawing = asyncio.create_task(bench.draw(life))
+    await bench.draw()
+    drawing = asyncio.create_task(bench.draw())
     await asyncio.sleep(0.0015)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.fakes.session.FakeSession.abort", lambda _session: None)  # it came too late for that
@@ -234,14 +225,13 @@ async def test_an_answer_counts_no_more_once_its_connection_was_ended(bench: Ben
 
 
 async def test_a_statement_whose_caller_is_cancelled_is_aborted(bench: Bench) -> None:
-    life = await bench.look()
-    await bench.draw(life)  # so that the next one finds an idle connection
+    await bench.draw()  # so that the next one finds an idle connection
     bench.lose_draws()
-    drawing = asyncio.create_task(bench.draw(life))
+    drawing = asyncio.create_task(bench.draw())
     await asyncio.sleep(0.1)
     assert bench.database.connections == 2
     drawing.cancel()
-    await asyncio.gather(drawing, return_exceptions=True)
+    await asyncio.wait([drawing])
     assert bench.database.connections == 1
 
 
@@ -259,14 +249,11 @@ async def test_a_caller_that_is_cancelled_as_it_gets_a_connection_hands_it_on(be
 
 
 async def test_a_cancelled_caller_leaves_a_shared_statement_to_the_other_callers(bench: Bench) -> None:
-    life = await bench.look()
-    drawing = [asyncio.create_task(bench.draw(life)) for _ in range(3)]
+    drawing = [asyncio.create_task(bench.draw()) for _ in range(3)]
     await asyncio.sleep(0.0065)  # the connection is open, and the draw on its way
     assert (bench.calls["draw"], bench.calls["draw answer"]) == (1, 0)
-    drawing[0].cancel()
-    results = await asyncio.gather(*drawing, return_exceptions=True)
-    assert isinstance(results[0], asyncio.CancelledError)
-    assert results[1:] == [Drawn(3, 1), Drawn(5, 1)]
+    drawing.pop(0).cancel()
+    assert await asyncio.gather(*drawing) == [Drawn(3, 1), Drawn(5, 1)]
     assert bench.calls["draw"] == 1
 
 
@@ -276,14 +263,12 @@ async def test_a_cancelled_caller_leaves_a_shared_statement_to_the_other_callers
 @pytest.mark.parametrize("seed", range(8))
 async def test_under_random_faults_calls_end_in_time_and_no_id_comes_twice(bench: Bench, seed: int) -> None:
     random, loop, ids, server = Random(seed), asyncio.get_running_loop(), Counter[int](), bench.server
-    life = await bench.look()
     server.max_connections = 5
 
     async def client() -> None:
-        nonlocal life
         for _ in range(30):
             before = loop.time()
-            call = asyncio.create_task(bench.draw(life) if random.random() < 0.7 else bench.look())
+            call = asyncio.create_task(bench.draw() if random.random() < 0.7 else bench.look())
             await asyncio.wait([call], timeout=random.choice((0.003, 5.0)))
             call.cancel()
             (result,) = await asyncio.gather(call, return_exceptions=True)
@@ -291,7 +276,7 @@ async def test_under_random_faults_calls_end_in_time_and_no_id_comes_twice(bench
             if isinstance(result, Drawn):
                 ids[result.first] += 1
             elif isinstance(result, str):
-                life = result
+                bench.life = result
             else:
                 assert isinstance(result, DatabaseError | asyncio.CancelledError)
             await asyncio.sleep(random.random() * 0.02)
@@ -314,9 +299,8 @@ async def test_under_random_faults_calls_end_in_time_and_no_id_comes_twice(bench
     harming.cancel()
     await asyncio.wait([harming])
     calm()
-    assert ids
     assert max(ids.values()) == 1
     assert bench.database.connections <= 5
     await asyncio.sleep(60)
-    life = await bench.look()
-    assert (await bench.draw(life)).first not in ids
+    bench.life = await bench.look()
+    assert (await bench.draw()).first not in ids

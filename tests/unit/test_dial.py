@@ -32,10 +32,3 @@ async def test_the_next_address_is_tried_before_the_first_one_has_failed(monkeyp
         await dial.dial("other.test", 1, 2.0)
     server.close()
     await server.wait_closed()
-
-
-async def test_an_address_that_refuses_costs_no_time_and_the_last_error_is_raised() -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        with pytest.raises(ConnectionRefusedError):
-            await dial.dial("127.0.0.1", unused.getsockname()[1], 2.0)

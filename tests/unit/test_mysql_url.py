@@ -14,17 +14,11 @@ def test_a_url_is_read() -> None:
     assert (address.password, address.database) == ("p/a:ss", "tick ets")
     assert (address.ssl_mode, address.ssl_ca) == ("VERIFY_IDENTITY", "/a b.pem")
     assert "p/a:ss" not in repr(address)
-
-
-def test_what_is_left_out_has_a_default() -> None:
     address = parse("mysql://u@[::1]/d", "secret")
     assert (address.name, address.password, address.ssl_mode) == ("[::1]:3306", "secret", "PREFERRED")
     assert not address.get_server_public_key
     assert parse("mysql://u:own@h/d", "secret").password == "own"
-
-
-def test_an_authority_always_verifies() -> None:
-    for mode in ("", "&ssl-mode=PREFERRED", "&ssl-mode=REQUIRED"):
+    for mode in ("", "&ssl-mode=PREFERRED", "&ssl-mode=REQUIRED"):  # an authority always verifies
         assert parse(f"mysql://u@h/d?ssl-ca=x{mode}").ssl_mode == "VERIFY_CA"
 
 

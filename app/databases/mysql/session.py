@@ -81,12 +81,9 @@ class MySQLSession:
                 standing = standings.get(draw.want.sequence)
                 if isinstance(standing, Standing):  # else the draw itself says what is wrong
                     draw.known = max(standing.position, draw.want.above)
-        if len(draws) == 1:
-            outcomes = dict(zip(draws, await self._line.run_each([draws[0].statements()]), strict=True))
-        else:
-            order = sorted(draws, key=lambda draw: draw.want.sequence)
-            statements = [draw.statements() for draw in order]
-            outcomes = dict(zip(order, await self._line.commit_each(statements), strict=True))
+        order = sorted(draws, key=lambda draw: draw.want.sequence)
+        send = self._line.run_each if len(order) == 1 else self._line.commit_each
+        outcomes = dict(zip(order, await send([draw.statements() for draw in order]), strict=True))
         results: list[Drawn | DatabaseError] = []
         for draw in draws:
             outcome = outcomes[draw]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from app import errors
 from app.databases.mysql.login import Line, Result, literal, quoted
 from app.databases.record import new_word
-from app.databases.session import EMPTIED, LARGEST_ID, Counter, Drawn, Residue, Want
+from app.databases.session import EMPTIED, ENDS, LARGEST_ID, Counter, Drawn, Residue, Want
 
 _RAISES = "!"
 """The stub of raises, which no draw uses."""
@@ -98,27 +98,23 @@ async def read_counters(line: Line, names: Sequence[str] | None) -> dict[str, Co
     words: dict[str, str] = {} if isinstance(outcome, errors.SequenceError) else dict(outcome[0].rows)
     found: dict[str, Counter | errors.DatabaseError] = {}
     usable = {}
-    for name, created, is_like_one, fault, warning, ceiling in (
-        await line.step(_TABLES.replace("CHOSEN", chosen))
-    ).rows:
+    for name, created, is_like_one, fault, *rest in (await line.step(_TABLES.replace("CHOSEN", chosen))).rows:
         if fault is None:
-            usable[name] = created, ceiling, () if warning is None else (warning,)
+            usable[name] = created, *rest
         elif names is not None or is_like_one:
             found[name.lower()] = errors.SequenceUnusable(fault)
-    there: dict[str, Standing] = {}
-    for name, standing in (await standings_of(line, list(usable))).items():
-        if isinstance(standing, Standing):
-            there[name] = standing
-        else:
-            found[name.lower()] = standing
+    standings = await standings_of(line, list(usable))
+    found |= {name.lower(): each for name, each in standings.items() if isinstance(each, errors.SequenceError)}
+    there = {name: each for name, each in standings.items() if isinstance(each, Standing)}
     lacking = [name for name, standing in there.items() if not (standing.is_raised and words.get(name.lower()))]
     given: dict[str, str | errors.SequenceError] = dict.fromkeys(lacking, "none")  # never part of a tenure
     if names is not None and lacking:
         given = await _give_words(line, lacking, words)
     for name, standing in there.items():
-        key, (created, ceiling, warnings) = name.lower(), usable[name]
+        key, (created, warning, ceiling) = name.lower(), usable[name]
         word = given.get(name) or words[key]
-        bits, position = next(bits for bits in (32, 53, 64) if ceiling < 1 << bits), min(standing.position, ceiling)
+        bits, position = next(bits for bits in ENDS if ceiling <= ENDS[bits]), min(standing.position, ceiling)
+        warnings = () if warning is None else (warning,)
         counter = Counter(name, bits, ceiling, position, f"{created}.{word}", warnings)
         found[key] = word if isinstance(word, errors.SequenceError) else counter
     return found
