@@ -74,18 +74,17 @@ def shared_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedS
 @pytest.fixture
 def fresh_database(shared_servers: SharedServers) -> Iterator[FreshDatabase]:
     """Creates databases for this test only, in servers that no test may harm: `fresh_database(engine)` is a URL."""
-    made: list[tuple[DatabaseServer, str]] = []
+    made: list[str] = []
 
     def create(engine: Engine, **numbers: int) -> str:
-        server = shared_servers.server(engine, **numbers)
-        made.append((server, shared_servers.new_name()))
-        return server.create_database(made[-1][1])
+        made.append(shared_servers.database(engine, **numbers))
+        return made[-1]
 
     yield create
-    for server, name in made:
+    for url in made:
         # An empty database of PostgreSQL takes 7 MB of the disk, and one of another engine takes nothing.
-        if server.engine == "postgresql":
-            server.drop_database(name)
+        if url.startswith("postgresql:"):
+            shared_servers.server("postgresql").execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
 
 @pytest.fixture

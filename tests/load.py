@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
-from typing import Protocol, Self
+from typing import Any, Self
 
 from tests.servers_processes import DEADLINE, wait_until
 
@@ -26,21 +26,16 @@ MOST_KEPT = 100
 """How many violations are described."""
 
 
-class HasUrl(Protocol):
-    """What answers over HTTP."""
-
-    url: str
-
-
 class Load:
     """Callers in threads, each with a connection of its own to one of the servers. Use it as a context manager.
 
-    callers: for each server. mixed: whether they draw lists and blocks too, and from all SEQUENCES, not only photos.
-    is_one: whether each address is that of a single server, so that its ids increase. increment: of the ring.
+    servers: anything with a `url`. callers: for each server. mixed: whether they draw lists and blocks too, and from
+    all SEQUENCES, not only photos. is_one: whether each address is that of a single server, so that its ids increase.
+    increment: of the ring.
     """
 
     def __init__(
-        self, *servers: HasUrl, callers: int = 4, mixed: bool = False, is_one: bool = True, increment: int = 2
+        self, *servers: Any, callers: int = 4, mixed: bool = False, is_one: bool = True, increment: int = 2
     ) -> None:
         self._mixed, self._is_one, self._increment = mixed, is_one, increment
         self._pages: dict[tuple[str, int, int], bytearray] = defaultdict(lambda: bytearray(PAGE))

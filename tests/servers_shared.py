@@ -31,11 +31,14 @@ class SharedServers:
         """The shared server of an engine that numbers like this."""
         key = (engine, None, None) if engine in ("postgresql", "redis") else (engine, offset, increment)
         if key not in self._servers:
-            self._servers[key] = DatabaseServer(
-                engine, template(engine, self.templates), offset=key[1], increment=key[2]
-            )
+            empty = template(engine, self.templates)
+            self._servers[key] = DatabaseServer(engine, empty, offset=key[1], increment=key[2])
             self._servers[key].start()
         return self._servers[key]
+
+    def database(self, engine: Engine, **numbers: int) -> str:
+        """The URL of a new database in the shared server of an engine that numbers like this."""
+        return self.server(engine, **numbers).create_database(self.new_name())
 
     def new_name(self) -> str:
         """A name for a database that no other test uses."""

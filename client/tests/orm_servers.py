@@ -16,4 +16,4 @@ def empty_database(kind: str, servers: SharedServers, folder: Path) -> str:
         return f"/{folder / 'application.sqlite3'}"
     engine = engines("postgresql")[0] if kind == "postgresql" else engines("mariadb", "mysql")[0]
     # a server without offset and increment: what it numbers itself would be among the tickets
-    return servers.server(engine).create_database(servers.new_name()).partition("://")[2]
+    return servers.database(engine).partition("://")[2]

@@ -26,10 +26,7 @@ DRAIN = 60
 @pytest.fixture(scope="module")
 def servers(shared_servers: SharedServers) -> Iterator[list[TicketServer]]:
     """Three servers on an odd and an even ticket database."""
-    databases = [
-        shared_servers.server("mariadb", offset=offset, increment=2).create_database(shared_servers.new_name())
-        for offset in (1, 2)
-    ]
+    databases = [shared_servers.database("mariadb", offset=offset, increment=2) for offset in (1, 2)]
     with ExitStack() as stack:
         wanted = (TicketServer(databases, speaks_redis=True, drain_seconds=DRAIN) for _ in range(3))
         started = [stack.enter_context(server) for server in wanted]

@@ -12,7 +12,7 @@ from tests.servers import Engine, engines
 from tests.servers_processes import DEADLINE, wait_until
 from tests.servers_shared import SharedServers
 from tests.ticketd import PROGRAM, QUICK, TicketServer, environment, settled
-from tests.torture.growing import signalled
+from tests.torture.faults import signalled
 
 ENGINES: list[Engine] = ["mariadb", "postgresql", "redis", *(engines("mysql") or engines("redis"))]
 
@@ -25,7 +25,7 @@ def urls(shared_servers: SharedServers) -> list[str]:
 
 def fresh(shared_servers: SharedServers) -> list[str]:
     """Make an empty database on each engine."""
-    return [shared_servers.server(engine).create_database(shared_servers.new_name()) for engine in ENGINES]
+    return [shared_servers.database(engine) for engine in ENGINES]
 
 
 def grow(urls: list[str], *arguments: str, program: Sequence[str] = PROGRAM) -> tuple[int, str]:
@@ -127,7 +127,7 @@ def test_a_database_that_does_not_belong_to_the_ring_is_named_and_left_as_it_is(
 ) -> None:
     status, said = grow([*urls[:3], urls[1]], "--increment", "4")
     assert (status, "is the same data as" in said) == (1, True)
-    foreign = [shared_servers.server("redis").create_database(shared_servers.new_name()) for _ in range(2)]
+    foreign = [shared_servers.database("redis") for _ in range(2)]
     with TicketServer(foreign, **QUICK) as stranger:
         settled(stranger)
         status, said = grow([*urls[:3], foreign[1]], "--increment", "4")

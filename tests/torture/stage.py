@@ -29,7 +29,7 @@ class Stage:
     engines: of the databases, in the order of their offsets; none for the embedded pair, which one server uses.
     """
 
-    def __init__(self, stack: ExitStack, templates: Path, engines: Sequence[Engine], servers: int) -> None:
+    def __init__(self, stack: ExitStack, templates: Path, engines: Sequence[Engine], servers: int = 3) -> None:
         self.databases: list[DatabaseServer] = []
         for offset, engine in enumerate(engines, 1):
             empty = template(engine, templates)
