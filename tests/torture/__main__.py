@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -66,9 +67,9 @@ def bump(stage: Stage, load: Load, is_over: threading.Event) -> None:
 def run(chosen: argparse.Namespace, folder: Path) -> bool:
     """Play, judge and report. Returns whether every promise was kept."""
     chance, is_over = random.Random(chosen.seed), threading.Event()
-    engines, judge = [] if chosen.engine == "sqlite" else [chosen.engine] * 2, {}
-    if chosen.grow:
-        engines, judge = GROWS, {"increment": 1, "is_one": False}  # no id says which database gave it
+    engines = GROWS if chosen.grow else [] if chosen.engine == "sqlite" else [chosen.engine] * 2
+    # while the ring changes, no id says which database gave it
+    judge: dict[str, Any] = {"increment": 1, "is_one": False} if chosen.grow else {}
     print(f"torture of {engines or chosen.engine}, seed {chosen.seed}", flush=True)
     with ExitStack() as stack:
         stage = Stage(stack, folder / "templates", engines)

@@ -58,13 +58,8 @@ class Faults:
         self.backwards: list[Fault] = [self.restore_file]
         if stage.databases:
             self.steady += [self.kill_database, self.freeze_database, self.break_link, self.break_link]
-            self.backwards = [
-                self.restore,
-                self.restore_unseen,
-                self.restore_forgotten,
-                self.empty,
-                self.remove_counter,
-            ]
+            self.backwards = [self.restore, self.restore_unseen, self.restore_forgotten, self.empty]
+            self.backwards.append(self.remove_counter)
 
     def _pause(self, longest: float) -> None:
         time.sleep(self._chance.uniform(0.1, longest) * self._pace)
