@@ -70,12 +70,10 @@ def test_a_certificate_is_verified(
     make = Path(__file__).parents[2] / "deploy/tls/make_certificates.py"
     names = "good,127.0.0.1", "other,127.0.0.2"
     subprocess.run([sys.executable, make, tmp_path, *names], check=True, stdout=subprocess.DEVNULL, timeout=DEADLINE)
-    servers = []
-    for name in ("good", "other"):
-        speaks = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        speaks.load_cert_chain(tmp_path / name / "bundle.pem")
-        servers.append(serve(Honest(), speaks))
-    good, other = servers
+    contexts = [ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in names]
+    for each, name in zip(contexts, ("good", "other")):
+        each.load_cert_chain(tmp_path / name / "bundle.pem")
+    good, other = (serve(Honest(), each) for each in contexts)
     trusting = ssl.create_default_context(cafile=str(tmp_path / "ca/ca.pem"))
     tickets = client(good.url, tls=trusting, prefetch=0)
     assert [tickets.take("photos"), tickets.take("photos")] == [1, 3]
@@ -92,17 +90,15 @@ def test_a_certificate_is_verified(
 MADE = {"sequence": "photos", "bits": 64, "ceiling": 2**63 - 1, "ceiling_str": str(2**63 - 1)}
 
 
-@pytest.mark.parametrize(("status", "name"), [(200, "photos"), (201, "photos"), (200, "Photos")])
-def test_ensure_sends_its_parameters_and_returns_the_answer(
-    serve: Serve, client: Client, status: int, name: str
-) -> None:
-    server = serve(lambda _: http(MADE, status))
+def test_ensure_sends_its_parameters_and_returns_the_answer(serve: Serve, client: Client) -> None:
     parameters = {"kind": "instagram", "epoch": 1_314_220_021_721, "start": 2**53 + 1}
-    assert client(server.url, token=TOKEN).ensure(name, **parameters) == MADE
-    assert server.asked == [f"PUT /sequence/{name}"]
-    head, _, body = server.requests[0].partition(b"\r\n\r\n")
-    assert json.loads(body) == parameters
-    assert b"Authorization: Bearer " in head
+    for status, name in ((200, "photos"), (201, "Photos")):
+        server = serve(lambda _, status=status: http(MADE, status))
+        assert client(server.url, token=TOKEN).ensure(name, **parameters) == MADE
+        assert server.asked == [f"PUT /sequence/{name}"]
+        head, _, body = server.requests[0].partition(b"\r\n\r\n")
+        assert json.loads(body) == parameters
+        assert b"Authorization: Bearer " in head
 
 
 def test_ensure_asks_another_url(serve: Serve, client: Client, nobody: str) -> None:

@@ -24,13 +24,12 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connections, transaction
 from django.forms import modelform_factory
 from django.test.utils import override_settings
-from tests.servers_shared import SharedServers
 
 from lying_server import Honest, LyingServer, http
-from orm_servers import KINDS, empty_database
 from ticketd_client import TicketsUnavailable
 from ticketd_client.django import TicketField, get_tickets
 
+KINDS = "sqlite", "mysql", "postgresql"
 MIGRATIONS = "pictures_migrations_of_this_test"
 HONEST = Honest()
 
@@ -45,7 +44,7 @@ def settings_of(kind: str, place: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def folder(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(empty_database: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A project with each kind of database and its tables. Yields the folder of its migrations."""
     # Django takes PyMySQL for mysqlclient. PyMySQL's own way to do that names the package alone: its modules would be
     # imported once more, with exceptions that nobody in this process catches.
@@ -56,7 +55,7 @@ def folder(shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFacto
     (home / MIGRATIONS).mkdir()
     (home / MIGRATIONS / "__init__.py").touch()
     sys.path.insert(0, str(home))
-    databases = {kind: settings_of(kind, empty_database(kind, shared_servers, home)) for kind in KINDS}
+    databases = {kind: settings_of(kind, empty_database(kind, home)) for kind in KINDS}
     with LyingServer(HONEST) as server:
         settings.configure(
             TICKETD={"urls": [server.url], "timeout": 60, "prefetch": 0},

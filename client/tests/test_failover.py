@@ -47,18 +47,13 @@ def test_what_every_server_would_say_is_raised_at_once(
     assert not second.asked
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        problem(503, "ill"),
-        problem(500, "ill"),
-        http(b"ill", 404, "text/html"),
-        None,
-        b"-TRYAGAIN ill\r\n",
-        b"-LOADING ill\r\n",
-        b"-ERR max number of clients reached\r\n",
-    ],
-)
+ILL = [
+    *(problem(503, "ill"), problem(500, "ill"), http(b"ill", 404, "text/html"), None),
+    *(b"-TRYAGAIN ill\r\n", b"-LOADING ill\r\n", b"-ERR max number of clients reached\r\n"),
+]
+
+
+@pytest.mark.parametrize("said", ILL)
 def test_a_server_that_fails_costs_one_attempt_and_is_passed_over_for_a_while(
     serve: Serve, client: Client, said: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -109,11 +104,11 @@ def test_each_url_has_an_equal_share_of_the_time_that_is_left(serve: Serve, clie
     assert [each - began > share for each, share in zip((*times, time.monotonic()), (1.4, 2.9, 4.4))] == [True] * 3
 
 
-@pytest.mark.parametrize(
-    "retry_after",
-    ["-5", "soon", "", "²", "0", "Wed, 99 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 -0000"],
-)
-def test_a_retry_after_that_says_nothing_or_is_past_keeps_nobody_waiting(
+NO_TIMES = "-5", "soon", "", "²", "0", "Wed, 99 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 -0000"
+
+
+@pytest.mark.parametrize("retry_after", NO_TIMES)
+def test_a_retry_after_that_says_nothing_or_is_past_is_passed_over(
     serve: Serve, client: Client, retry_after: str
 ) -> None:
     refusals = [problem(503, "later", f"Retry-After: {retry_after}").decode().encode("latin-1"), None]
@@ -165,31 +160,23 @@ def test_a_connection_that_died_meanwhile_is_no_failure(
 # --- addresses and names
 
 
-class Resolver:
-    """In place of the system's. It finds every host at `places`, and hangs while `go_on` is not set."""
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[tuple[str, int]]]]:
+    """The addresses of each host's name, in place of the system's resolver, which hangs for the name `slow`."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    go_on = threading.Event()
 
-    def __init__(self) -> None:
-        self.places: list[tuple[str, int]] = []
-        self.go_on = threading.Event()
-        self.go_on.set()
-        self.asked: list[str] = []
-
-    def __call__(self, host: str, port: int, *_: Any, **__: Any) -> list[tuple[Any, ...]]:
-        self.asked.append(host)
-        if host.startswith("slow"):
-            self.go_on.wait(60)
-        if host.startswith("gone"):
+    def resolve(host: str, port: int, *_: Any, **__: Any) -> list[tuple[Any, ...]]:
+        if host == "slow":
+            go_on.wait(60)
+        if host == "gone":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        places = self.places or [("127.0.0.1", port)]
+        places = found.get(host, [("127.0.0.1", port)])
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
 
-
-@pytest.fixture
-def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
-    found = Resolver()
-    monkeypatch.setattr(socket, "getaddrinfo", found)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     yield found
-    found.go_on.set()
+    go_on.set()
 
 
 @pytest.fixture
@@ -205,25 +192,22 @@ def hole() -> Iterator[tuple[str, int]]:
 
 
 def test_of_several_addresses_the_next_one_is_tried(
-    serve: Serve, client: Client, resolver: Resolver, hole: tuple[str, int], nobody: str
+    serve: Serve, client: Client, hosts: dict[str, Any], hole: tuple[str, int], nobody: str
 ) -> None:
     server = serve(Honest())
     refusing = "127.0.0.1", int(nobody.rpartition(":")[2])
-    for url, first in {"http://hole.example": hole, "redis://refuses.example": refusing}.items():
-        resolver.places = [first, ("127.0.0.1", server.port)]
+    for url, first in {"http://filled": hole, "redis://refusing": refusing}.items():
+        hosts[url.rpartition("/")[2]] = [first, ("127.0.0.1", server.port)]
         assert client(url, prefetch=0).take("photos") > 0
 
 
+@pytest.mark.usefixtures("hosts")
 def test_an_address_that_does_not_answer_and_a_name_that_hangs_leave_the_others_their_share(
-    serve: Serve, client: Client, resolver: Resolver, hole: tuple[str, int]
+    serve: Serve, client: Client, hole: tuple[str, int]
 ) -> None:
-    server = serve(Honest())
-    resolver.go_on.clear()
-    urls = [f"http://127.0.0.1:{hole[1]}", "http://slow-one.example:1", "redis://gone.example:1"]
-    tickets = client(*urls, server.url, timeout=8, prefetch=0)
-    assert tickets.take("photos") == 1
+    urls = [f"http://127.0.0.1:{hole[1]}", "http://slow:1", "redis://gone:1"]
+    assert client(*urls, serve(Honest()).url, timeout=8, prefetch=0).take("photos") == 1
     with pytest.raises(TicketsUnavailable) as caught:
         client(*urls, timeout=3, prefetch=0).take("photos")
-    assert f"{urls[0]}: no answer" in str(caught.value)
-    assert f"{urls[1]}: no answer" in str(caught.value)
-    assert f"{urls[2]}: no answer (Name or service not known)" in str(caught.value)
+    for url, says in zip(urls, ("", "", " (Name or service not known)")):
+        assert f"{url}: no answer{says}" in str(caught.value)

@@ -15,10 +15,12 @@ from tests.ticketd import QUICK, TicketServer
 from tests.torture.faults import Faults
 from tests.torture.stage import Stage
 
-PAIRS: list[tuple[Engine, Engine]] = [
-    ("mariadb", "postgresql"),
-    *(("redis", engine) for engine in engines("mysql")),
+PAIRS: list[tuple[Engine, Engine]] = [("mariadb", "postgresql"), *(("redis", engine) for engine in engines("mysql"))]
+FAULTS = [
+    *((name, number) for name in ("freeze_database", "restore", "remove_counter") for number in (0, 1)),
+    *(("restore_forgotten", 0), ("restore_unseen", 1), ("break_link", 0), ("end_server", 0), ("stop_server", 1)),
 ]
+"""What happens, and to which database or server."""
 COSTS_NO_REQUEST = "freeze_database", "break_link"
 
 
@@ -43,20 +45,7 @@ def faults(started: Stage, tmp_path_factory: pytest.TempPathFactory) -> Faults:
     return Faults(started, random.Random(5), tmp_path_factory.mktemp("copies"), pace=0.3)
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        *(
-            ("freeze_database", 0),
-            ("freeze_database", 1),
-            ("restore", 0),
-            ("restore", 1),
-            ("restore_forgotten", 0),
-            ("restore_unseen", 1),
-        ),
-        *(("remove_counter", 0), ("remove_counter", 1), ("break_link", 0), ("end_server", 0), ("stop_server", 1)),
-    ],
-)
+@pytest.mark.parametrize(("name", "number"), FAULTS)
 def test_a_fault_breaks_no_promise(stage: Stage, faults: Faults, name: str, number: int) -> None:
     with Load(*stage.servers, mixed=True) as load:
         load.wait(100)
@@ -120,9 +109,8 @@ def test_a_bump_holds_on_every_server_once_it_is_answered(stage: Stage) -> None:
     with TicketServer(stage.urls(*stage.links[0]), **settings) as stocked, Load(stocked, *stage.servers) as load:
         load.wait(300)
         bump = "POST", "/sequence/photos/bump"
-        wait_until(
-            lambda: stage.servers[0].request(*bump, json={"above": above}).status_code == 200, DEADLINE, "the bump"
-        )
+        server = stage.servers[0]
+        wait_until(lambda: server.request(*bump, json={"above": above}).is_success, DEADLINE, "the bump")
         load.floors["photos"] = above
         load.wait(300)
     load.check(errors=True)

@@ -63,7 +63,8 @@ def test_tickets_go_on_when_sentinels_promote_a_replica(own_server: OwnServer) -
 
 
 def test_servers_use_the_node_that_writes_and_follow_a_promotion(own_server: OwnServer) -> None:
-    primary, standby = own_server("postgresql"), own_server("postgresql", starts=False)
+    primary, standby = own_server("postgresql"), own_server("postgresql")
+    standby.stop()
     shutil.rmtree(standby.data_dir)
     copy = [program("postgresql", "pg_basebackup"), "-R", "-D", str(standby.data_dir), "-c", "fast"]
     source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
