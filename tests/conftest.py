@@ -7,7 +7,6 @@ otherwise its tests do not exist, and the end of the run says so.
 import asyncio
 import contextlib
 import functools
-import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.servers import DatabaseServer, Engine, engines
-from tests.servers_programs import MYSQLD, template, use_memory
+from tests.servers_programs import MYSQLD, templates, use_memory
 from tests.servers_shared import FreshDatabase, OwnServer, SharedServers
 
 # How long an example takes depends on what else the machine does. Each test has a deadline of its own.
@@ -28,8 +27,9 @@ IMAGES = "python:3.13-slim", "mysql:9.7", "haproxy:3.2"
 
 
 def pytest_configure() -> None:
-    """Keep the data of database servers in memory."""
+    """Keep the data of database servers in memory. All processes of this run begin with the same templates."""
     use_memory()
+    templates()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -86,15 +86,10 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def shared_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServers]:
+def shared_servers() -> Iterator[SharedServers]:
     """The shared servers of this process."""
-    base = tmp_path_factory.getbasetemp()
-    # each process of pytest-xdist has a directory below that of the run
-    shared = SharedServers((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "database-templates")
-    try:
+    with contextlib.closing(SharedServers()) as shared:
         yield shared
-    finally:
-        shared.close()
 
 
 @pytest.fixture
@@ -114,11 +109,11 @@ def fresh_database(shared_servers: SharedServers) -> Iterator[FreshDatabase]:
 
 
 @pytest.fixture
-def own_server(shared_servers: SharedServers) -> Iterator[OwnServer]:
+def own_server() -> Iterator[OwnServer]:
     """Starts servers for this test only, which it may kill and freeze: `own_server(engine, offset=1, increment=2)`."""
     with contextlib.ExitStack() as stack:
 
         def start(engine: Engine, **how: Any) -> DatabaseServer:
-            return stack.enter_context(DatabaseServer(engine, template(engine, shared_servers.templates), **how))
+            return stack.enter_context(DatabaseServer(engine, **how))
 
         yield start

@@ -20,7 +20,7 @@ import pymysql
 import redis
 
 from tests.servers_processes import DEADLINE, Process, free_port
-from tests.servers_programs import SMALL, Engine, as_unprivileged, copy_directory, engines, new_home, program
+from tests.servers_programs import SMALL, Engine, as_unprivileged, copy_directory, engines, new_home, program, template
 
 __all__ = ["DEADLINE", "DatabaseServer", "Engine", "engines"]
 
@@ -45,11 +45,10 @@ _MYSQL_ROOT = (
 
 
 class DatabaseServer(Process):
-    """One database server. It keeps its port and its data when a test kills and starts it.
+    """One database server, empty at first. It keeps its port and its data when a test kills and starts it.
 
     Args:
         engine: which server this is.
-        template: the data of an empty server; this server begins with a copy (`servers_programs.template`).
         offset: auto_increment_offset of MariaDB and MySQL; None leaves the option out.
         increment: auto_increment_increment of MariaDB and MySQL; None leaves the option out.
         options: further arguments of the program. A test may change them while the server is stopped.
@@ -58,7 +57,6 @@ class DatabaseServer(Process):
     def __init__(
         self,
         engine: Engine,
-        template: Path,
         *,
         offset: int | None = None,
         increment: int | None = None,
@@ -71,10 +69,9 @@ class DatabaseServer(Process):
         self._numbers = [f"--auto-increment-{name}={value}" for name, value in numbers.items() if value is not None]
         self.options = list(options)
         self.data_dir = self.home / "data"
-        self._template = template
         if engine == "postgresql":
             self.ending = signal.SIGINT  # its fast shutdown: it does not wait for the clients to leave
-        copy_directory(template, self.data_dir)
+        copy_directory(template(engine), self.data_dir)
 
     def url(self, database: str, port: int | None = None) -> str:
         """The URL of a database in this server. `port` is that of a proxy, if the connection goes through one."""
@@ -102,7 +99,7 @@ class DatabaseServer(Process):
 
     def wipe(self) -> None:
         """Replace the data of the stopped server by that of an empty server, which has another identity."""
-        self.restore_data(self._template)
+        self.restore_data(template(self.engine))
 
     # -- databases
 

@@ -1,6 +1,8 @@
 """The programs of the database servers: where they are, and how each makes an empty data directory."""
 
+import atexit
 import fcntl
+import functools
 import os
 import shutil
 import subprocess
@@ -20,6 +22,7 @@ SMALL: dict[Engine, list[str]] = {
 """Options that keep the files of a new server small, because each server begins with a copy of such files."""
 homes = Path("/tmp")
 """Where the servers' directories lie."""
+_TEMPLATES = "TESTS_TEMPLATES"
 _PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin", "/usr/local/sbin"])
 
 
@@ -87,9 +90,18 @@ def copy_directory(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", "--reflink=auto", source, target], check=True, timeout=120)
 
 
-def template(engine: Engine, cache: Path) -> Path:
+@functools.cache
+def templates() -> Path:
+    """The directory of `template`, for this process and those that it starts. It goes with the first one of them."""
+    if _TEMPLATES not in os.environ:
+        os.environ[_TEMPLATES] = tempfile.mkdtemp(prefix="tickets-templates-")
+        atexit.register(shutil.rmtree, os.environ[_TEMPLATES], ignore_errors=True)
+    return Path(os.environ[_TEMPLATES])
+
+
+def template(engine: Engine) -> Path:
     """The data directory of an empty server, to be copied. The first process that asks makes it, the others wait."""
-    cache.mkdir(exist_ok=True)
+    cache = templates()
     found = cache / engine
     with (cache / f"{engine}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

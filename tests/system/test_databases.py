@@ -10,7 +10,6 @@ import pytest
 from tests.load import Load
 from tests.servers import Engine, engines
 from tests.servers_processes import DEADLINE, wait_until
-from tests.servers_shared import SharedServers
 from tests.ticketd import QUICK, TicketServer
 from tests.torture.faults import Faults
 from tests.torture.stage import Stage
@@ -25,9 +24,9 @@ COSTS_NO_REQUEST = "freeze_database", "break_link"
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids="-".join)
-def started(request: pytest.FixtureRequest, shared_servers: SharedServers) -> Iterator[Stage]:
+def started(request: pytest.FixtureRequest) -> Iterator[Stage]:
     with ExitStack() as stack:
-        yield Stage(stack, shared_servers.templates, request.param, 2)
+        yield Stage(stack, request.param, 2)
 
 
 @pytest.fixture

@@ -20,8 +20,7 @@ from app.errors import DatabaseFailed, SequenceBusy
 from tests.load import Load
 from tests.servers import DatabaseServer
 from tests.servers_processes import DEADLINE, free_port, wait_until
-from tests.servers_programs import template
-from tests.servers_shared import OwnServer, SharedServers
+from tests.servers_shared import OwnServer
 from tests.ticketd import OF_NODES, TicketServer, pair
 
 NUMBERS = "has wsrep_auto_increment_control=ON, so its Galera cluster numbers the ids: set it to OFF on every node"
@@ -53,7 +52,7 @@ the first one's data, and what comes after that is sent by the nodes themselves.
 class GaleraNode(DatabaseServer):
     """One node of a Galera cluster."""
 
-    def __init__(self, shared: SharedServers, group: int, groups: Sequence[int]) -> None:
+    def __init__(self, group: int, groups: Sequence[int]) -> None:
         """Make a node that talks to the others on the port `group`; `groups` are these ports of all nodes."""
         if not Path(PROVIDER).exists():
             raise FileNotFoundError("no Galera on this machine: apt-get install galera-4, or `make databases`")
@@ -67,7 +66,7 @@ class GaleraNode(DatabaseServer):
             *("--wsrep-node-address=127.0.0.1", "--wsrep-sst-method=handover", "--wsrep-auto-increment-control=OFF"),
             *("--binlog-format=ROW", "--innodb-autoinc-lock-mode=2"),
         ]
-        super().__init__("mariadb", template("mariadb", shared.templates), offset=1, increment=2, options=options)
+        super().__init__("mariadb", offset=1, increment=2, options=options)
         self.address = f"127.0.0.1:{self.port}"
         script = self.home / "wsrep_sst_handover"
         script.write_text(HAND_OVER, encoding="utf-8")
@@ -91,11 +90,11 @@ class GaleraNode(DatabaseServer):
 
 
 @pytest.fixture(scope="module")
-def cluster(shared_servers: SharedServers) -> Iterator[list[GaleraNode]]:
+def cluster() -> Iterator[list[GaleraNode]]:
     """Three nodes that take part in one cluster."""
     with ExitStack() as stack:
         groups = [free_port() for _ in range(3)]
-        found = [GaleraNode(shared_servers, group, groups) for group in groups]
+        found = [GaleraNode(group, groups) for group in groups]
         for node in found:
             stack.callback(node.close)
         found[0].start("--wsrep-new-cluster")

@@ -72,7 +72,7 @@ def run(chosen: argparse.Namespace, folder: Path) -> bool:
     judge: dict[str, Any] = {"increment": 1, "is_one": False} if chosen.grow else {}
     print(f"torture of {engines or chosen.engine}, seed {chosen.seed}", flush=True)
     with ExitStack() as stack:
-        stage = Stage(stack, folder / "templates", engines)
+        stage = Stage(stack, engines)
         load = stack.enter_context(Load(*stage.servers, callers=chosen.callers, mixed=True, **judge))
         bumps = threading.Thread(target=bump, args=(stage, load, is_over))
         bumps.start()
