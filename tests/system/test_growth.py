@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.__main__ import main
 from tests.load import Load
 from tests.servers import Engine, engines
 from tests.servers_processes import DEADLINE, wait_until
@@ -128,11 +127,3 @@ def test_a_database_that_does_not_belong_to_the_ring_is_named_and_left_as_it_is(
         status, said = grow([*urls[:3], foreign[1]], "--increment", "4")
         assert (status, "belongs to another ring" in said) == (1, True)
         settled(stranger)
-
-
-@pytest.mark.parametrize("arguments", [[], ["--increment", "3", "--status"], ["--increment", "0"]])
-def test_its_arguments_are_checked(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TICKETS_DATABASES", "mysql://root@127.0.0.1:1/a mysql://root@127.0.0.1:1/b")
-    with pytest.raises(SystemExit) as ended:
-        main(["grow", *arguments])
-    assert ended.value.code == 2
