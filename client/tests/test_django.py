@@ -77,7 +77,6 @@ def folder(empty_database: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def pictures() -> Any:
-    """The module with the models."""
     return apps.get_app_config("django_pictures").models_module
 
 
