@@ -7,10 +7,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 from app import settings
 from app.setting_names import FILE, variable
 from app.version import VERSION
 from tests.deploy.files import DEPLOY, KUBERNETES, ROOT, compose, documents, resources, run, variables
+from tests.servers import Engine, engines
+from tests.servers_shared import FreshDatabase, SharedServers
+from tests.ticketd import TicketServer
 
 SERVERS = ["tickets-1", "tickets-2", "tickets-3"]
 KNOWN = {variable(field) + ending for field in settings.Settings.model_fields for ending in ("", FILE)}
@@ -83,6 +88,28 @@ def test_the_two_databases_differ_by_their_offset_alone() -> None:
     different = [pair for pair in zip(odd, even, strict=True) if pair[0] != pair[1]]
     assert different == [("auto_increment_offset    = 1", "auto_increment_offset    = 2")]
     assert {"auto_increment_increment = 2", "innodb_flush_log_at_trx_commit = 1", "sync_binlog = 1"} <= set(odd)
+
+
+SEQUENCES = ["accounts", "groups", "offline_tasks", "photos", "Tickets32", "Tickets64"]
+
+
+@pytest.mark.parametrize("engine", engines("mariadb", "mysql"))
+def test_the_first_tables_are_made_once_and_served(
+    engine: Engine, fresh_database: FreshDatabase, shared_servers: SharedServers
+) -> None:
+    url = fresh_database(engine, offset=1, increment=1)
+    server, database = shared_servers.server(engine, offset=1, increment=1), url.rpartition("/")[2]
+    (script,) = (ROOT / "mysql_init").glob("*.sql")
+    statements = re.sub(r"--.*", "", script.read_text(encoding="utf-8")).split(";")
+    for _ in range(2):
+        for statement in filter(str.strip, statements):
+            server.execute(statement, database)
+        server.execute("REPLACE INTO photos (stub) VALUES ('a')", database)
+    with TicketServer([url]) as served:
+        assert [each["sequence"] for each in served.get("/sequence").json()["sequences"]] == SEQUENCES
+        assert served.take("photos") > [2]
+        assert [*served.take("groups"), *served.take("Tickets32")] == [1, 1]
+        assert [each for each in served.health()["warnings"] if each["sequence"]] == []
 
 
 # --- what they set for the ticket server

@@ -1,6 +1,8 @@
 """Ticket servers as processes on real databases that are killed, frozen, emptied, and put back as they were."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -113,3 +115,12 @@ def test_a_bump_holds_on_every_server_once_it_is_answered(stage: Stage) -> None:
         load.floors["photos"] = above
         load.wait(300)
     load.check(errors=True)
+
+
+@pytest.mark.timeout(400)
+def test_a_short_torture_finds_no_violation() -> None:
+    """So the program itself keeps working. `python -m tests.torture` is the long one."""
+    command = [sys.executable, "-m", "tests.torture", "--engine", "sqlite", "--seconds", "1", "--callers", "6"]
+    done = subprocess.run([*command, "--seed", "8"], capture_output=True, text=True, check=False, timeout=390)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "violations 0" in done.stdout
