@@ -18,11 +18,8 @@ DEADLINE = 120.0
 
 def _pattern(printed: str) -> str:
     """Return what the output has to match: `…` stands for anything, and each number for any number."""
-    parts = re.split(r"(…|\d+|\s+)", printed.strip())
-    return "".join(
-        ".*" if part == "…" else r"\d+" if part.isdigit() else r"\s+" if part.isspace() else re.escape(part)
-        for part in parts
-    )
+    escaped = re.sub(r"(\\\s)+", r"\\s+", re.escape(printed.strip()))
+    return re.sub(r"\d+", r"\\d+", escaped).replace("…", ".*")
 
 
 def _run(typed: str, server: TicketServer) -> str:
