@@ -44,13 +44,12 @@ class TicketServer(Process):
 
     def __init__(self, databases: Sequence[str] | str = (), *, speaks_redis: bool = False, **settings: Any) -> None:
         super().__init__(Path(tempfile.mkdtemp(prefix="ticketd-")))
-        self.port = free_port()
-        self.redis_port = free_port() if speaks_redis else None
+        self.port, self.redis_port = free_port(), free_port()
         self.settings: dict[str, object] = {"port": self.port, "data_dir": self.home / "data"} | PATIENT | settings
         """The settings of the next start."""
         if databases:
             self.settings["databases"] = databases if isinstance(databases, str) else " ".join(databases)
-        if self.redis_port:
+        if speaks_redis:
             self.settings["redis_port"] = self.redis_port
         self.url = f"http://127.0.0.1:{self.port}"
         """The address over HTTP."""

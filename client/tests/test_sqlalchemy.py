@@ -25,8 +25,8 @@ DRIVERS = {
     "mysql": ("mysql+pymysql", "mysql+asyncmy"),
     "postgresql": ("postgresql+psycopg", "postgresql+asyncpg"),
 }
-current: list[Any] = []
-"""The client of the test that runs."""
+current: dict[str, Any] = {}
+"""The client of the test that runs, as `tickets`."""
 
 
 class Base(DeclarativeBase):
@@ -35,14 +35,14 @@ class Base(DeclarativeBase):
 
 class Album(Base):
     __tablename__ = "albums"
-    id = mapped_column(BigInteger, default=TicketDefault(lambda: current[-1], "groups"), primary_key=True)
+    id = mapped_column(BigInteger, default=TicketDefault(lambda: current["tickets"], "groups"), primary_key=True)
     title: Mapped[str] = mapped_column(String(100))
     photos = relationship("Photo")
 
 
 class Photo(Base):
     __tablename__ = "photos"
-    id = mapped_column(BigInteger, default=TicketDefault(lambda: current[-1], "photos"), primary_key=True)
+    id = mapped_column(BigInteger, default=TicketDefault(lambda: current["tickets"], "photos"), primary_key=True)
     title: Mapped[str] = mapped_column(String(100))
     kind: Mapped[str] = mapped_column(String(20), default="photo")
     album_id = mapped_column(ForeignKey("albums.id"))
@@ -70,10 +70,10 @@ def honest() -> Honest:
 
 
 @pytest.fixture(params=[(Tickets, False), (Tickets, True), (AsyncTickets, True)], ids=["sync", "mixed", "async"])
-def run(request: Any, place: list[str], serve: Serve, honest: Honest) -> Iterator[Any]:
+def run(request: Any, place: list[str], serve: Serve, honest: Honest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Does something in a session."""
     kind, is_async = request.param
-    current.append(kind(serve(honest).url, prefetch=0, timeout=60))
+    monkeypatch.setitem(current, "tickets", tickets := kind(serve(honest).url, prefetch=0, timeout=60))
     engine = create_engine(place[0])
     Base.metadata.create_all(engine)
 
@@ -93,7 +93,7 @@ def run(request: Any, place: list[str], serve: Serve, honest: Honest) -> Iterato
     yield run
     Base.metadata.drop_all(engine)
     engine.dispose()
-    closed = current.pop().close()
+    closed = tickets.close()
     if closed is not None:
         asyncio.run(closed)
 
@@ -155,7 +155,7 @@ def test_an_insert_of_rows_takes_its_tickets_at_once(run: Any, honest: Honest) -
     run(do)
 
 
-def test_without_a_server_the_clients_own_exception(run: Any, nobody: str) -> None:
+def test_without_a_server_the_clients_own_exception(run: Any, nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a flush and a statement alike; the session goes on after a rollback."""
 
     def do(session: Session) -> None:
@@ -169,23 +169,21 @@ def test_without_a_server_the_clients_own_exception(run: Any, nobody: str) -> No
         session.flush()
         assert keys(session, Album) == [5]
 
-    current.append(type(current[-1])(f"http://{nobody}", timeout=0.2))
-    try:
-        run(do)
-    finally:
-        current.pop()
+    monkeypatch.setitem(current, "tickets", type(current["tickets"])(f"http://{nobody}", timeout=0.2))
+    run(do)
 
 
-def test_async_tickets_are_refused_on_a_sync_engine() -> None:
-    current.append(AsyncTickets("http://127.0.0.1:9"))
+def test_async_tickets_are_refused_on_a_sync_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(current, "tickets", AsyncTickets("http://127.0.0.1:9"))
     with Session(create_engine("sqlite://")) as session, pytest.raises(StatementError, match="AsyncTickets") as raised:
         session.execute(insert(Album), [{"title": "a"}])
     assert isinstance(raised.value.orig, InvalidRequestError)
-    current.pop()
 
 
 @pytest.mark.parametrize("kind", [Tickets, AsyncTickets])
-def test_a_loop_goes_on_while_a_flush_waits_for_tickets(serve: Serve, honest: Honest, kind: Any) -> None:
+def test_a_loop_goes_on_while_a_flush_waits_for_tickets(
+    serve: Serve, honest: Honest, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
     async def flush() -> None:
         engine = create_async_engine("sqlite+aiosqlite://")
         async with engine.begin() as connection:
@@ -200,9 +198,8 @@ def test_a_loop_goes_on_while_a_flush_waits_for_tickets(serve: Serve, honest: Ho
             await flush
         await engine.dispose()
 
-    current.append(kind(serve(honest).url, prefetch=0, timeout=60))
+    monkeypatch.setitem(current, "tickets", kind(serve(honest).url, prefetch=0, timeout=60))
     asyncio.run(flush())
-    current.pop()
 
 
 EXAMPLE = """

@@ -33,14 +33,14 @@ class HAProxy(Process):
     redis: where the same servers speak the Redis protocol. settings: others, by their names after TICKETS_DEPLOY_.
     """
 
-    def __init__(self, servers: Sequence[int], redis: Sequence[int | None] = (), **settings: str) -> None:
+    def __init__(self, servers: Sequence[int], redis: Sequence[int] = (), **settings: str) -> None:
         super().__init__(Path(tempfile.mkdtemp(prefix="haproxy-")))
         port, self.tls_port, self.redis_port, statistics = (free_port() for _ in range(4))
         self.url, self.for_operators = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{statistics}"
         ports = {"FRONT": port, "FRONT_TLS": self.tls_port, "STATISTICS": statistics}
         ports |= {f"{number}": port for number, port in enumerate(servers, 1)}
         if redis:
-            ports |= {f"{number}_REDIS": port or 0 for number, port in enumerate(redis, 1)}
+            ports |= {f"{number}_REDIS": port for number, port in enumerate(redis, 1)}
             ports["FRONT_REDIS"] = self.redis_port
         self._settings = {name: f"127.0.0.1:{port}" for name, port in ports.items()} | settings
 
