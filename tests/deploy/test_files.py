@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app import settings
-from app.setting_names import FILE, variable
+from app.setting_names import FILE
 from app.version import VERSION
 from tests.deploy.files import DEPLOY, KUBERNETES, ROOT, compose, documents, resources, run, variables
 from tests.servers import Engine, engines
@@ -18,8 +18,6 @@ from tests.servers_shared import FreshDatabase, SharedServers
 from tests.ticketd import TicketServer
 
 SERVERS = ["tickets-1", "tickets-2", "tickets-3"]
-KNOWN = {variable(field) + ending for field in settings.Settings.model_fields for ending in ("", FILE)}
-DEPLOYED = "deploy", "mysql_init", "Dockerfile", "docker-compose.yml"
 
 
 def test_systemd_knows_every_line_of_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
@@ -146,15 +144,6 @@ def test_the_third_databases_of_compose_are_taken() -> None:
     loaded = settings.load({"TICKETS_DATABASES": " ".join(urls), "TICKETS_DATABASE_PASSWORD": "x"}, {})
     assert len(loaded.databases) == 2
     assert {"postgresql", "redis"} <= compose()["services"].keys()
-
-
-def test_every_variable_is_a_setting_or_is_named_as_the_deployments() -> None:
-    listed = ["git", "ls-files", "-co", "--exclude-standard", *DEPLOYED]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout.split()
-    assert len(names) > 20
-    for path in (ROOT / name for name in names if (ROOT / name).exists()):
-        found = set(re.findall(r"\bTICKETS_[A-Z0-9_]+", path.read_text(encoding="utf-8")))
-        assert {each for each in found - KNOWN if not each.startswith("TICKETS_DEPLOY_")} == set(), path
 
 
 def test_every_deployment_has_this_version() -> None:
