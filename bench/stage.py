@@ -12,7 +12,6 @@ from typing import Self
 
 from bench.processes import Nginx, Redis, Server, Side
 from tests.servers import DatabaseServer, Engine
-from tests.servers_programs import template
 
 SEQUENCES = [f"s{number:03}" for number in range(1_000)]
 """The sequences that are used at random; load.lua has the same names."""
@@ -61,10 +60,9 @@ class Stage:
     def databases(self) -> list[DatabaseServer]:
         """The two database servers, which number odd and even."""
         if not self._databases:
-            empty = template(self.engine, self.home / "templates")
             options = (*DATABASE_OPTIONS[self.engine], *_COMMON_OPTIONS)
             for offset in (1, 2):
-                database = DatabaseServer(self.engine, empty, offset=offset, increment=2, options=options)
+                database = DatabaseServer(self.engine, offset=offset, increment=2, options=options)
                 self._kept.callback(database.close)
                 database.start()
                 self._databases.append(database)

@@ -5,7 +5,9 @@ otherwise its tests do not exist, and the end of the run says so.
 """
 
 import asyncio
-import os
+import contextlib
+import functools
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -14,23 +16,47 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.servers import DatabaseServer, Engine, engines
-from tests.servers_programs import MYSQLD, template, use_memory
+from tests.servers_programs import MYSQLD, templates, use_memory
 from tests.servers_shared import FreshDatabase, OwnServer, SharedServers
 
 # How long an example takes depends on what else the machine does. Each test has a deadline of its own.
 settings.register_profile("tickets", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tickets")
+IMAGES = "python:3.13-slim", "mysql:9.7", "haproxy:3.2"
+"""What docker-compose.yml and the Dockerfile begin with. Nothing is pulled for a test."""
 
 
 def pytest_configure() -> None:
-    """Keep the data of database servers in memory."""
+    """Keep the data of database servers in memory. All processes of this run begin with the same templates."""
     use_memory()
+    templates()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which engine is missing."""
+    """Say which engine is missing, and why tests in containers did not run."""
     if "mysql" not in engines():
         terminalreporter.write_line(f"tests ran on {' and '.join(engines())}, not on MySQL: {MYSQLD} names none")
+    if failed := what_fails():
+        terminalreporter.write_line(f"tests ran without those in containers: `docker {failed}` fails")
+
+
+@functools.cache
+def what_fails() -> str:
+    """Return the command of Docker that fails, of those that the tests in containers need; empty where none does."""
+    for command in ("compose version", "info", *(f"image inspect {image}" for image in IMAGES)):
+        try:
+            subprocess.run(["docker", *command.split()], capture_output=True, check=True, timeout=30)
+        except (OSError, subprocess.SubprocessError):
+            return command
+    return ""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests in containers where they cannot run."""
+    found = [item for item in items if item.get_closest_marker("containers")]
+    if found and what_fails():
+        config.hook.pytest_deselected(items=found)
+        items[:] = [item for item in items if item not in found]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -60,48 +86,34 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def shared_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServers]:
+def shared_servers() -> Iterator[SharedServers]:
     """The shared servers of this process."""
-    base = tmp_path_factory.getbasetemp()
-    # each process of pytest-xdist has a directory below that of the run
-    shared = SharedServers((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "database-templates")
-    try:
+    with contextlib.closing(SharedServers()) as shared:
         yield shared
-    finally:
-        shared.close()
 
 
 @pytest.fixture
 def fresh_database(shared_servers: SharedServers) -> Iterator[FreshDatabase]:
     """Creates databases for this test only, in servers that no test may harm: `fresh_database(engine)` is a URL."""
-    made: list[tuple[DatabaseServer, str]] = []
+    made: list[str] = []
 
     def create(engine: Engine, **numbers: int) -> str:
-        server = shared_servers.server(engine, **numbers)
-        made.append((server, shared_servers.new_name()))
-        return server.create_database(made[-1][1])
+        made.append(shared_servers.database(engine, **numbers))
+        return made[-1]
 
     yield create
-    for server, name in made:
+    for url in made:
         # An empty database of PostgreSQL takes 7 MB of the disk, and one of another engine takes nothing.
-        if server.engine == "postgresql":
-            server.drop_database(name)
+        if url.startswith("postgresql:"):
+            shared_servers.server("postgresql").execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
 
 @pytest.fixture
-def own_server(shared_servers: SharedServers) -> Iterator[OwnServer]:
-    """Starts servers for this test only, which it may kill and freeze: `own_server(engine, offset=1, increment=2)`.
+def own_server() -> Iterator[OwnServer]:
+    """Starts servers for this test only, which it may kill and freeze: `own_server(engine, offset=1, increment=2)`."""
+    with contextlib.ExitStack() as stack:
 
-    With `starts=False` the test starts them itself.
-    """
-    servers: list[DatabaseServer] = []
+        def start(engine: Engine, **how: Any) -> DatabaseServer:
+            return stack.enter_context(DatabaseServer(engine, **how))
 
-    def start(engine: Engine, *, starts: bool = True, **how: Any) -> DatabaseServer:
-        servers.append(DatabaseServer(engine, template(engine, shared_servers.templates), **how))
-        if starts:
-            servers[-1].start()
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+        yield start

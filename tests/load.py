@@ -10,9 +10,9 @@ import json
 import random
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Protocol, Self
+from typing import Any, Self
 
 from tests.servers_processes import DEADLINE, wait_until
 
@@ -21,29 +21,23 @@ PATHS = {"/ticket/{}": (70, 1), "/ticket/{}?count={}": (20, 60), "/block/{}?size
 """How many of 100 mixed requests have each path, and how many tickets such a request wants at most."""
 THINK = 0.02
 """Mean seconds between an answer and the caller's next request."""
-PAGE = 1 << 16
 MOST_KEPT = 100
 """How many violations are described."""
-
-
-class HasUrl(Protocol):
-    """What answers over HTTP."""
-
-    url: str
 
 
 class Load:
     """Callers in threads, each with a connection of its own to one of the servers. Use it as a context manager.
 
-    callers: for each server. mixed: whether they draw lists and blocks too, and from all SEQUENCES, not only photos.
-    is_one: whether each address is that of a single server, so that its ids increase. increment: of the ring.
+    servers: anything with a `url`. callers: for each server. mixed: whether they draw lists and blocks too, and from
+    all SEQUENCES, not only photos. is_one: whether each address is that of a single server, so that its ids increase.
+    increment: of the ring.
     """
 
     def __init__(
-        self, *servers: HasUrl, callers: int = 4, mixed: bool = False, is_one: bool = True, increment: int = 2
+        self, *servers: Any, callers: int = 4, mixed: bool = False, is_one: bool = True, increment: int = 2
     ) -> None:
         self._mixed, self._is_one, self._increment = mixed, is_one, increment
-        self._pages: dict[tuple[str, int, int], bytearray] = defaultdict(lambda: bytearray(PAGE))
+        self._givers = {sequence: bytearray() for sequence in SEQUENCES}
         """For each id the number of the server that gave it, from 1, or 0."""
         self.floors = dict.fromkeys(SEQUENCES, 0)
         """For each sequence, the number that an answered bump has passed; the caller that bumps sets it."""
@@ -141,17 +135,10 @@ class Load:
         self.highest[sequence] = max(self.highest[sequence], ids[-1])
         if any(one >= other for one, other in zip([above, *ids], ids, strict=False)):
             self.violate(f"order or bump: server {number} gave {ids} of {sequence} after {above}")
-        is_run = ids[-1] - ids[0] == (len(ids) - 1) * self._increment
-        for run in [ids] if is_run else [[each] for each in ids]:
-            self._keep(number, sequence, run[0], len(run))
-
-    def _keep(self, number: int, sequence: str, first: int, count: int) -> None:
-        index, residue = divmod(first, self._increment)
-        while count:
-            start = index % PAGE
-            end = min(PAGE, start + count)
-            page = self._pages[sequence, residue, index // PAGE]
-            if others := {*page[start:end]} - {0}:
-                self.violate(f"twice: server {number} gave {first} of {sequence} or ids above, as did {others}")
-            page[start:end] = bytes([number]) * (end - start)
-            index, count = index + end - start, count - (end - start)
+        givers = self._givers[sequence]
+        givers.extend(bytes(max(0, max(ids) + 1 - len(givers))))
+        for run in [ids] if isinstance(ids, range) else [range(each, each + 1) for each in ids]:
+            given = slice(run.start, run.stop, run.step)
+            if others := {*givers[given]} - {0}:
+                self.violate(f"twice: server {number} gave {run.start} of {sequence} or ids above, as did {others}")
+            givers[given] = bytes([number]) * len(run)

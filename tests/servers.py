@@ -20,16 +20,13 @@ import pymysql
 import redis
 
 from tests.servers_processes import DEADLINE, Process, free_port
-from tests.servers_programs import SMALL, Engine, as_unprivileged, copy_directory, engines, new_home, program
+from tests.servers_programs import SMALL, Engine, as_unprivileged, copy_directory, engines, new_home, program, template
 
 __all__ = ["DEADLINE", "DatabaseServer", "Engine", "engines"]
 
 _MYSQL_OPTIONS = [
-    "--bind-address=127.0.0.1",
-    "--skip-name-resolve",
-    "--innodb-flush-log-at-trx-commit=1",
-    "--sync-binlog=1",
-    "--innodb-buffer-pool-size=32M",
+    *("--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin", "--innodb-buffer-pool-size=32M"),
+    *("--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1"),
     "--innodb-use-native-aio=0",  # the kernel would go on writing for a frozen server
     "--performance-schema=OFF",  # this saves a third of a start's time
 ]
@@ -48,39 +45,33 @@ _MYSQL_ROOT = (
 
 
 class DatabaseServer(Process):
-    """One database server. It keeps its port and its data when a test kills and starts it.
+    """One database server, empty at first. It keeps its port and its data when a test kills and starts it.
 
     Args:
         engine: which server this is.
-        template: the data of an empty server; this server begins with a copy (`servers_programs.template`).
         offset: auto_increment_offset of MariaDB and MySQL; None leaves the option out.
         increment: auto_increment_increment of MariaDB and MySQL; None leaves the option out.
-        binary_log: whether MariaDB or MySQL writes a binary log.
         options: further arguments of the program. A test may change them while the server is stopped.
     """
 
     def __init__(
         self,
         engine: Engine,
-        template: Path,
         *,
         offset: int | None = None,
         increment: int | None = None,
-        binary_log: bool = False,
         options: Sequence[str] = (),
     ) -> None:
         super().__init__(new_home(engine))
         self.engine = engine
         self.port = free_port()
-        self.offset = offset
-        self.increment = increment
-        self.binary_log = binary_log
+        numbers = {"offset": offset, "increment": increment}
+        self._numbers = [f"--auto-increment-{name}={value}" for name, value in numbers.items() if value is not None]
         self.options = list(options)
         self.data_dir = self.home / "data"
-        self._template = template
         if engine == "postgresql":
             self.ending = signal.SIGINT  # its fast shutdown: it does not wait for the clients to leave
-        copy_directory(template, self.data_dir)
+        copy_directory(template(engine), self.data_dir)
 
     def url(self, database: str, port: int | None = None) -> str:
         """The URL of a database in this server. `port` is that of a proxy, if the connection goes through one."""
@@ -108,23 +99,15 @@ class DatabaseServer(Process):
 
     def wipe(self) -> None:
         """Replace the data of the stopped server by that of an empty server, which has another identity."""
-        self.restore_data(self._template)
+        self.restore_data(template(self.engine))
 
     # -- databases
 
     def create_database(self, name: str) -> str:
         """Create a database and return its URL. Those of Redis have numbers: the digits of the name, or 0."""
-        if self.engine == "redis":
-            return self.url(name)
-        self.execute(f"CREATE DATABASE {name}" + (" TEMPLATE template0" if self.engine == "postgresql" else ""))
+        if self.engine != "redis":
+            self.execute(f"CREATE DATABASE {name}" + (" TEMPLATE template0" if self.engine == "postgresql" else ""))
         return self.url(name)
-
-    def drop_database(self, name: str) -> None:
-        """Drop a database. PostgreSQL ends the connections to the database first."""
-        if self.engine == "redis":
-            self.execute("FLUSHDB", name)
-            return
-        self.execute(f"DROP DATABASE {name}" + (" WITH (FORCE)" if self.engine == "postgresql" else ""))
 
     def execute(self, statement: str, database: str = "") -> list[tuple[Any, ...]]:
         """Run one statement as the superuser, on a connection of its own and in autocommit; return its rows.
@@ -175,10 +158,7 @@ class DatabaseServer(Process):
             *(program(self.engine), "--no-defaults", *(["--user=root"] if os.geteuid() == 0 else [])),
             *(f"--datadir={self.data_dir}", f"--socket={self.home / 's'}", f"--pid-file={self.home / 'pid'}"),
             *(f"--port={self.port}", f"--tmpdir={self.home}", f"--init-file={statements}"),
-            *([] if self.offset is None else [f"--auto-increment-offset={self.offset}"]),
-            *([] if self.increment is None else [f"--auto-increment-increment={self.increment}"]),
-            *(["--log-bin=binlog", "--server-id=1"] if self.binary_log else ["--skip-log-bin"]),
-            *(*_MYSQL_OPTIONS, *SMALL[self.engine], *self.options),
+            *(*_MYSQL_OPTIONS, *SMALL[self.engine], *self._numbers, *self.options),
         ]
 
     def _answers(self) -> bool:

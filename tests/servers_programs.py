@@ -1,14 +1,13 @@
 """The programs of the database servers: where they are, and how each makes an empty data directory."""
 
-import contextlib
+import atexit
 import fcntl
+import functools
 import os
-import pwd
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -19,12 +18,11 @@ MYSQLD = "TICKETS_TEST_MYSQLD"
 SMALL: dict[Engine, list[str]] = {
     "mariadb": ["--innodb-log-file-size=8M", "--innodb-autoextend-increment=1"],
     "mysql": ["--innodb-redo-log-capacity=8M", "--mysqlx=OFF"],
-    "postgresql": [],
-    "redis": [],
 }
 """Options that keep the files of a new server small, because each server begins with a copy of such files."""
 homes = Path("/tmp")
 """Where the servers' directories lie."""
+_TEMPLATES = "TESTS_TEMPLATES"
 _PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin", "/usr/local/sbin"])
 
 
@@ -34,8 +32,7 @@ def engines(*wanted: Engine) -> list[Engine]:
     MariaDB, PostgreSQL and Redis always take part, MySQL if TICKETS_TEST_MYSQLD names its server.
     """
     found: list[Engine] = ["mariadb", "postgresql", "redis"]
-    if os.environ.get(MYSQLD):
-        found.append("mysql")
+    found += ["mysql"] * bool(os.environ.get(MYSQLD))
     return [engine for engine in found if not wanted or engine in wanted]
 
 
@@ -60,15 +57,9 @@ def program(engine: Engine, name: str = "") -> str:
     return str(newest) if newest else find(name or "postgres", "postgresql")
 
 
-def unprivileged() -> pwd.struct_passwd | None:
-    """The user that PostgreSQL runs as if this process is root, because PostgreSQL refuses root; otherwise None."""
-    return pwd.getpwnam("postgres") if os.geteuid() == 0 else None
-
-
 def as_unprivileged() -> list[str]:
-    """The beginning of a command that PostgreSQL's user shall run."""
-    user = unprivileged()
-    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"] if user else []
+    """The beginning of a command that root runs as the user `postgres`, because PostgreSQL refuses root."""
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
 
 
 def new_home(engine: Engine) -> Path:
@@ -78,9 +69,8 @@ def new_home(engine: Engine) -> Path:
     107 characters at most.
     """
     home = Path(tempfile.mkdtemp(prefix=f"tickets-{engine}-", dir=homes))
-    user = unprivileged()
-    if engine == "postgresql" and user is not None:
-        os.chown(home, user.pw_uid, user.pw_gid)
+    if engine == "postgresql" and os.geteuid() == 0:
+        shutil.chown(home, "postgres", "postgres")
     return home
 
 
@@ -100,50 +90,49 @@ def copy_directory(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", "--reflink=auto", source, target], check=True, timeout=120)
 
 
-def template(engine: Engine, cache: Path) -> Path:
+@functools.cache
+def templates() -> Path:
+    """The directory of `template`, for this process and those that it starts. It goes with the first one of them."""
+    if _TEMPLATES not in os.environ:
+        os.environ[_TEMPLATES] = tempfile.mkdtemp(prefix="tickets-templates-")
+        atexit.register(shutil.rmtree, os.environ[_TEMPLATES], ignore_errors=True)
+    return Path(os.environ[_TEMPLATES])
+
+
+def template(engine: Engine) -> Path:
     """The data directory of an empty server, to be copied. The first process that asks makes it, the others wait."""
-    cache.mkdir(exist_ok=True)
+    cache = templates()
     found = cache / engine
     with (cache / f"{engine}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not found.exists():
-            _initialise(engine, found)
+        if engine == "redis":  # it begins with an empty directory
+            found.mkdir(exist_ok=True)
+        elif not found.exists():
+            home = new_home(engine)
+            try:
+                copy_directory(_initialise(engine, home), made := found.with_name(f"{engine}.new"))
+                made.rename(found)
+            finally:
+                shutil.rmtree(home, ignore_errors=True)
     return found
 
 
-def _initialise(engine: Engine, target: Path) -> None:
-    home = new_home(engine)
-    data = home / "data"
-    as_root = ["--user=root"] if os.geteuid() == 0 else []
-    commands: dict[Engine, Callable[[], list[str]]] = {
-        "mariadb": lambda: [
-            *(program("mariadb", "mariadb-install-db"), "--no-defaults", *as_root, f"--datadir={data}"),
-            *("--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", *SMALL["mariadb"]),
-        ],
-        "mysql": lambda: [
-            *(program("mysql"), "--no-defaults", *as_root, *SMALL["mysql"]),
-            *("--initialize-insecure", f"--datadir={data}"),
-        ],
-        "postgresql": lambda: [
-            *(*as_unprivileged(), program("postgresql", "initdb"), "-D", str(data), "-U", "postgres"),
-            *("--auth=trust", "-E", "UTF8", "--locale=C", "--no-sync"),
-        ],
-    }
-    try:
-        if engine == "redis":  # it begins with an empty directory
-            target.mkdir()
-            return
-        environment = os.environ | {"TMPDIR": str(home)}
-        command = commands[engine]()
-        done = subprocess.run(
-            command, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=110
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        # auto.cnf is MySQL's identity, and each server needs its own.
-        with contextlib.suppress(FileNotFoundError):
-            (data / "auto.cnf").unlink()
-        copy_directory(data, made := target.with_name(f"{engine}.new"))
-        made.rename(target)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+def _initialise(engine: Engine, home: Path) -> Path:
+    """Make the data of an empty server, and return their directory."""
+    data, as_root = home / "data", ["--user=root"] if os.geteuid() == 0 else []
+    if engine == "postgresql":
+        command = [*as_unprivileged(), program("postgresql", "initdb"), "-D", str(data), "-U", "postgres"]
+        command += ["--auth=trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    elif engine == "mysql":
+        command = [program("mysql"), "--no-defaults", *as_root, "--initialize-insecure"]
+    else:
+        command = [program("mariadb", "mariadb-install-db"), "--no-defaults", *as_root, "--skip-test-db"]
+        command += ["--auth-root-authentication-method=normal", "--skip-name-resolve"]
+    if engine in SMALL:
+        command += [*SMALL[engine], f"--datadir={data}"]
+    environment = os.environ | {"TMPDIR": str(home)}
+    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=110)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    (data / "auto.cnf").unlink(missing_ok=True)  # MySQL's identity, and each server needs its own
+    return data

@@ -2,10 +2,8 @@
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 
 from tests.servers import DatabaseServer, Engine
-from tests.servers_programs import template
 
 FreshDatabase = Callable[..., str]
 """The fixture `fresh_database(engine)`: creates an empty database in a shared server, and returns its URL.
@@ -17,13 +15,9 @@ OwnServer = Callable[..., DatabaseServer]
 
 
 class SharedServers:
-    """The shared servers of one test process, each started when a test asks for it first.
+    """The shared servers of one test process, each started when a test asks for it first."""
 
-    `templates` is a directory with the data of empty servers; all processes of a test run use the same directory.
-    """
-
-    def __init__(self, templates: Path) -> None:
-        self.templates = templates
+    def __init__(self) -> None:
         self._servers: dict[tuple[Engine, int | None, int | None], DatabaseServer] = {}
         self._numbers = itertools.count(1)
 
@@ -31,11 +25,13 @@ class SharedServers:
         """The shared server of an engine that numbers like this."""
         key = (engine, None, None) if engine in ("postgresql", "redis") else (engine, offset, increment)
         if key not in self._servers:
-            self._servers[key] = DatabaseServer(
-                engine, template(engine, self.templates), offset=key[1], increment=key[2]
-            )
+            self._servers[key] = DatabaseServer(engine, offset=key[1], increment=key[2])
             self._servers[key].start()
         return self._servers[key]
+
+    def database(self, engine: Engine, **numbers: int) -> str:
+        """The URL of a new database in the shared server of an engine that numbers like this."""
+        return self.server(engine, **numbers).create_database(self.new_name())
 
     def new_name(self) -> str:
         """A name for a database that no other test uses."""

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import httpx
 
 from tests.servers_processes import DEADLINE, Process, free_port, wait_until
 
-__all__ = ["DEADLINE", "OF_NODES", "PROGRAM", "QUICK", "TicketServer", "environment", "settled"]
+__all__ = ["DEADLINE", "OF_NODES", "PROGRAM", "QUICK", "TicketServer", "environment", "pair", "settled"]
 
 PROGRAM = (sys.executable, "-m", "app")
 """How `ticketd` is started from this checkout."""
@@ -44,13 +44,12 @@ class TicketServer(Process):
 
     def __init__(self, databases: Sequence[str] | str = (), *, speaks_redis: bool = False, **settings: Any) -> None:
         super().__init__(Path(tempfile.mkdtemp(prefix="ticketd-")))
-        self.port = free_port()
-        self.redis_port = free_port() if speaks_redis else None
+        self.port, self.redis_port = free_port(), free_port()
         self.settings: dict[str, object] = {"port": self.port, "data_dir": self.home / "data"} | PATIENT | settings
         """The settings of the next start."""
         if databases:
             self.settings["databases"] = databases if isinstance(databases, str) else " ".join(databases)
-        if self.redis_port:
+        if speaks_redis:
             self.settings["redis_port"] = self.redis_port
         self.url = f"http://127.0.0.1:{self.port}"
         """The address over HTTP."""
@@ -77,14 +76,8 @@ class TicketServer(Process):
 
     def wait_for_line(self, words: str) -> str:
         """Return the first line of the log with these words, as soon as there is one."""
-        found: list[str] = []
-
-        def writes() -> bool:
-            found[:] = [line for line in self.log.splitlines() if words in line]
-            return bool(found)
-
-        wait_until(writes, DEADLINE, f"{self!r} to write {words!r}")
-        return found[0]
+        wait_until(lambda: words in self.log, DEADLINE, f"{self!r} to write {words!r}")
+        return next(line for line in self.log.splitlines() if words in line)
 
     def close(self) -> None:
         """End the process and remove its files."""
@@ -110,7 +103,16 @@ class TicketServer(Process):
         return found
 
 
-def settled(*servers: TicketServer, seconds: float = DEADLINE) -> None:
+@contextlib.contextmanager
+def pair(databases: Sequence[str], **settings: Any) -> Iterator[tuple[TicketServer, TicketServer]]:
+    """Run two ticket servers with OF_NODES on the same databases. They have the sequence `photos`, and all is well."""
+    settings = OF_NODES | settings
+    with TicketServer(databases, **settings) as one, TicketServer(databases, **settings) as other:
+        one.request("PUT", "/sequence/photos").raise_for_status()
+        settled(one, other)
+        yield one, other
+
+
+def settled(*servers: TicketServer) -> None:
     """Return when /healthz of each server passes: the next database may be harmed then. Raises TimeoutError."""
-    for server in servers:
-        wait_until(lambda server=server: server.health()["status"] == "pass", seconds, f"{server!r} to be well")  # type: ignore[misc]
+    wait_until(lambda: {each.health()["status"] for each in servers} == {"pass"}, DEADLINE, f"{servers} to be well")

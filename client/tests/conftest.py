@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers import engines
+from tests.servers_shared import SharedServers
 
 from lying_server import DEADLINE, Client, LyingServer, Serve
 from tests.conftest import shared_servers  # noqa: F401 - a fixture
@@ -54,6 +57,20 @@ def serve() -> Iterator[Serve]:
     """Starts a server that answers so; it ends with the test."""
     with contextlib.ExitStack() as stack:
         yield lambda *given: stack.enter_context(LyingServer(*given))
+
+
+@pytest.fixture(scope="session")
+def empty_database(shared_servers: SharedServers) -> Callable[[str, Path], str]:  # noqa: F811 - the fixture
+    """Makes an application's database, `sqlite` in this folder or on a server, and returns the URL after its `://`."""
+
+    def make(kind: str, folder: Path) -> str:
+        if kind == "sqlite":
+            return f"/{folder / 'application.sqlite3'}"
+        # without offset and increment: what such a server numbers itself would be among the tickets
+        engine = "postgresql" if kind == "postgresql" else engines("mariadb", "mysql")[0]
+        return shared_servers.database(engine).partition("://")[2]
+
+    return make
 
 
 @pytest.fixture

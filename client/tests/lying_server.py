@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import ssl
 import threading
@@ -16,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable
 from io import BufferedReader
 from typing import Any, Optional, Union
-from urllib.parse import parse_qs, urlsplit
 
 Said = Union[bytes, Iterable[Optional[bytes]], None]
 Answer = Callable[[str], Said]
@@ -56,36 +56,24 @@ class Honest:
             return b"+PONG\r\n" if request == "PING" else http({})
         self.calls.append(request)
         self.go_on.wait(DEADLINE)
-        verb, what, *more = request.split()
-        parts = urlsplit(what)
-        query = {name: int(value) for name, (value,) in parse_qs(parts.query).items()}
-        size = query.get("size", query.get("count", int(more[verb == "TICKET.TAKE"]) if more else 1))
-        ids = self._draw(size)
-        if verb == "INCR":
-            return b":%d\r\n" % ids[0]
-        if verb == "TICKET.BLOCK":
-            return b"*3\r\n:%d\r\n:%d\r\n:%d\r\n" % (ids[0], self.step, size)
-        strings = [str(each) for each in ids]
-        if verb == "TICKET.TAKE":
-            return f"*{size}\r\n{''.join(f'${len(each)}{CRLF}{each}{CRLF}' for each in strings)}".encode()
-        body: dict[str, Any] = {"sequence": parts.path.rpartition("/")[2]}
-        if "size" in query:
-            body.update(first=ids[0], first_str=strings[0], step=self.step, size=size)
-        elif "count" in query:
-            body.update(count=size, ids=list(ids), ids_str=strings)
-        else:
-            body.update(id=ids[0], id_str=strings[0])
-        return http({**body, **self.changes})
-
-    def _draw(self, size: int) -> range:
+        count = re.search(r"(?:count=|size=|COUNT |BLOCK \S+ )(\d+)", request)
+        size = int(count[1]) if count else 1
         with self._lock:
-            first, self.next = self.next, self.next + size * self.step
-            self.drawn += size
-            self.answered += 1
-            return range(first, self.next, self.step)
-
-
-CRLF = "\r\n"
+            ids = range(self.next, self.next + size * self.step, self.step)
+            self.next, self.drawn, self.answered = ids.stop, self.drawn + size, self.answered + 1
+        strings = [str(each) for each in ids]
+        if request.startswith("INCR"):
+            return b":%d\r\n" % ids[0]
+        if request.startswith("TICKET.BLOCK"):
+            return b"*3\r\n:%d\r\n:%d\r\n:%d\r\n" % (ids[0], self.step, size)
+        if request.startswith("TICKET.TAKE"):
+            return b"*%d\r\n" % size + b"".join(b"$%d\r\n%d\r\n" % (len(str(each)), each) for each in ids)
+        body: dict[str, Any] = {"id": ids[0], "id_str": strings[0]}
+        if "size=" in request:
+            body = {"first": ids[0], "first_str": strings[0], "step": self.step, "size": size}
+        elif "count=" in request:
+            body = {"count": size, "ids": list(ids), "ids_str": strings}
+        return http({"sequence": re.split("[/?]", request)[2], **body, **self.changes})
 
 
 class LyingServer:

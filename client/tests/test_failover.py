@@ -47,18 +47,13 @@ def test_what_every_server_would_say_is_raised_at_once(
     assert not second.asked
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        problem(503, "ill"),
-        problem(500, "ill"),
-        http(b"ill", 404, "text/html"),
-        None,
-        b"-TRYAGAIN ill\r\n",
-        b"-LOADING ill\r\n",
-        b"-ERR max number of clients reached\r\n",
-    ],
-)
+ILL = [
+    *(problem(503, "ill"), problem(500, "ill"), http(b"ill", 404, "text/html"), None),
+    *(b"-TRYAGAIN ill\r\n", b"-LOADING ill\r\n", b"-ERR max number of clients reached\r\n"),
+]
+
+
+@pytest.mark.parametrize("said", ILL)
 def test_a_server_that_fails_costs_one_attempt_and_is_passed_over_for_a_while(
     serve: Serve, client: Client, said: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -75,20 +70,6 @@ def test_a_server_that_fails_costs_one_attempt_and_is_passed_over_for_a_while(
     until(lambda: tickets.take("photos") % 2)
     assert url in caplog.records[-1].getMessage()
     assert caplog.records[-1].levelname == "INFO"
-
-
-def test_an_error_lists_what_each_url_answered(serve: Serve, client: Client, nobody: str) -> None:
-    busy = serve(lambda _: problem(503, "no ticket database can draw", "Retry-After: 50"))
-    silent = serve(lambda _: b"")
-    tickets = client(busy.url, f"http://{nobody}", f"redis://{nobody}", silent.url, timeout=3, prefetch=0)
-    with pytest.raises(TicketsUnavailable) as caught:
-        tickets.take("photos")
-    text = str(caught.value)
-    assert f"{busy.url}: 503: no ticket database can draw" in text
-    for url in (f"http://{nobody}", f"redis://{nobody}"):
-        assert f"{url}: no answer (Connection refused)" in text
-    assert f"{silent.url}: no answer" in text
-    assert len(busy.asked) == 1
 
 
 def test_each_url_has_an_equal_share_of_the_time_that_is_left(serve: Serve, client: Client) -> None:
@@ -109,17 +90,27 @@ def test_each_url_has_an_equal_share_of_the_time_that_is_left(serve: Serve, clie
     assert [each - began > share for each, share in zip((*times, time.monotonic()), (1.4, 2.9, 4.4))] == [True] * 3
 
 
-@pytest.mark.parametrize(
-    "retry_after",
-    ["-5", "soon", "", "²", "0", "Wed, 99 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 -0000"],
-)
-def test_a_retry_after_that_says_nothing_or_is_past_keeps_nobody_waiting(
-    serve: Serve, client: Client, retry_after: str
+NO_TIMES = "-5", "soon", "", "²", "0", "Wed, 99 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 -0000"
+WAITS = [
+    *((problem(503, "later", f"Retry-After: {each}").decode().encode("latin-1"), 0.0) for each in NO_TIMES),
+    *((problem(503, "later", "Retry-After: 1"), 0.95), (b"-TRYAGAIN later\r\n", 0.95)),
+]
+
+
+@pytest.mark.parametrize(("said", "seconds"), WAITS)
+def test_a_retry_after_is_waited_for_where_no_other_url_is_left(
+    serve: Serve, client: Client, said: bytes, seconds: float
 ) -> None:
-    refusals = [problem(503, "later", f"Retry-After: {retry_after}").decode().encode("latin-1"), None]
+    times: list[float] = []
     honest = Honest()
-    tickets = client(serve(lambda asked: refusals.pop() if refusals else honest(asked)).url, prefetch=0, timeout=30)
-    assert tickets.take("photos") == 1  # the second attempt ends with a connection that is closed, the third with this
+
+    def answer(asked: str) -> Said:
+        times.append(time.monotonic())
+        return said if len(times) == 1 else honest(asked)
+
+    url = serve(answer).over("redis" if said.startswith(b"-") else "http")
+    assert client(url, prefetch=0, timeout=30).take("photos") == 1
+    assert times[1] - times[0] >= seconds
 
 
 @pytest.mark.parametrize("retry_after", ["50", "86400", "9" * 5_000])
@@ -132,20 +123,6 @@ def test_a_retry_after_beyond_the_timeout_is_not_waited_for(serve: Serve, client
             tickets.take("photos")
     assert len(server.asked) == 1
     assert time.monotonic() - began < 40
-
-
-@pytest.mark.parametrize("said", [problem(503, "later", "Retry-After: 1"), b"-TRYAGAIN later\r\n"])
-def test_a_retry_after_is_waited_for_where_no_other_url_is_left(serve: Serve, client: Client, said: bytes) -> None:
-    times: list[float] = []
-    honest = Honest()
-
-    def answer(asked: str) -> Said:
-        times.append(time.monotonic())
-        return said if len(times) == 1 else honest(asked)
-
-    server = serve(answer)
-    assert client(server.redis_url if said.startswith(b"-") else server.url, prefetch=0).take("photos") == 1
-    assert times[1] - times[0] >= 0.95
 
 
 def test_a_connection_that_died_meanwhile_is_no_failure(
@@ -165,31 +142,23 @@ def test_a_connection_that_died_meanwhile_is_no_failure(
 # --- addresses and names
 
 
-class Resolver:
-    """In place of the system's. It finds every host at `places`, and hangs while `go_on` is not set."""
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[tuple[str, int]]]]:
+    """The addresses of each host's name, in place of the system's resolver, which hangs for the name `slow`."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    go_on = threading.Event()
 
-    def __init__(self) -> None:
-        self.places: list[tuple[str, int]] = []
-        self.go_on = threading.Event()
-        self.go_on.set()
-        self.asked: list[str] = []
-
-    def __call__(self, host: str, port: int, *_: Any, **__: Any) -> list[tuple[Any, ...]]:
-        self.asked.append(host)
-        if host.startswith("slow"):
-            self.go_on.wait(60)
-        if host.startswith("gone"):
+    def resolve(host: str, port: int, *_: Any, **__: Any) -> list[tuple[Any, ...]]:
+        if host == "slow":
+            go_on.wait(60)
+        if host == "gone":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        places = self.places or [("127.0.0.1", port)]
+        places = found.get(host, [("127.0.0.1", port)])
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
 
-
-@pytest.fixture
-def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
-    found = Resolver()
-    monkeypatch.setattr(socket, "getaddrinfo", found)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     yield found
-    found.go_on.set()
+    go_on.set()
 
 
 @pytest.fixture
@@ -205,25 +174,33 @@ def hole() -> Iterator[tuple[str, int]]:
 
 
 def test_of_several_addresses_the_next_one_is_tried(
-    serve: Serve, client: Client, resolver: Resolver, hole: tuple[str, int], nobody: str
+    serve: Serve, client: Client, hosts: dict[str, Any], hole: tuple[str, int], nobody: str
 ) -> None:
     server = serve(Honest())
     refusing = "127.0.0.1", int(nobody.rpartition(":")[2])
-    for url, first in {"http://hole.example": hole, "redis://refuses.example": refusing}.items():
-        resolver.places = [first, ("127.0.0.1", server.port)]
+    for url, first in {"http://filled": hole, "redis://refusing": refusing}.items():
+        hosts[url.rpartition("/")[2]] = [first, ("127.0.0.1", server.port)]
         assert client(url, prefetch=0).take("photos") > 0
 
 
+@pytest.mark.usefixtures("hosts")
 def test_an_address_that_does_not_answer_and_a_name_that_hangs_leave_the_others_their_share(
-    serve: Serve, client: Client, resolver: Resolver, hole: tuple[str, int]
+    serve: Serve, client: Client, hole: tuple[str, int]
 ) -> None:
-    server = serve(Honest())
-    resolver.go_on.clear()
-    urls = [f"http://127.0.0.1:{hole[1]}", "http://slow-one.example:1", "redis://gone.example:1"]
-    tickets = client(*urls, server.url, timeout=8, prefetch=0)
-    assert tickets.take("photos") == 1
+    urls = [f"http://127.0.0.1:{hole[1]}", "http://slow:1", "redis://gone:1"]
+    assert client(*urls, serve(Honest()).url, timeout=8, prefetch=0).take("photos") == 1
+
+
+@pytest.mark.usefixtures("hosts")
+def test_an_error_lists_what_each_url_answered(serve: Serve, client: Client, nobody: str) -> None:
+    busy = serve(lambda _: problem(503, "no ticket database can draw", "Retry-After: 50"))
+    says = {
+        busy.url: "503: no ticket database can draw",
+        **{f"{scheme}://{nobody}": "no answer (Connection refused)" for scheme in ("http", "redis")},
+        "redis://gone:1": "no answer (Name or service not known)",
+        **dict.fromkeys(("http://slow:1", serve(lambda _: b"").url), "no answer"),
+    }
     with pytest.raises(TicketsUnavailable) as caught:
-        client(*urls, timeout=3, prefetch=0).take("photos")
-    assert f"{urls[0]}: no answer" in str(caught.value)
-    assert f"{urls[1]}: no answer" in str(caught.value)
-    assert f"{urls[2]}: no answer (Name or service not known)" in str(caught.value)
+        client(*says, timeout=3, prefetch=0).take("photos")
+    assert [url for url, words in says.items() if f"{url}: {words}" not in str(caught.value)] == []
+    assert len(busy.asked) == 1

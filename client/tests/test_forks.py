@@ -12,7 +12,10 @@ import pytest
 from lying_server import Honest, Serve
 
 BEGIN = """
-import ctypes, gc, json, os, signal, sys, threading, time, warnings
+import os
+early, hooked = [], lambda count: []
+os.register_at_fork(after_in_child=lambda: early.extend(hooked(20)))  # before the client's own hooks
+import ctypes, gc, greenlet, json, random, signal, socket, sys, threading, time, warnings
 warnings.filterwarnings("ignore", "This process")  # multi-threaded: that is what is tried here
 from ticketd_client import AsyncTickets, Tickets, TicketsUnavailable
 url, native = sys.argv[1], ctypes.PyDLL(None).fork  # one that Python is not told of, as uWSGI forks its workers
@@ -55,12 +58,74 @@ def rest():
 END = """
 assert len(every) == len(set(every)), "a ticket comes twice"
 """
-EARLY = """
-import os
-early = []
-os.register_at_fork(after_in_child=lambda: early.extend(hooked(20)) if "hooked" in globals() else None)
+AT_RANDOM = """
+OURS = os.path.dirname(sys.modules["ticketd_client"].__file__)
+parent, children, busy = os.getpid(), [], False
+
+def in_the_client(frame):
+    while frame is not None and not frame.f_code.co_filename.startswith(OURS):
+        frame = frame.f_back
+    return frame is not None
+
+def handler(number, frame):
+    '''Fork in the middle of a call. Both processes go on with it.'''
+    global busy
+    if busy:
+        return
+    busy = True
+    if os.getpid() == parent and len(children) == begun and in_the_client(frame):
+        reading, writing = os.pipe()
+        pid = os.fork()
+        children.append((pid, reading) if pid else writing)
+        os.close(writing if pid else reading)
+    busy = False
+
+signal.signal(signal.SIGALRM, handler)
+for begun in range(100):
+    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 2e-3), 1e-3)
+    while len(children) == begun:
+        every += (got := call())
+        if os.getpid() != parent:
+            os.write(children[-1], json.dumps([*got, *call()]).encode())
+            os._exit(0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    pid, reading = children[-1]
+    with open(reading) as pipe:
+        every += json.load(pipe)
+    assert os.waitpid(pid, 0)[1] == 0
 """
 PROGRAMS = {
+    **{
+        f"in the middle of a call from a signal handler, {what}": f"call = lambda: {call}\n{AT_RANDOM}"
+        for what, call in {
+            "one ticket": '[tickets.take("photos")]',
+            "over redis": 'tickets.take_many("photos", 25)',
+            "with a key": '[tickets.take("photos", key=7)]',
+        }.items()
+    },
+    "while a greenlet waits": """
+main, green = greenlet.getcurrent(), None
+class Switching(socket.socket):
+    '''As gevent does it: another greenlet runs while one waits for a socket.'''
+    def recv_into(self, *given):
+        if greenlet.getcurrent() is green:
+            main.switch()
+        return super().recv_into(*given)
+socket.socket = Switching
+def finish():
+    while not isinstance(got := green.switch(), list):
+        pass
+    return got
+for prefetch, n in ((0, 1), (0, 9000), (100, 1000)):
+    tickets = Tickets(url, prefetch=prefetch, timeout=60)
+    every += take(1)
+    rest()
+    green = greenlet.greenlet(lambda: tickets.take_many("photos", n))
+    assert green.switch() == (), "it waits"
+    child = forked(lambda: finish() + take(10))
+    every += finish() + take(10) + child()
+    tickets.close()
+""",
     "children of children": """
 others = Tickets(url, prefetch=0, timeout=60)
 def some():
@@ -103,7 +168,7 @@ every += take(10)
 child = forked(lambda: early + take(100))
 every += take(100) + child()
 """,
-    "on connections of its own": """
+    "on connections of its own, over redis": """
 def sockets():
     links = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
     return sum(os.readlink(each).startswith("socket:") for each in links if os.path.islink(each))
@@ -142,106 +207,19 @@ take(10)
 }
 
 
-def run(program: str, url: str, before: str = "") -> None:
+def run(program: str, url: str) -> None:
     """Run the program. It has to end by itself and well, without a word about what it left open."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", "-c", before + BEGIN + program + END, url]
+    command = [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", "-c", BEGIN + program + END, url]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_parent_and_child_share_nothing(serve: Serve, program: str) -> None:
-    run(PROGRAMS[program], serve(Honest()).over("redis" if "of its own" in program else "http"), EARLY)
+    run(PROGRAMS[program], serve(Honest()).over("redis" if "redis" in program else "http"))
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_program_ends_without_close(serve: Serve, ending: str) -> None:
     run(ENDINGS[ending], serve((lambda _: b"") if "waits" in ending else Honest()).url)
-
-
-AT_RANDOM = """
-import random
-OURS = os.path.dirname(sys.modules["ticketd_client"].__file__)
-parent, children, busy = os.getpid(), [], False
-
-def in_the_client(frame):
-    while frame is not None and not frame.f_code.co_filename.startswith(OURS):
-        frame = frame.f_back
-    return frame is not None
-
-def handler(number, frame):
-    '''Fork in the middle of a call. Both processes go on with it.'''
-    global busy
-    if busy:
-        return
-    busy = True
-    if os.getpid() == parent and len(children) == begun and in_the_client(frame):
-        reading, writing = os.pipe()
-        pid = os.fork()
-        children.append((pid, reading) if pid else writing)
-        os.close(writing if pid else reading)
-    busy = False
-
-signal.signal(signal.SIGALRM, handler)
-for begun in range(100):
-    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 2e-3), 1e-3)
-    while len(children) == begun:
-        every += (got := call())
-        if os.getpid() != parent:
-            os.write(children[-1], json.dumps([*got, *call()]).encode())
-            os._exit(0)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    pid, reading = children[-1]
-    with open(reading) as pipe:
-        every += json.load(pipe)
-    assert os.waitpid(pid, 0)[1] == 0
-"""
-
-
-@pytest.mark.parametrize(
-    ("call", "protocol"),
-    [
-        ('[tickets.take("photos")]', "http"),
-        ('tickets.take_many("s", 25)', "redis"),
-        ('[tickets.take("s", key=7)]', "http"),
-    ],
-)
-def test_a_fork_in_the_middle_of_a_call_from_a_signal_handler(serve: Serve, call: str, protocol: str) -> None:
-    run(f"call = lambda: {call}\n" + AT_RANDOM, serve(Honest()).over(protocol))
-
-
-GREENLETS = """
-import greenlet, socket
-main, green = greenlet.getcurrent(), None
-
-class Switching(socket.socket):
-    '''As gevent does it: another greenlet runs while one waits for a socket.'''
-    def recv_into(self, *given):
-        if greenlet.getcurrent() is green:
-            main.switch()
-        return super().recv_into(*given)
-
-socket.socket = Switching
-"""
-WAITING = """
-def finish():
-    while not isinstance(got := green.switch(), list):
-        pass
-    return got
-
-for prefetch, n in ((0, 1), (0, 9000), (100, 1000)):
-    tickets = Tickets(url, prefetch=prefetch, timeout=60)
-    every += take(1)
-    rest()
-    green = greenlet.greenlet(lambda: tickets.take_many("photos", n))
-    assert green.switch() == (), "it waits"
-    child = forked(lambda: finish() + take(10))
-    every += finish() + take(10) + child()
-    tickets.close()
-"""
-
-
-def test_a_fork_while_a_greenlet_waits(serve: Serve) -> None:
-    pytest.importorskip("greenlet")
-    run(WAITING, serve(Honest()).url, GREENLETS)

@@ -23,21 +23,12 @@ ANYWHERE: dict[str, list[bytes | None]] = {
         b"HTTP/1.1 100 Continue\r\n\r\n" * 20_000,
         b"HTTP/1.1 204 OK\r\n\r\n",
         b"HTTP/1.1 307 X\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
-        JSON + b"Content-Length: -5\r\n\r\n{}",
-        JSON + b"Content-Length: 100\r\n\r\n{}",
+        *(JSON + b"Content-Length: %b\r\n\r\n{}" % length for length in (b"-5", b"100", b"9" * 5_000)),
         JSON + b"Content-Length: 1000000000\r\n\r\n" + b"7" * 100_000,
-        JSON + b"Content-Length: " + b"9" * 5_000 + b"\r\n\r\n{}",
-        JSON + b"Content-Length: 2\r\n\r\n\xff\xfe",
-        CHUNKS + b"xyz\r\n{}\r\n0\r\n\r\n",
-        CHUNKS + b"-1\r\n" + b"7" * 400_000,
-        CHUNKS + b"1\r\n \r\n" * 50_000,
-        CHUNKS + b"7d0\r\nx",
-        http(b"{"),
-        http(b"[" * 900),
-        http(b'{"id": %b}' % (b"9" * 5_000)),
-        http([1, 2]),
+        *(CHUNKS + each for each in (b"xyz\r\n{}\r\n0\r\n\r\n", b"-1\r\n" + b"7" * 400_000)),
+        *(CHUNKS + each for each in (b"1\r\n \r\n" * 50_000, b"7d0\r\nx")),
+        *map(http, (b"{", b"\xff\xfe", b"[" * 900, b'{"id": %b}' % (b"9" * 5_000), [1, 2], {"a": "x" * 500_000})),
         http(b"<html>", 200, "text/html"),
-        http({"a": "x" * 500_000}),
     ],
     "redis": [
         None,
@@ -54,14 +45,9 @@ ANYWHERE: dict[str, list[bytes | None]] = {
 """No answers to any question."""
 
 
-def block(*numbers: int) -> Answer:
-    """A block over the Redis protocol: first, step, and how much larger it is than it should be."""
-    first, step, more = numbers
-
-    def answer(asked: str) -> bytes:
-        return b"*3\r\n:%d\r\n:%d\r\n:%d\r\n" % (first, step, int(asked.split()[2]) + more)
-
-    return answer
+def block(first: int, step: int, more: int) -> Answer:
+    """A block over the Redis protocol; `more`: how much larger it is than it should be."""
+    return lambda asked: b"*3\r\n:%d\r\n:%d\r\n:%d\r\n" % (first, step, int(asked.split()[2]) + more)
 
 
 QUESTIONS: dict[str, tuple[dict[str, int], Callable[[Any], list[Any]]]] = {
@@ -71,7 +57,7 @@ QUESTIONS: dict[str, tuple[dict[str, int], Callable[[Any], list[Any]]]] = {
 }
 LIES: dict[tuple[str, str], list[Any]] = {
     ("http", "a ticket"): [
-        *({"id": number, "id_str": str(number)} for number in (-1, 2**63, "7", 7.0, True)),
+        *({"id": each, "id_str": str(each)} for each in (-1, 2**63, "7", 7.0, True)),
         {"sequence": "x"},
     ],
     ("http", "a list"): [
@@ -85,10 +71,7 @@ LIES: dict[tuple[str, str], list[Any]] = {
     ],
     ("redis", "a ticket"): [b":9223372036854775808\r\n", b"*1\r\n:7\r\n"],
     ("redis", "a list"): [
-        b":7\r\n",
-        b"*2\r\n:1\r\n:3\r\n",
-        b"*3\r\n:1\r\n:1\r\n:3\r\n",
-        b"*4" + 4 * b"\r\n:1" + b"\r\n",
+        *(b":7\r\n", b"*2\r\n:1\r\n:3\r\n", b"*3\r\n:1\r\n:1\r\n:3\r\n", b"*4" + 4 * b"\r\n:1" + b"\r\n")
     ],
     ("redis", "a block"): [block(1, 0, 0), block(1, -2, 0), block(0, 2, 0), block(1, 2, -1), block(2**63 - 4, 2, 0)],
 }

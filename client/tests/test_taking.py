@@ -84,23 +84,16 @@ def test_a_sequence_may_be_asked_for_in_any_case_and_by_any_name(serve: Serve, c
     assert server.asked == ["POST /ticket/a%2Fb%3Fc%23d%20e%0D%0AX%3A%20%C3%A4"]
 
 
+NO_URLS: list[Any] = [[], "ftp://host", "http://", "http://h:port", "http://h:0", "redis://h/1", "http://h/?x=1"]
+WRONG: list[tuple[Any, dict[str, Any]]] = [
+    *((urls, {}) for urls in (*NO_URLS, "http://user:hidden@h", "redis://user:hidden@h", "htp://u:hidden@h")),
+    *(("http://h", options) for options in ({"prefetch": -1}, {"timeout": 0}, {"max_age": True})),
+    *(("http://h", {"token": token}) for token in ("", "hidden\n", "hidden word")),
+]
+
+
 @pytest.mark.parametrize("kind", [Tickets, AsyncTickets])
-@pytest.mark.parametrize(
-    ("urls", "options"),
-    [
-        *(
-            ([], {}),
-            ("ftp://host", {}),
-            ("http://", {}),
-            ("http://h:port", {}),
-            ("http://h:0", {}),
-            ("redis://h/1", {}),
-        ),
-        *((url, {}) for url in ("http://user:hidden@h", "redis://user:hidden@h", "htp://u:hidden@h", "http://h/?x=1")),
-        *(("http://h", options) for options in ({"prefetch": -1}, {"timeout": 0}, {"max_age": True})),
-        *(("http://h", {"token": token}) for token in ("", "hidden\n", "hidden word")),
-    ],
-)
+@pytest.mark.parametrize(("urls", "options"), WRONG)
 def test_a_client_that_cannot_work_is_refused_without_a_secret(kind: Any, urls: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         kind(urls, **options)
@@ -211,18 +204,3 @@ def test_tasks_and_loops_share_no_ticket_whatever_is_cancelled(serve: Serve, pre
     asyncio.run(run())
     asyncio.run(tickets.close())
     assert len(got) == len(set(got)) >= 2 * 20 * 4 * 7
-
-
-def test_the_loop_goes_on_while_a_server_is_silent(serve: Serve) -> None:
-    (honest := Honest()).go_on.clear()
-
-    async def run() -> None:
-        async with AsyncTickets([serve(honest).url], timeout=60) as tickets:
-            task = asyncio.create_task(tickets.take("photos"))
-            while not honest.calls:  # noqa: ASYNC110 - a thread appends them
-                await asyncio.sleep(0.001)
-            assert not task.done()
-            honest.go_on.set()
-            assert await task == 1
-
-    asyncio.run(run())

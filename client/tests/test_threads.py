@@ -8,7 +8,6 @@ import gc
 import sys
 import time
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
@@ -72,33 +71,17 @@ def test_threads_and_connections_end_with_the_client(serve: Serve, closed: bool)
     until(lambda: _thread._count() <= before + 1)  # the server's own
 
 
-class Interrupts:
-    """Inside its `with`, acts at the `at`th point of this thread in the client where Python looks for signals: the
-    beginning of a function, and the end of one that is not written in Python."""
-
-    def __init__(self, at: int, act: Callable[[], None]) -> None:
-        self.left, self.act = at, act
-
-    def __enter__(self) -> None:
-        sys.setprofile(self._look)
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _look(self, frame: FrameType, what: str, _: Any) -> None:
-        if what in ("call", "c_return") and frame.f_code.co_filename.startswith(OURS):
-            self.left -= 1
-            if self.left == 0:
-                self.act()
-
-
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # a socket at whose making the interrupt came
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("prefetch", [4, 0])
 @pytest.mark.parametrize("by", ["the keyboard", "a finalizer"])
 def test_an_interrupt_at_any_point_loses_tickets_and_nothing_else(serve: Serve, by: str, prefetch: int) -> None:
-    """A finalizer, or a signal handler, takes a ticket itself, which may be refused."""
+    """A finalizer, or a signal handler, takes a ticket itself, which may be refused.
+
+    The points are where Python looks for signals: a function begins, or one that is not written in Python ends.
+    """
     got: list[int] = []
+    at = left = rounds = 0
 
     def act() -> None:
         if by == "the keyboard":
@@ -106,15 +89,22 @@ def test_an_interrupt_at_any_point_loses_tickets_and_nothing_else(serve: Serve, 
         with contextlib.suppress(TicketError):
             got.append(tickets.take("photos"))
 
+    def look(frame: FrameType, what: str, _: Any) -> None:
+        nonlocal left
+        if what in ("call", "c_return") and frame.f_code.co_filename.startswith(OURS):
+            left -= 1
+            if left == 0:
+                act()
+
     with Tickets(serve(Honest()).url, prefetch=prefetch, timeout=60) as tickets:
-        at = left = rounds = 0
         while left <= 0:  # until no point is left; the points are further apart the later they are
             at += 1 + at // 12
             rounds += 1
-            interrupts = Interrupts(at, act)
-            with contextlib.suppress(*[KeyboardInterrupt] if by == "the keyboard" else []), interrupts:
+            left = at
+            sys.setprofile(look)
+            with contextlib.suppress(*[KeyboardInterrupt] if by == "the keyboard" else []):
                 got.extend(tickets.take_many("photos", 9))
-            left = interrupts.left
+            sys.setprofile(None)
             got.extend([tickets.take("photos"), *tickets.take_many("photos", 9)])  # raises if something is locked
     assert at > 50
     assert len(got) == len(set(got)) > 10 * rounds

@@ -11,7 +11,7 @@ import yaml
 
 from tests.servers_programs import find
 
-ROOT = next(folder for folder in Path(__file__).parents if (folder / "docker-compose.yml").exists())
+ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PROMETHEUS, KUBERNETES = DEPLOY / "prometheus", DEPLOY / "kubernetes"
 

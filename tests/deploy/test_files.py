@@ -1,10 +1,21 @@
 """Each other file of the deployments, held against the tool that reads it and against the files beside it."""
 
+import os
 import re
+import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.deploy.files import DEPLOY, KUBERNETES, ROOT, compose, documents, resources, run
+import pytest
+
+from app import settings
+from app.setting_names import FILE
+from app.version import VERSION
+from tests.deploy.files import DEPLOY, KUBERNETES, ROOT, compose, documents, resources, run, variables
+from tests.servers import Engine, engines
+from tests.servers_shared import FreshDatabase, SharedServers
+from tests.ticketd import TicketServer
 
 SERVERS = ["tickets-1", "tickets-2", "tickets-3"]
 
@@ -75,3 +86,86 @@ def test_the_two_databases_differ_by_their_offset_alone() -> None:
     different = [pair for pair in zip(odd, even, strict=True) if pair[0] != pair[1]]
     assert different == [("auto_increment_offset    = 1", "auto_increment_offset    = 2")]
     assert {"auto_increment_increment = 2", "innodb_flush_log_at_trx_commit = 1", "sync_binlog = 1"} <= set(odd)
+
+
+SEQUENCES = ["accounts", "groups", "offline_tasks", "photos", "Tickets32", "Tickets64"]
+
+
+@pytest.mark.parametrize("engine", engines("mariadb", "mysql"))
+def test_the_first_tables_are_made_once_and_served(
+    engine: Engine, fresh_database: FreshDatabase, shared_servers: SharedServers
+) -> None:
+    url = fresh_database(engine, offset=1, increment=1)
+    server, database = shared_servers.server(engine, offset=1, increment=1), url.rpartition("/")[2]
+    (script,) = (ROOT / "mysql_init").glob("*.sql")
+    statements = re.sub(r"--.*", "", script.read_text(encoding="utf-8")).split(";")
+    for _ in range(2):
+        for statement in filter(str.strip, statements):
+            server.execute(statement, database)
+        server.execute("REPLACE INTO photos (stub) VALUES ('a')", database)
+    with TicketServer([url]) as served:
+        assert [each["sequence"] for each in served.get("/sequence").json()["sequences"]] == SEQUENCES
+        assert served.take("photos") > [2]
+        assert [*served.take("groups"), *served.take("Tickets32")] == [1, 1]
+        assert [each for each in served.health()["warnings"] if each["sequence"]] == []
+
+
+# --- what they set for the ticket server
+
+
+def deployments() -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The variables of a ticket server in each deployment, and the names of the deployments."""
+    image = variables(re.findall(r"(TICKETS_\w+=\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8")))
+    yield "compose", image | variables(compose()["services"]["tickets-1"]["environment"])
+    (base,) = documents(KUBERNETES / "kustomization.yaml")
+    (container,) = resources()["Deployment"]["spec"]["template"]["spec"]["containers"]
+    pod = {each["name"]: each["value"] for each in container["env"]}
+    yield "kubernetes", image | variables(base["configMapGenerator"][0]["literals"]) | variables(pod)
+    unit, shared = ((DEPLOY / "systemd" / name).read_text("utf-8") for name in ("ticketd@.service", "ticketd.env"))
+    lines = re.findall(r"^(?:Environment=)?(TICKETS_\w+=.*)$", f"{unit}\n{shared}", re.MULTILINE)
+    yield "systemd", {name: re.sub("%.", "8001", value.strip('"')) for name, value in variables(lines).items()}
+
+
+def test_the_server_can_use_what_is_set(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("a-secret\n", encoding="utf-8")
+    for name, environment in deployments():
+        files = {each: str(tmp_path / "secret") for each in environment if each.endswith(FILE)}
+        assert len(files) >= 2, name
+        loaded = settings.load({**environment, **files}, {})
+        assert len(loaded.databases) == 2, name
+        assert loaded.redis_port, name
+        assert loaded.admin_tokens, name
+
+
+def test_the_third_databases_of_compose_are_taken() -> None:
+    text = (ROOT / "docs/operations/compose.md").read_text(encoding="utf-8")
+    urls = re.findall(r"postgresql://tickets@[^\s\"]+|rediss://tickets@[^\s`]+", text)
+    assert [url.split("@")[1].split("/")[0].split(":")[0] for url in urls] == ["postgresql", "redis"]
+    loaded = settings.load({"TICKETS_DATABASES": " ".join(urls), "TICKETS_DATABASE_PASSWORD": "x"}, {})
+    assert len(loaded.databases) == 2
+    assert {"postgresql", "redis"} <= compose()["services"].keys()
+
+
+def test_every_deployment_has_this_version() -> None:
+    services = compose()["services"]
+    assert {services[name]["image"] for name in [*SERVERS, "certificates"]} == {f"ticket-server:{VERSION}"}
+    assert documents(KUBERNETES / "kustomization.yaml")[0]["images"][0]["newTag"] == VERSION
+
+
+def test_a_stop_leaves_time_to_drain() -> None:
+    defaults = settings.load({}, {})
+    needed = defaults.drain_seconds + defaults.request_timeout
+    for name in SERVERS:
+        assert int(compose()["services"][name]["stop_grace_period"].rstrip("s")) > needed
+    unit = (DEPLOY / "systemd/ticketd@.service").read_text(encoding="utf-8")
+    assert int(re.findall(r"^TimeoutStopSec=(\d+)s$", unit, re.MULTILINE)[0]) > needed
+    pod = resources()["Deployment"]["spec"]["template"]["spec"]
+    before = int(pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod["terminationGracePeriodSeconds"] > before + needed
+
+
+def test_the_server_starts_under_a_uid_without_a_name() -> None:
+    """A container's uid has no entry in the list of users, and Python 3.13 says so with an OSError."""
+    program = "import pwd; pwd.getpwuid = lambda uid: open('no such user'); from app.databases.mysql import login"
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(settings.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=60)

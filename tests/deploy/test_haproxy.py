@@ -1,10 +1,13 @@
 """Ticket servers behind a real HAProxy with our configuration: its clients notice nothing of what happens to one."""
 
+import contextlib
+import os
 import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,23 +16,59 @@ import pytest
 import redis
 
 from tests.deploy.files import DEPLOY
-from tests.deploy.haproxy import DOWN, UP, HAProxy
 from tests.load import Load
-from tests.servers_processes import DEADLINE, free_port, send
+from tests.servers_processes import DEADLINE, Process, free_port, send, wait_until
+from tests.servers_programs import find
 from tests.servers_shared import SharedServers
 from tests.ticketd import TicketServer
 
+UP, DOWN = "UP", "DOWN"
 DRAIN = 60
 """Seconds for which a server goes on serving after SIGTERM: a busy HAProxy takes some to notice."""
+
+
+class HAProxy(Process):
+    """HAProxy with our configuration, in front of three ports of this machine.
+
+    redis: where the same servers speak the Redis protocol. settings: others, by their names after TICKETS_DEPLOY_.
+    """
+
+    def __init__(self, servers: Sequence[int], redis: Sequence[int] = (), **settings: str) -> None:
+        super().__init__(Path(tempfile.mkdtemp(prefix="haproxy-")))
+        port, self.tls_port, self.redis_port, statistics = (free_port() for _ in range(4))
+        self.url, self.for_operators = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{statistics}"
+        ports = {"FRONT": port, "FRONT_TLS": self.tls_port, "STATISTICS": statistics}
+        ports |= {f"{number}": port for number, port in enumerate(servers, 1)}
+        if redis:
+            ports |= {f"{number}_REDIS": port for number, port in enumerate(redis, 1)}
+            ports["FRONT_REDIS"] = self.redis_port
+        self._settings = {name: f"127.0.0.1:{port}" for name, port in ports.items()} | settings
+
+    def start(self) -> None:
+        """Start it, and return when it listens."""
+        settings = {f"TICKETS_DEPLOY_{name}": value for name, value in self._settings.items()}
+        settings["TICKETS_DEPLOY_PUBLIC_TLS_PORT"] = str(self.tls_port)
+        self.launch([find("haproxy", "haproxy"), "-db", "-f", DEPLOY / "haproxy/haproxy.cfg"], os.environ | settings)
+        self.until(lambda: bool(self.states("ticket-servers")), "to listen")
+
+    def states(self, backend: str) -> list[str]:
+        """The states of its servers, in their order; none while it does not listen."""
+        with contextlib.suppress(httpx.TransportError):
+            page = httpx.get(f"{self.for_operators}/;csv", timeout=DEADLINE).raise_for_status().text
+            rows = [line.split(",") for line in page.splitlines()]
+            column = rows[0].index("status")
+            return [row[column] for row in rows if row[0] == backend and row[1].startswith("tickets-")]
+        return []
+
+    def wait_for(self, *states: str, backend: str = "ticket-servers") -> None:
+        """Return when HAProxy sees its servers in these states, in their order."""
+        wait_until(lambda: self.states(backend) == [*states], DEADLINE, f"HAProxy to see {states} in {backend}")
 
 
 @pytest.fixture(scope="module")
 def servers(shared_servers: SharedServers) -> Iterator[list[TicketServer]]:
     """Three servers on an odd and an even ticket database."""
-    databases = [
-        shared_servers.server("mariadb", offset=offset, increment=2).create_database(shared_servers.new_name())
-        for offset in (1, 2)
-    ]
+    databases = [shared_servers.database("mariadb", offset=offset, increment=2) for offset in (1, 2)]
     with ExitStack() as stack:
         wanted = (TicketServer(databases, speaks_redis=True, drain_seconds=DRAIN) for _ in range(3))
         started = [stack.enter_context(server) for server in wanted]
@@ -42,8 +81,7 @@ def servers(shared_servers: SharedServers) -> Iterator[list[TicketServer]]:
 @pytest.fixture(scope="module")
 def front(servers: list[TicketServer]) -> Iterator[HAProxy]:
     """HAProxy in front of them."""
-    addresses = [f"127.0.0.1:{server.port}" for server in servers]
-    with HAProxy(addresses, redis=[f"127.0.0.1:{server.redis_port}" for server in servers]) as haproxy:
+    with HAProxy([each.port for each in servers], [each.redis_port for each in servers]) as haproxy:
         yield haproxy
 
 
@@ -83,10 +121,11 @@ def test_a_server_that_is_killed_loses_no_request(servers: list[TicketServer], h
     load.check()
 
 
-def test_redis_clients_draw_through_it(haproxy: HAProxy) -> None:
+def test_redis_clients_draw_through_it_and_it_counts(haproxy: HAProxy) -> None:
     with redis.Redis(port=haproxy.redis_port, socket_timeout=DEADLINE) as client:
         assert client.ping()
         assert client.incr("photos") != client.incr("photos")
+    assert "haproxy_" in httpx.get(f"{haproxy.for_operators}/metrics", timeout=DEADLINE).text
 
 
 def test_tls_is_verified_and_port_80_leads_there(servers: list[TicketServer], tmp_path: Path) -> None:
@@ -94,8 +133,8 @@ def test_tls_is_verified_and_port_80_leads_there(servers: list[TicketServer], tm
     subprocess.run(make, check=True, stdout=subprocess.DEVNULL, timeout=60)
     trusted = ssl.create_default_context(cafile=str(tmp_path / "ca/ca.pem"))
     trusted.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 does by default
-    addresses = [f"127.0.0.1:{server.port}" for server in servers]
-    with HAProxy(addresses, certificate=tmp_path / "front/bundle.pem", plain="redirect") as haproxy:
+    certificate = str(tmp_path / "front/bundle.pem")
+    with HAProxy([each.port for each in servers], CERTIFICATE=certificate, PLAIN="redirect") as haproxy:
         haproxy.wait_for(UP, UP, UP)
         url = f"https://127.0.0.1:{haproxy.tls_port}/ticket/photos"
         assert httpx.get(url, verify=trusted, timeout=DEADLINE).raise_for_status().json()["id"] > 0
@@ -105,7 +144,7 @@ def test_tls_is_verified_and_port_80_leads_there(servers: list[TicketServer], tm
 
 
 def test_without_a_server_it_says_to_come_again() -> None:
-    with HAProxy([f"127.0.0.1:{free_port()}" for _ in range(3)]) as haproxy:
+    with HAProxy([free_port() for _ in range(3)]) as haproxy:
         haproxy.wait_for(DOWN, DOWN, DOWN)
         answer = httpx.get(f"{haproxy.url}/ticket/photos", timeout=DEADLINE)
     assert (answer.status_code, answer.json()["code"]) == (503, "no-database")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
-ROOT = next(folder for folder in Path(__file__).parents if (folder / "mkdocs.yml").exists())
+ROOT = Path(__file__).parents[2]
 """The folder of the repository."""
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),

@@ -12,7 +12,7 @@ from app.kinds.table import KINDS
 from app.operations import metrics
 from app.setting_names import FILE, variable
 from app.settings import Settings, flags
-from tests.documents.pages import PAGES, code, name_of, read, rows
+from tests.documents.pages import PAGES, ROOT, code, name_of, read, rows
 
 COMMANDS = {
     name: {option for parameter in command.params for option in parameter.opts}
@@ -20,7 +20,14 @@ COMMANDS = {
 }
 """The options of each command."""
 SETTINGS = {variable(name) for name in Settings.model_fields}
-_VARIABLE = re.compile(r"\bTICKETS?_[A-Z0-9_]+\b")
+DEPLOYED = [
+    *(ROOT / "Dockerfile", ROOT / "docker-compose.yml", *(ROOT / "mysql_init").iterdir()),
+    *sorted(each for each in (ROOT / "deploy").rglob("*") if each.is_file() and each.suffix != ".pyc"),
+]
+
+
+def variables(file: Path) -> set[str]:
+    return set(re.findall(r"\bTICKETS?_[A-Z0-9_]+\b", file.read_text(encoding="utf-8")))
 
 
 def test_the_page_of_settings_has_every_setting_with_its_default() -> None:
@@ -40,12 +47,11 @@ def test_the_page_of_settings_has_every_setting_with_its_default() -> None:
             assert shown == f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_variable_on_a_page_is_a_setting_or_belongs_to_the_deployment(page: Path) -> None:
+@pytest.mark.parametrize("page", [*PAGES, *DEPLOYED], ids=name_of)
+def test_a_variable_on_a_page_or_in_a_deployment_is_a_setting_or_belongs_to_the_deployment(page: Path) -> None:
     known = SETTINGS | {name + FILE for name in SETTINGS} | {"TICKETS_DEPLOY_", "TICKET_", "TICKETS_TEST_MYSQLD"}
-    unknown = set(_VARIABLE.findall(page.read_text(encoding="utf-8"))) - known
-    deployment = [read("docker-compose.yml"), read("deploy/haproxy/haproxy.cfg")] if unknown else []
-    assert [name for name in unknown if not any(name in text for text in deployment)] == []
+    used = {name for each in DEPLOYED for name in variables(each) if name.startswith("TICKETS_DEPLOY_")}
+    assert variables(page) - known - used == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

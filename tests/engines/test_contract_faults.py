@@ -14,7 +14,6 @@ from app.databases.session import Book, Counter, Drawn, Mark, Marked, Note, Sess
 from app.errors import DatabaseError, DatabaseFailed, SequenceError
 from tests.engines.bench import EVEN, ODD, Bench, record, server_bench
 from tests.servers import DatabaseServer, engines
-from tests.servers_programs import template
 from tests.servers_shared import SharedServers
 
 LONG = 60.0
@@ -22,9 +21,9 @@ FOREVER = range(1 << 30)
 
 
 @pytest.fixture(scope="module", params=engines())
-def started(request: pytest.FixtureRequest, shared_servers: SharedServers) -> Iterator[DatabaseServer]:
+def started(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     """A server of these tests on each engine in turn."""
-    with DatabaseServer(request.param, template(request.param, shared_servers.templates)) as server:
+    with DatabaseServer(request.param) as server:
         yield server
 
 

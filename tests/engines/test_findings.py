@@ -102,7 +102,7 @@ FAULTS = {
 
 @MYSQL
 def test_what_is_wrong_with_a_mysql_server(engine: Engine, own_server: OwnServer, doctor: Doctor) -> None:
-    server = own_server(engine, offset=2, increment=3, binary_log=True)
+    server = own_server(engine, offset=2, increment=3, options=["--log-bin=binlog"])
     url = server.create_database("tickets")
     asyncio.run(use(parse_list(url, None)))
     source = "MASTER TO MASTER_HOST" if engine == "mariadb" else "REPLICATION SOURCE TO SOURCE_HOST"
@@ -118,7 +118,7 @@ def test_what_is_wrong_with_a_mysql_server(engine: Engine, own_server: OwnServer
 def test_a_mysql_account_is_told_each_privilege_that_it_lacks(
     engine: Engine, own_server: OwnServer, doctor: Doctor
 ) -> None:
-    server = own_server(engine, offset=1, increment=1, binary_log=True)
+    server = own_server(engine, offset=1, increment=1, options=["--log-bin=binlog"])
     url = server.create_database("tickets")
     asyncio.run(use(parse_list(url, None)))
     (granted,) = re.findall(r"GRANT (.*) ON .*MYSQL_DATABASE", (DEPLOY / "mysql/02-application-user.sh").read_text())

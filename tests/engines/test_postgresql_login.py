@@ -22,7 +22,7 @@ from app.databases.postgresql.url import parse
 from app.errors import DatabaseFailed, DatabaseRefused
 from tests.servers import DatabaseServer
 from tests.servers_processes import free_port, wait_until
-from tests.servers_programs import as_unprivileged, new_home, template
+from tests.servers_programs import as_unprivileged, new_home
 from tests.servers_shared import SharedServers
 
 SECRET = "hunter2"
@@ -48,9 +48,9 @@ def certificate(folder: Path, name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def secure(shared_servers: SharedServers) -> Iterator[DatabaseServer]:
+def secure() -> Iterator[DatabaseServer]:
     """A server with TLS, and the accounts of `ACCESS`."""
-    server = DatabaseServer("postgresql", template("postgresql", shared_servers.templates))
+    server = DatabaseServer("postgresql")
     try:
         file = certificate(server.data_dir, "server")
         owner = server.data_dir.stat()

@@ -284,7 +284,7 @@ async def test_a_copy_of_the_database_has_another_birth(bench: PostgreSQLBench) 
         found = (await bench.open(database=copy)).facts
         assert (found.machine, found.births != facts.births) == (facts.machine, True)
     finally:
-        bench.server.drop_database(copy)
+        bench.server.execute(f"DROP DATABASE {copy} WITH (FORCE)")
 
 
 async def test_what_was_dropped_is_a_failure_and_the_next_session_makes_it_anew(bench: PostgreSQLBench) -> None:

@@ -9,9 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import venv
-from collections.abc import Iterator
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
@@ -19,7 +17,7 @@ import pytest
 
 from tests.ticketd import TicketServer, environment
 
-ROOT = next(folder for folder in Path(__file__).parents if (folder / "docker-compose.yml").exists())
+ROOT = Path(__file__).parents[2]
 SOURCES = {"ticket-server": ("", "app"), "ticketd-client": ("client/", "ticketd_client")}
 """Where the project of each distribution is, and its package."""
 
@@ -41,26 +39,23 @@ def in_git(place: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `made`, the distributions, and `new`, an environment with both wheels.
 
     They are built from a copy of the checkout: each wheel from its sdist, as a package index serves both.
     """
-    home = Path(tempfile.mkdtemp(prefix="packaging-"))
-    try:
-        for name in (*in_git("app"), *in_git("client"), "pyproject.toml", "README.md"):
-            (home / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, home / "source" / name)
-        for source, _ in SOURCES.values():
-            run(home, sys.executable, "-m", "build", "--no-isolation", "--outdir", "made", home / "source" / source)
-        venv.create(home / "new", with_pip=False)
-        # finds the dependencies there, and no editable installation
-        (site(home) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-        install = (sys.executable, "-m", "pip", "--python", home / "new/bin/python", "install", "--no-index")
-        run(home, *install, "--quiet", "--no-deps", *home.glob("made/*-py3-none-any.whl"))
-        yield home
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    home = tmp_path_factory.mktemp("packaging")
+    for name in (*in_git("app"), *in_git("client"), "pyproject.toml", "README.md"):
+        (home / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, home / "source" / name)
+    for source, _ in SOURCES.values():
+        run(home, sys.executable, "-m", "build", "--no-isolation", "--outdir", "made", home / "source" / source)
+    venv.create(home / "new", with_pip=False)
+    # finds the dependencies there, and no editable installation
+    (site(home) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    install = (sys.executable, "-m", "pip", "--python", home / "new/bin/python", "install", "--no-index")
+    run(home, *install, "--quiet", "--no-deps", *home.glob("made/*-py3-none-any.whl"))
+    return home
 
 
 def site(folder: Path) -> Path:

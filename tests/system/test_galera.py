@@ -2,9 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+import os
+import re
+import subprocess
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
+import pymysql
 import pytest
 
 from app.databases.database import Database
@@ -13,34 +18,99 @@ from app.databases.mysql.url import parse
 from app.databases.session import Book, Mark, Marked, Note, Residue, Want, Write
 from app.errors import DatabaseFailed, SequenceBusy
 from tests.load import Load
-from tests.servers_galera import GaleraNode
-from tests.servers_processes import DEADLINE, wait_until
-from tests.servers_shared import OwnServer, SharedServers
-from tests.ticketd import OF_NODES, TicketServer
+from tests.servers import DatabaseServer
+from tests.servers_processes import DEADLINE, free_port, wait_until
+from tests.servers_shared import OwnServer
+from tests.ticketd import OF_NODES, TicketServer, pair
 
 NUMBERS = "has wsrep_auto_increment_control=ON, so its Galera cluster numbers the ids: set it to OFF on every node"
+PROVIDER = "/usr/lib/galera/libgalera_smm.so"
+HAND_OVER = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case $1 in
+    --role) role=$2 ;; --address) address=$2 ;; --datadir) data=$2 ;; --gtid) gtid=$2 ;; --bypass) bypass=1 ;;
+  esac
+  shift
+done
+if [ $role = joiner ]; then
+  rm -f $data/position
+  echo "ready $data/position"
+  until [ -f $data/position ]; do sleep 0.05; done
+  cat $data/position
+else
+  [ "$bypass" ] || exit 22
+  echo continue
+  echo $gtid >$address.new
+  mv $address.new $address
+  echo "done $gtid"
+fi
+"""
+"""What Galera calls for a state transfer: it only tells the joining node where it stands. A node begins with a copy of
+the first one's data, and what comes after that is sent by the nodes themselves."""
+
+
+class GaleraNode(DatabaseServer):
+    """One node of a Galera cluster."""
+
+    def __init__(self, group: int, groups: Sequence[int]) -> None:
+        """Make a node that talks to the others on the port `group`; `groups` are these ports of all nodes."""
+        if not Path(PROVIDER).exists():
+            raise FileNotFoundError("no Galera on this machine: apt-get install galera-4, or `make databases`")
+        provider = (
+            f"base_host=127.0.0.1;base_port={group};gmcast.listen_addr=tcp://127.0.0.1:{group};"
+            f"ist.recv_addr=127.0.0.1:{free_port()};gcache.size=16M"
+        )
+        options = [
+            *("--wsrep-on=ON", f"--wsrep-provider={PROVIDER}", f"--wsrep-provider-options={provider}"),
+            f"--wsrep-cluster-address=gcomm://{','.join(f'127.0.0.1:{each}' for each in groups)}",
+            *("--wsrep-node-address=127.0.0.1", "--wsrep-sst-method=handover", "--wsrep-auto-increment-control=OFF"),
+            *("--binlog-format=ROW", "--innodb-autoinc-lock-mode=2"),
+        ]
+        super().__init__("mariadb", offset=1, increment=2, options=options)
+        self.address = f"127.0.0.1:{self.port}"
+        script = self.home / "wsrep_sst_handover"
+        script.write_text(HAND_OVER, encoding="utf-8")
+        script.chmod(0o755)
+
+    def start(self, *options: str) -> None:
+        """Start it, after a kill too, and return when it takes part in the cluster."""
+        environment = os.environ | {"PATH": f"{self.home}{os.pathsep}{os.environ['PATH']}"}
+        command = [*self._command(), *options]
+        look = [*command, "--wsrep-recover"]
+        said = subprocess.run(look, cwd=self.home, capture_output=True, text=True, check=True, timeout=110).stderr
+        position = re.findall(r"Recovered position: *(\S+)", said)[-1]
+        self.launch([*command, f"--wsrep-start-position={position}"], environment)
+        self.until(self.takes_part, "to take part in the cluster")
+
+    def takes_part(self) -> bool:
+        """Whether it has everything that the cluster has committed."""
+        with contextlib.suppress(OSError, pymysql.MySQLError):
+            return "Synced" in str(self.execute("SHOW STATUS LIKE 'wsrep_local_state_comment'"))
+        return False
 
 
 @pytest.fixture(scope="module")
-def cluster(shared_servers: SharedServers) -> Iterator[list[GaleraNode]]:
+def cluster() -> Iterator[list[GaleraNode]]:
     """Three nodes that take part in one cluster."""
     with ExitStack() as stack:
-        found = [GaleraNode(shared_servers) for _ in range(3)]
+        groups = [free_port() for _ in range(3)]
+        found = [GaleraNode(group, groups) for group in groups]
         for node in found:
             stack.callback(node.close)
-            node.join(found)
         found[0].start("--wsrep-new-cluster")
         found[0].create_database("tickets")
         found[0].stop()
+        for node in found:
+            node.options.append("--init-file=")  # the copied data have the user
         for node in found[1:]:
             node.restore_data(found[0].data_dir)
-        found[0].start("--wsrep-new-cluster", "--init-file=")
+        found[0].start("--wsrep-new-cluster")
         for node in found[1:]:
-            node.start("--init-file=")
+            node.start()
         yield found
 
 
-def awaits(servers: list[TicketServer], database: int, reason: str) -> None:
+def awaits(servers: Sequence[TicketServer], database: int, reason: str) -> None:
     """Return when each server keeps the database in quarantine for this reason."""
 
     def quarantines(server: TicketServer) -> bool:
@@ -98,11 +168,9 @@ def test_two_nodes_are_not_two_databases(cluster: list[GaleraNode]) -> None:
 
 @pytest.mark.timeout(400)
 def test_tickets_go_on_while_nodes_fail(cluster: list[GaleraNode], own_server: OwnServer) -> None:
-    with ExitStack() as stack:
-        plain = own_server("mariadb", offset=2, increment=2)
-        urls = [f"mysql://root@{','.join(each.address for each in cluster)}/tickets", plain.create_database("tickets")]
-        servers = [stack.enter_context(TicketServer(urls, **OF_NODES)) for _ in range(2)]
-        servers[0].request("PUT", "/sequence/photos").raise_for_status()
+    plain = own_server("mariadb", offset=2, increment=2).create_database("tickets")
+    nodes = f"mysql://root@{','.join(each.address for each in cluster)}/tickets"
+    with pair([nodes, plain]) as servers:
 
         def moved(*before: GaleraNode) -> GaleraNode:
             """Return the node that both servers use, as soon as all is well and it is another one than before."""
@@ -123,7 +191,7 @@ def test_tickets_go_on_while_nodes_fail(cluster: list[GaleraNode], own_server: O
             load.wait(200)
             cluster[0].kill()
             moved(cluster[0])
-            cluster[0].start("--init-file=")
+            cluster[0].start()
             second = moved()
             second.freeze()
             moved(second)

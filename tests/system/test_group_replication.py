@@ -1,7 +1,5 @@
 """A group of three MySQL servers in single-primary mode as one ticket database."""
 
-from contextlib import ExitStack
-
 import pytest
 
 from tests.load import Load
@@ -9,7 +7,7 @@ from tests.servers import DatabaseServer, Engine, engines
 from tests.servers_processes import DEADLINE, free_port, wait_until
 from tests.servers_shared import OwnServer
 from tests.system.test_nodes import nodes
-from tests.ticketd import OF_NODES, TicketServer, settled
+from tests.ticketd import pair, settled
 
 GROUP = "6a9f9a4e-0000-11ef-8000-000000000001"
 MEMBERS = "SELECT MEMBER_PORT FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
@@ -58,12 +56,9 @@ def has_all(member: DatabaseServer, members: list[DatabaseServer]) -> bool:
 def test_servers_use_the_primary_and_follow_an_election(
     group: list[DatabaseServer], own_server: OwnServer, engine: Engine
 ) -> None:
-    with ExitStack() as stack:
-        plain = own_server(engine, offset=2, increment=2)
-        listed = ",".join(f"127.0.0.1:{each.port}" for each in (group[1], group[0], group[2]))
-        urls = [f"mysql://root@{listed}/tickets", plain.create_database("tickets")]
-        first, second = (stack.enter_context(TicketServer(urls, **OF_NODES)) for _ in range(2))
-        first.request("PUT", "/sequence/photos").raise_for_status()
+    plain = own_server(engine, offset=2, increment=2).create_database("tickets")
+    listed = ",".join(f"127.0.0.1:{each.port}" for each in (group[1], group[0], group[2]))
+    with pair([f"mysql://root@{listed}/tickets", plain]) as (first, second):
 
         def agree() -> bool:
             """Whether both servers use the primary, as the second member sees it."""
@@ -71,7 +66,6 @@ def test_servers_use_the_primary_and_follow_an_election(
             return nodes(first) == nodes(second) == [*(f"127.0.0.1:{port}" for (port,) in primary), None]
 
         wait_until(agree, DEADLINE, "both servers to use the primary")
-        settled(first, second)
         assert group[0].execute(WAITING)[0][0] > 0
         with Load(first, second) as load:
             load.wait(200)

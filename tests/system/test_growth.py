@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.__main__ import main
 from tests.load import Load
 from tests.servers import Engine, engines
 from tests.servers_processes import DEADLINE, wait_until
 from tests.servers_shared import SharedServers
 from tests.ticketd import PROGRAM, QUICK, TicketServer, environment, settled
-from tests.torture.growing import signalled
+from tests.torture.faults import signalled
 
 ENGINES: list[Engine] = ["mariadb", "postgresql", "redis", *(engines("mysql") or engines("redis"))]
 
@@ -20,12 +19,7 @@ ENGINES: list[Engine] = ["mariadb", "postgresql", "redis", *(engines("mysql") or
 @pytest.fixture(scope="module")
 def urls(shared_servers: SharedServers) -> list[str]:
     """Databases that are empty at first, one on each engine."""
-    return fresh(shared_servers)
-
-
-def fresh(shared_servers: SharedServers) -> list[str]:
-    """Make an empty database on each engine."""
-    return [shared_servers.server(engine).create_database(shared_servers.new_name()) for engine in ENGINES]
+    return [shared_servers.database(engine) for engine in ENGINES]
 
 
 def grow(urls: list[str], *arguments: str, program: Sequence[str] = PROGRAM) -> tuple[int, str]:
@@ -74,10 +68,10 @@ def test_databases_join_and_leave_while_tickets_are_drawn(urls: list[str]) -> No
 @pytest.mark.timeout(400)
 def test_the_servers_take_back_or_finish_what_a_killed_run_has_begun(shared_servers: SharedServers) -> None:
     """The record on the database of offset 1 decides: until then they take the change back after 5 s."""
-    urls = fresh(shared_servers)
+    urls = [shared_servers.database(engine) for engine in ENGINES[:3]]
     with TicketServer(urls[:2], **QUICK) as server:
         server.request("PUT", "/sequence/photos").raise_for_status()
-    servers = [TicketServer(urls[:3], **QUICK) for _ in range(2)]
+    servers = [TicketServer(urls, **QUICK) for _ in range(2)]
     with servers[0], servers[1], Load(*servers, callers=2, is_one=False, increment=6) as load:
 
         def serve(databases: int) -> None:
@@ -85,22 +79,22 @@ def test_the_servers_take_back_or_finish_what_a_killed_run_has_begun(shared_serv
             load.wait(100)
 
         serve(2)
-        killed(urls[:3], 3, "stopping the draws 1")
-        killed(urls[:3], 3, "writing the floors 1")
+        killed(urls, 3, "stopping the draws 1")
+        killed(urls, 3, "writing the floors 1")
         serve(2)
         for server in servers:
             server.freeze()  # or they could take the change back before it is asked for
-        killed(urls[:3], 3, "starting the draws 0")
-        status, said = grow(urls[:3], "--status")
+        killed(urls, 3, "starting the draws 0")
+        status, said = grow(urls, "--status")
         for server in servers:
             server.thaw()
         assert (status, "is not decided" in said) == (1, True)
         serve(2)
-        killed(urls[:3], 3, "starting the draws 1")
+        killed(urls, 3, "starting the draws 1")
         serve(3)
-        killed(urls[:3], 2, "starting the draws 2")
+        killed(urls, 2, "starting the draws 2")
         serve(2)
-        assert grow(urls[:3], "--status") == (0, "")
+        assert grow(urls, "--status") == (0, "")
     load.check()
 
 
@@ -127,17 +121,9 @@ def test_a_database_that_does_not_belong_to_the_ring_is_named_and_left_as_it_is(
 ) -> None:
     status, said = grow([*urls[:3], urls[1]], "--increment", "4")
     assert (status, "is the same data as" in said) == (1, True)
-    foreign = [shared_servers.server("redis").create_database(shared_servers.new_name()) for _ in range(2)]
+    foreign = [shared_servers.database("redis") for _ in range(2)]
     with TicketServer(foreign, **QUICK) as stranger:
         settled(stranger)
         status, said = grow([*urls[:3], foreign[1]], "--increment", "4")
         assert (status, "belongs to another ring" in said) == (1, True)
         settled(stranger)
-
-
-@pytest.mark.parametrize("arguments", [[], ["--increment", "3", "--status"], ["--increment", "0"]])
-def test_its_arguments_are_checked(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TICKETS_DATABASES", "mysql://root@127.0.0.1:1/a mysql://root@127.0.0.1:1/b")
-    with pytest.raises(SystemExit) as ended:
-        main(["grow", *arguments])
-    assert ended.value.code == 2

@@ -35,7 +35,7 @@ def refused(**settings: Any) -> tuple[int, str]:
 def test_both_protocols_draw_from_the_embedded_pair_and_only_after_a_kill_it_skips_ids() -> None:
     with TicketServer(speaks_redis=True, drain_seconds=600) as server:
         server.wait_for_line(f"the embedded pair of ticket databases in {server.settings['data_dir']}")
-        with redis.Redis(port=server.redis_port or 0, socket_timeout=DEADLINE) as client:
+        with redis.Redis(port=server.redis_port, socket_timeout=DEADLINE) as client:
             assert {*server.take("photos"), client.incr("photos")} == {1, 2}
         assert server.health()["embedded"] is True
         send(server.pid, signal.SIGHUP)
@@ -78,7 +78,7 @@ def test_tokens_are_read_again_when_their_file_changes_and_at_sighup(tmp_path: P
         assert server.get("/ticket/photos", **bearer(OLD)).status_code == 200
         file.write_text(NEW)
         server.wait_for("/ticket/photos", 401, **bearer(OLD))
-        with redis.Redis(port=server.redis_port or 0, password=NEW, socket_timeout=DEADLINE) as client:
+        with redis.Redis(port=server.redis_port, password=NEW, socket_timeout=DEADLINE) as client:
             assert client.incr("photos")
         file.write_text("")
         send(server.pid, signal.SIGHUP)

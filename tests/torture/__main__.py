@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -66,13 +67,12 @@ def bump(stage: Stage, load: Load, is_over: threading.Event) -> None:
 def run(chosen: argparse.Namespace, folder: Path) -> bool:
     """Play, judge and report. Returns whether every promise was kept."""
     chance, is_over = random.Random(chosen.seed), threading.Event()
-    engines = [] if chosen.engine == "sqlite" else [chosen.engine] * chosen.databases
-    judge = {"increment": chosen.databases}
-    if chosen.grow:
-        engines, judge = GROWS, {"increment": 1, "is_one": False}  # no id says which database gave it
+    engines = GROWS if chosen.grow else [] if chosen.engine == "sqlite" else [chosen.engine] * 2
+    # while the ring changes, no id says which database gave it
+    judge: dict[str, Any] = {"increment": 1, "is_one": False} if chosen.grow else {}
     print(f"torture of {engines or chosen.engine}, seed {chosen.seed}", flush=True)
     with ExitStack() as stack:
-        stage = Stage(stack, folder / "templates", engines, chosen.servers)
+        stage = Stage(stack, engines)
         load = stack.enter_context(Load(*stage.servers, callers=chosen.callers, mixed=True, **judge))
         bumps = threading.Thread(target=bump, args=(stage, load, is_over))
         bumps.start()
@@ -102,9 +102,7 @@ def main() -> int:
     add("--engine", choices=["mariadb", "mysql", "postgresql", "redis", "sqlite"], default="mariadb")
     add("--seconds", type=float, default=300.0, help="how long faults are begun; 300")
     add("--seed", type=int, default=random.randrange(1_000_000), help="decides the faults; random")
-    add("--databases", type=int, default=2, help="how many ticket databases; 2, as always with sqlite")
-    add("--servers", type=int, default=3, help="how many ticket servers; 3, and 1 with sqlite")
-    add("--callers", type=int, default=16, help="how many callers each of them has; 16")
+    add("--callers", type=int, default=16, help="how many callers each ticket server has; 16")
     add("--kills", type=int, default=0, metavar="K", help="kill a database K times, and do nothing else")
     add("--grow", action="store_true", help="change a ring of three engines, and kill `ticketd grow` and others")
     chosen = parser.parse_args()

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,12 +16,33 @@ from tests.load import SEQUENCES
 from tests.servers import DatabaseServer
 from tests.servers_processes import Process, wait_until
 from tests.ticketd import QUICK, TicketServer, environment
-from tests.torture.growing import STEPS, signalled
 from tests.torture.stage import ABOVE, DATABASE, SETTLES, Stage
 
 PATH = {"PYTHONPATH": TicketServer.imports_from}
+_PARTS = "stopping the draws", "reading the high-water marks", "writing the floors", "starting the draws"
+STEPS = [f"{part} {done}" for part in _PARTS for done in range(3)]
+"""The steps of a change with three databases listed. The last but one comes after the deciding write."""
+_PROGRAM = """
+import os, sys
+from app.__main__ import main
+from app.commands import program
+class Signalled(program.Growth):
+    def __init__(self, *arguments, say, **others):
+        def step(what, done, total):
+            if f"{what} {done}" == sys.argv[2]:
+                os.kill(os.getpid(), int(sys.argv[1]))
+        super().__init__(*arguments, say=step, **others)
+program.Growth = Signalled
+sys.exit(main(sys.argv[3:]))
+"""
+
 Fault = Callable[[int], None]
 """Does something to one of the databases or ticket servers, which the number chooses, and mends it."""
+
+
+def signalled(number: signal.Signals, step: str) -> list[str]:
+    """Return how to start a `ticketd` whose `grow` gets this signal where this step begins; its arguments follow."""
+    return [sys.executable, "-c", _PROGRAM, str(number.value), step]
 
 
 class Faults:
@@ -36,13 +58,8 @@ class Faults:
         self.backwards: list[Fault] = [self.restore_file]
         if stage.databases:
             self.steady += [self.kill_database, self.freeze_database, self.break_link, self.break_link]
-            self.backwards = [
-                self.restore,
-                self.restore_unseen,
-                self.restore_forgotten,
-                self.empty,
-                self.remove_counter,
-            ]
+            self.backwards = [self.restore, self.restore_unseen, self.restore_forgotten, self.empty]
+            self.backwards.append(self.remove_counter)
 
     def _pause(self, longest: float) -> None:
         time.sleep(self._chance.uniform(0.1, longest) * self._pace)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,7 +9,6 @@ import httpx
 from tests.load import SEQUENCES, Load
 from tests.servers import DatabaseServer, Engine
 from tests.servers_processes import wait_until
-from tests.servers_programs import template
 from tests.servers_proxy import Proxy
 from tests.ticketd import QUICK, TicketServer
 
@@ -29,13 +27,12 @@ class Stage:
     engines: of the databases, in the order of their offsets; none for the embedded pair, which one server uses.
     """
 
-    def __init__(self, stack: ExitStack, templates: Path, engines: Sequence[Engine], servers: int) -> None:
+    def __init__(self, stack: ExitStack, engines: Sequence[Engine], servers: int = 3) -> None:
         self.databases: list[DatabaseServer] = []
         for offset, engine in enumerate(engines, 1):
-            empty = template(engine, templates)
-            database = DatabaseServer(engine, empty, offset=offset, increment=len(engines))
-            self.databases.append(stack.enter_context(database))
+            database = stack.enter_context(DatabaseServer(engine, offset=offset, increment=len(engines)))
             database.create_database(DATABASE)
+            self.databases.append(database)
         self.links: list[list[Proxy]] = []
         """Of each ticket server to the databases."""
         self.servers: list[TicketServer] = []
