@@ -122,6 +122,7 @@ class Server:
             self._announce()
             gc.collect()
             gc.freeze()  # modules, classes and models stay; a collection that looks at all of them stops every request
+            gc.set_threshold(10_000)  # requests live as long as a statement: 700 objects are seldom garbage
             ended = loop.create_task(self._ending.wait())
             await asyncio.wait([*parts, ended], return_when=asyncio.FIRST_COMPLETED)
             for part in parts:
