@@ -24,8 +24,6 @@ def group(own_server: OwnServer, engine: Engine) -> list[DatabaseServer]:
     common = {
         "group_name": GROUP,
         "group_seeds": ",".join(f"127.0.0.1:{port}" for port in ports),
-        "ip_allowlist": "127.0.0.1/32",
-        "single_primary_mode": "ON",
         "consistency": "EVENTUAL",
         "start_on_boot": "OFF",
     }

@@ -36,7 +36,7 @@ def test_both_protocols_draw_from_the_embedded_pair_and_only_after_a_kill_it_ski
     with TicketServer(speaks_redis=True, drain_seconds=600) as server:
         server.wait_for_line(f"the embedded pair of ticket databases in {server.settings['data_dir']}")
         with redis.Redis(port=server.redis_port, socket_timeout=DEADLINE) as client:
-            assert {*server.take("photos"), client.incr("photos")} == {1, 2}
+            taken = [*server.take("photos"), client.incr("photos")]
         assert server.health()["embedded"] is True
         send(server.pid, signal.SIGHUP)
         server.wait_for_line("no tokens to read again: none come from files")
@@ -44,7 +44,9 @@ def test_both_protocols_draw_from_the_embedded_pair_and_only_after_a_kill_it_ski
         assert server.wait() == 0
         assert server.log.splitlines()[-1].endswith("INFO stopped")
         server.start()
-        assert {*server.take("photos"), *server.take("photos")} == {3, 4}
+        taken += server.take("photos") + server.take("photos")
+        assert len({*taken}) == 4
+        assert max(taken) <= 2 * 4  # while one of the two is slow to open, the other one may give them all
         server.kill()
         server.start()
         assert min(server.take("photos") + server.take("photos")) > 100
