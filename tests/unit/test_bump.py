@@ -1,15 +1,18 @@
-"""Bump: when it is answered, and when it has to be asked for again (rule 9)."""
+"""Bump (rule 9): when it is answered or has to be asked for again; floors, and what their number stands for."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
 from app.databases.record import State
-from app.databases.session import Book
+from app.databases.session import Book, Note
 from app.errors import AboveCeiling, ForceRequired, Growing, NotConfirmed, NotForThisKind, UnknownSequence
+from app.tickets import everywhere
 from app.tickets.bump import Bumps
-from app.tickets.floors import NUMBER
+from app.tickets.floors import NUMBER, Floors
 from tests.unit.catalog_bench import CatalogBench, lasts
+from tests.unit.lane_bench import Bench, make_bench
 
 DEADLINE = 1e9
 
@@ -39,8 +42,12 @@ async def with_photos() -> CatalogBench:
     return bench
 
 
-def floors(bench: CatalogBench) -> list[int]:
+def floor_rows(bench: Bench | CatalogBench) -> list[int]:
     return [note.high for server in bench.servers for note in server.data.notes[Book.FLOORS].values()]
+
+
+def numbers(bench: Bench | CatalogBench) -> list[int]:
+    return [server.data.notes[Book.COUNTS][NUMBER].high for server in bench.servers]
 
 
 async def test_a_bump_raises_floors_and_counters_before_it_waits_for_live_servers() -> None:
@@ -48,8 +55,7 @@ async def test_a_bump_raises_floors_and_counters_before_it_waits_for_live_server
     seen = []
 
     def known() -> None:
-        numbers = [server.data.notes[Book.COUNTS][NUMBER].high for server in bench.servers]
-        seen.append((numbers, floors(bench), lasts(bench, "Photos")))
+        seen.append((numbers(bench), floor_rows(bench), lasts(bench, "Photos")))
 
     await bump(bench, 5_000, known)
     await bump(bench, 70, known)
@@ -75,9 +81,9 @@ async def test_a_bump_is_refused_at_the_end_and_near_it_unless_forced() -> None:
     ):
         with pytest.raises(error):
             await bump(bench, above, name=name)
-    assert floors(bench) == []
+    assert floor_rows(bench) == []
     await bump(bench, 4_000_000_000, force=True)
-    assert floors(bench) == [4_000_000_000] * 2
+    assert floor_rows(bench) == [4_000_000_000] * 2
 
 
 async def test_a_bump_is_confirmed_once_every_database_and_every_live_server_knows_of_it() -> None:
@@ -108,4 +114,70 @@ async def test_a_bump_waits_while_the_ring_grows() -> None:
     bench.sight.go_by(record.next(2, state=State.CHANGING))
     with pytest.raises(Growing):
         await bump(bench, 50)
-    assert floors(bench) == []
+    assert floor_rows(bench) == []
+
+
+# --- floors -----------------------------------------------------------------------------------------------------------
+
+
+async def read(bench: Bench, reader: Floors) -> None:
+    """Read the floors of the first database, as a look that saw its number does."""
+    member = bench.members[0]
+    await reader.read(member, member.life or "", numbers(bench)[0])
+
+
+async def test_a_floor_is_kept_on_every_database_and_the_number_rises_above_every_number_seen() -> None:
+    bench = await make_bench()
+    lives = {member: member.life for member in bench.members}
+    heard = Floors(bench.sight, lambda: 20)
+    for floors, above, number in ((bench.floors, 500, 1), (bench.floors, 100, 2), (heard, 100, 21)):
+        assert await floors.keep("Photos", above) == (lives, number)
+        assert floor_rows(bench) == [500, 500]
+        assert numbers(bench) == [number, number]
+    assert bench.floors.known == {"photos": 500}
+
+
+async def test_two_servers_that_keep_floors_at_once_lose_none() -> None:
+    bench = await make_bench()
+    others = [Floors(bench.sight) for _ in range(4)]
+    await asyncio.gather(*(each.keep("photos", 100 * value) for value, each in enumerate(others, 1)))
+    assert floor_rows(bench) == [400, 400]
+    reader = Floors(bench.sight)
+    await read(bench, reader)
+    assert reader.number == max(numbers(bench))
+    assert reader.known == {"photos": 400}
+
+
+async def test_no_floor_is_kept_on_a_database_that_fails_or_has_another_ring_number() -> None:
+    bench = await make_bench()
+    ring = bench.servers[0].data.ring
+    bench.servers[0].data.ring = ring._replace(stamp="9.other")
+    assert list((await bench.floors.keep("photos", 500))[0]) == [bench.members[1]]
+    bench.servers[0].data.ring = ring
+    bench.servers[0].read_only = True
+    assert list((await bench.floors.keep("photos", 500))[0]) == [bench.members[1]]
+    assert bench.members[0].life is None
+    bench.sight.refused = True
+    assert (await bench.floors.keep("photos", 500))[0] == {}
+
+
+async def test_the_number_counts_as_read_only_with_every_floor_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(everywhere, "PAGE", 2)
+    bench = await make_bench()
+    for value in range(1, 8):
+        await bench.floors.keep(f"s{value}", value)
+    reader = Floors(bench.sight)
+
+    def keep_another(_client: str, call: str) -> bool:
+        if call == "page":
+            bench.servers[0].loses = None
+            bench.servers[0].data.notes[Book.FLOORS]["a"] = Note(9)
+            bench.servers[0].data.notes[Book.COUNTS][NUMBER] = Note(50)
+        return False
+
+    bench.servers[0].loses = keep_another
+    await read(bench, reader)
+    assert reader.known.items() >= {f"s{value}": value for value in range(1, 8)}.items()
+    assert reader.number == 7
+    await read(bench, reader)
+    assert (reader.number, reader.known["a"]) == (50, 9)
