@@ -7,7 +7,7 @@ import pytest
 
 from app.databases.record import State
 from app.databases.session import Book, Note
-from app.errors import AboveCeiling, ForceRequired, Growing, NotConfirmed, NotForThisKind, UnknownSequence
+from app.errors import AboveCeiling, Growing, NotConfirmed
 from app.tickets import everywhere
 from app.tickets.bump import Bumps
 from app.tickets.floors import NUMBER, Floors
@@ -17,14 +17,7 @@ from tests.unit.lane_bench import Bench, make_bench
 DEADLINE = 1e9
 
 
-async def bump(
-    bench: CatalogBench,
-    above: int,
-    known: Callable[[], object] = lambda: True,
-    *,
-    name: str = "photos",
-    force: bool = False,
-) -> None:
+async def bump(bench: CatalogBench, above: int, known: Callable[[], object] = lambda: True) -> None:
     """Bump a sequence. known: whether every live server has the number of the floors in time."""
 
     async def wait_known(_number: int, deadline: float) -> bool:
@@ -32,7 +25,7 @@ async def bump(
         return known() is not False
 
     bumps = Bumps(bench.sight, bench.catalog, bench.bench.floors, wait_known)
-    entry = await bumps.bump(name, above, force=force, deadline=DEADLINE)
+    entry = await bumps.bump("photos", above, force=False, deadline=DEADLINE)
     assert entry.name == "Photos"
 
 
@@ -70,22 +63,6 @@ async def test_a_bump_makes_the_counter_where_it_is_missing() -> None:
     assert lasts(bench, "Photos") == [300, 300]
 
 
-async def test_a_bump_is_refused_at_the_end_and_near_it_unless_forced() -> None:
-    bench = await with_photos()
-    await bench.catalog.create("likes", "instagram", {})
-    for name, above, error in (
-        ("photos", 2**32 - 1, AboveCeiling),
-        ("photos", 4_000_000_000, ForceRequired),
-        ("likes", 5, NotForThisKind),
-        ("nothing", 5, UnknownSequence),
-    ):
-        with pytest.raises(error):
-            await bump(bench, above, name=name)
-    assert floor_rows(bench) == []
-    await bump(bench, 4_000_000_000, force=True)
-    assert floor_rows(bench) == [4_000_000_000] * 2
-
-
 async def test_a_bump_is_confirmed_once_every_database_and_every_live_server_knows_of_it() -> None:
     bench = await with_photos()
     first, second = bench.members
@@ -107,8 +84,10 @@ async def test_a_bump_is_confirmed_once_every_database_and_every_live_server_kno
     await bump(bench, 50)
 
 
-async def test_a_bump_waits_while_the_ring_grows() -> None:
+async def test_nothing_is_written_for_a_bump_to_the_end_or_while_the_ring_grows() -> None:
     bench = await with_photos()
+    with pytest.raises(AboveCeiling):
+        await bump(bench, 2**32 - 1)
     record = bench.sight.record
     assert record is not None
     bench.sight.go_by(record.next(2, state=State.CHANGING))

@@ -122,6 +122,7 @@ def test_defaults_and_the_end(name: str, complete: dict[str, int], ends_at: int 
         ("instagram", {"shards": 5.0}, "whole number"),
         ("simpleflake", {"random_bits": 24}, "from 1 to 23"),
         ("snowflake", {"epoch": -1}, "from 0 .* milliseconds since 1970: there is no earlier epoch"),
+        ("snowflake", {"epoch": NOW + 1}, "lies in the future"),
         ("instagram", {"epoch": 0}, "less than a year: ids of kind instagram would end at 2004-11-03T19:53:47.776Z"),
     ],
 )
