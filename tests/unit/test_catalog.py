@@ -200,7 +200,7 @@ async def test_a_sequence_is_made_on_all_databases_and_its_start_becomes_a_floor
     assert (entry.name, entry.bits, entry.floor) == ("Photos", 32, 999)
     assert lasts(bench, "Photos") == [999, 999]
     assert bench.bench.floors.known == {"photos": 999}
-    assert rows(bench, "photos") == 2 * [(entry.definition, entry.definition.word)]
+    assert rows(bench, "photos") == 2 * [entry.definition.note()]
     with pytest.raises(SequenceConflict, match="kind ticket with bits 32"):
         await bench.catalog.create("photos", "uuid4", {})
 
@@ -238,7 +238,7 @@ async def test_a_lost_answer_of_the_first_database_leaves_one_definition() -> No
     bench.servers[0].loses = lambda _client, call: call == "write"
     entry, made = await bench.catalog.create("photos", None, {})
     assert made
-    assert rows(bench, "photos") == 2 * [(entry.definition, entry.definition.word)]
+    assert rows(bench, "photos") == 2 * [entry.definition.note()]
     assert bench.members[0].life is None
 
 
@@ -249,6 +249,6 @@ async def test_a_kind_from_memory_has_a_definition_and_no_counter(bench: Catalog
     assert not entry.is_counted
     await bench.bench.see()
     await bench.listing.refresh()
-    assert rows(bench, "tokens") == 2 * [(entry.definition, entry.definition.word)]
+    assert rows(bench, "tokens") == 2 * [entry.definition.note()]
     assert lasts(bench, "tokens") == [None, None]
     assert bench.catalog.entries["tokens"] is entry
