@@ -13,7 +13,6 @@ from app.kinds.table import KINDS
 from app.kinds.timed import TimedKind
 from app.tickets.bump import Bumps
 from app.tickets.catalog import Catalog, Entry
-from app.tickets.clean_end import lower_limits
 from app.tickets.desk import Desk
 from app.tickets.floors import Floors
 from app.tickets.issuer import Issuer
@@ -21,7 +20,7 @@ from app.tickets.lane import Again, Lane
 from app.tickets.level import Levels
 from app.tickets.listing import Listing
 from app.tickets.memory import Memory
-from app.tickets.opening import LaneSpec, Opener
+from app.tickets.opening import LaneSpec, Opener, lower_limits
 from app.tickets.probe import Probe
 from app.tickets.rights import InstanceNumber, WorkerNumber
 from app.tickets.sight import Member, Sight
@@ -105,7 +104,7 @@ class Service:
         """Serve nobody any more, let go of the databases, and close every connection."""
         await self.desk.end()
         if self.options.embedded:
-            await lower_limits(self.sight, self.desk.lanes)
+            await lower_limits(self.sight, [lane.spec for lane in self.desk.lanes])
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

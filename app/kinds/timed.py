@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from app.errors import Exhausted, InvalidRequest
+from app.errors import InvalidRequest
 from app.kinds.kind import TICKET_LIMIT, Kind, Parameter, Parameters, epoch
 from app.kinds.notation import decimal, hexadecimal
 
@@ -52,10 +52,8 @@ class TimedKind(Kind):
         return (1 << self.time_bits + self.counter_bits) - 1
 
     def encode(self, tick: int, part: int) -> int | str:
-        """Return the id. Raises Exhausted where the tick is above the last one, ValueError where that is no id."""
-        if tick > self.last_tick:
-            raise Exhausted(f"ids of kind {self.name} with this epoch have come to their end")
-        if tick < 0 or part < 0 or part >> self.part_bits:
+        """Return the id. Raises ValueError where there is none of this tick and part."""
+        if not (0 <= tick <= self.last_tick and 0 <= part < 1 << self.part_bits):
             raise ValueError(f"tick {tick} and {self.part} {part} are no id of kind {self.name}")
         counter = tick & (1 << self.counter_bits) - 1
         number = (tick >> self.counter_bits << self.part_bits | part) << self.counter_bits | counter

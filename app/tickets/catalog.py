@@ -218,17 +218,16 @@ class Catalog:
 
         Returns why that could not be done; None where it was. A database that fails goes out of sight.
         """
-        return await self._attempt(member, partial(self._ensure, entry, above))
 
-    async def _ensure(self, entry: Entry, above: int, member: Member, life: str) -> None:
-        if not entry.is_counted:
-            await self._define(entry.key, entry.definition, member, life)
-            return
-        counter = await self.counter(entry, member)
-        if counter.position < above:
-            error = (await member.database.raise_above({counter.name: above}, life)).get(counter.name)
-            if error is not None:
-                raise error
+        async def make(member: Member, life: str) -> None:
+            if not entry.is_counted:
+                await self._define(entry.key, entry.definition, member, life)
+            elif (counter := await self.counter(entry, member)).position < above:
+                raised = await member.database.raise_above({counter.name: above}, life)
+                if (error := raised.get(counter.name)) is not None:
+                    raise error
+
+        return await self._attempt(member, make)
 
     async def _attempt(self, member: Member, call: Callable[[Member, str], Awaitable[None]]) -> str | None:
         """Await this call for one database in its life; return why it failed, None where it did not."""

@@ -43,12 +43,6 @@ class Counting:
         self._under: tuple[int, int] | None = None
         holder.need()
 
-    @property
-    def gives(self) -> bool:
-        """Whether an id can be had now."""
-        right = self._holder.right()
-        return right is not None and self._clock.wall_ms() <= right.until_ms
-
     def take(self, count: int) -> Ids:
         """Return ids of the present moment, each above all earlier ids, whatever the clock and the right do.
 
@@ -155,7 +149,6 @@ class Memory:
     def __init__(self, clock: ServerClock, worker: Holder, instance: Holder) -> None:
         self._clock, self._worker, self._instance = clock, worker, instance
         self._sources: dict[tuple[str, str, frozenset[tuple[str, int]]], MemorySource] = {}
-        self._counting: list[Counting] = []
         self._is_random = False
 
     def source(self, sequence: str, definition: Definition) -> MemorySource:
@@ -171,14 +164,14 @@ class Memory:
             self._is_random = True
             return kind.make(parameters, self._clock.now_ms)
         assert isinstance(kind, TimedKind)
-        holder = self._worker if kind.part == "worker" else self._instance
-        self._counting.append(Counting(kind, parameters, self._clock, holder))
-        return self._counting[-1].take
+        return Counting(kind, parameters, self._clock, self._worker if kind.part == "worker" else self._instance).take
 
     @property
     def gives(self) -> bool:
         """Whether any sequence can give ids without a database, for /readyz."""
-        return self._is_random or any(each.gives for each in self._counting)
+        now = self._clock.wall_ms()
+        rights = [holder.right() for holder in (self._worker, self._instance) if holder.is_needed]
+        return self._is_random or any(right is not None and now <= right.until_ms for right in rights)
 
     def warnings(self) -> Iterator[str]:
         """Why some sequences give no ids, for /healthz."""

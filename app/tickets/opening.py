@@ -6,14 +6,14 @@ tenure, and every mark under the one before is refused from then on.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
 from app.databases.record import new_word
-from app.databases.session import Book, Counter, Note
-from app.errors import DatabaseFailed, SequenceExhausted
+from app.databases.session import Book, Counter, Note, Write
+from app.errors import DatabaseFailed, SequenceExhausted, TicketError
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.floors import Floors
 from app.tickets.marks import replace_rows
@@ -26,6 +26,8 @@ SETTLING = 1.0
 """Seconds for which an opening waits at most while this server makes databases level, or changes the ring."""
 FIRST_WAIT, LONGEST_WAIT = 0.01, 1.0
 """Bounds of the random wait before another try, in seconds; it doubles."""
+LONGEST_END = 3.0
+"""Seconds that lowering the limits at a clean end may take in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +136,15 @@ class Opener:
         wait, patience = FIRST_WAIT, began + OPENING_UNDER_WAY
         while True:
             await self._may_draw(lane.member, began + SETTLING)
-            found = await self._find(lane, remembered)
-            if found is not None and found.agrees and found.counter.position >= max(found.largest_issued, found.floor):
-                tenure = found.rows[found.own].tenure  # type: ignore[union-attr]
-                return _opened(found, str(tenure), found.counter.position, 0)
-            if found is not None and found.is_of_this_life and not found.agrees and self.sight.clock() < patience:
-                await asyncio.sleep(self._chance.uniform(FIRST_WAIT, 3 * FIRST_WAIT))
-                continue
-            opened = await self._advance(lane, found) if found is not None else None
-            if opened is not None:
-                return opened
+            if (found := await self._find(lane, remembered)) is not None:
+                own, position = found.rows[found.own], found.counter.position
+                if own is not None and found.agrees and position >= max(found.largest_issued, found.floor):
+                    return _opened(found, str(own.tenure), position, 0)
+                if found.is_of_this_life and not found.agrees and self.sight.clock() < patience:
+                    await asyncio.sleep(self._chance.uniform(FIRST_WAIT, 3 * FIRST_WAIT))
+                    continue
+                if (opened := await self._advance(lane, found)) is not None:
+                    return opened
             await asyncio.sleep(self._chance.uniform(0, wait))
             wait = min(2 * wait, LONGEST_WAIT)
 
@@ -229,3 +230,31 @@ def _opened(found: _Found, tenure: str, highest: int, limit: int) -> Opened:
     sure = found.whole if limit else found.sure
     life = found.lives[found.own]
     return Opened(life, tenure, found.era, found.generation, highest, limit, found.counter, found.floor, sure)
+
+
+async def lower_limits(sight: Sight, lanes: Iterable[LaneSpec]) -> None:
+    """Lower the limits of these lanes to the positions, on every database. What fails leaves a gap.
+
+    An embedded pair is in another life at each start, so every lane is advanced above its limit then. At a clean end
+    the lanes of the one process that uses the pair draw no more, and nothing above the positions was issued.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LONGEST_END):
+            await asyncio.gather(*(_lower(sight, lane) for lane in lanes))
+
+
+async def _lower(sight: Sight, lane: LaneSpec) -> None:
+    lives, stamp = lives_in_sight(sight), sight.stamp
+    if stamp is None or lane.member not in lives:
+        return
+    try:
+        position = (await lane.read_counter()).position
+    except TicketError:
+        return
+
+    async def lower(member: Member, life: str) -> None:
+        row = (await member.database.read(Book.MARKS, [lane.row], life)).get(lane.row)
+        if row is not None and row.high > position:
+            await member.database.write([Write(Book.MARKS, lane.row, row, row._replace(high=position))], stamp, life)
+
+    await everywhere(sight, lives, lower)

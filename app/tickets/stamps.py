@@ -95,9 +95,11 @@ class Stamps:
         """See Pace.accept. The answer becomes ids of the shard that the request names."""
         shard = shard_of(self.kind, self.parameters, request)
         self.clock.now_ms()
-        record = self._sight.record
-        if record is not None and request.count > (most := self.most_at_once(record.increment)):
-            raise InvalidRequest(f"{request.sequence} gives at most {most} ids at once: count is {request.count}")
+        if (record := self._sight.record) is not None:
+            step = record.increment
+            most = min(self._most_ahead(step) // step, most_ids(step))
+            if request.count > most:
+                raise InvalidRequest(f"{request.sequence} gives at most {most} ids at once: count is {request.count}")
 
         def encode(ticks: Any) -> Any:
             encode = self.kind.encode
@@ -126,10 +128,6 @@ class Stamps:
                 f"its counter is {ahead / 1000:,.1f} s ahead of the clocks, and is drawn from after that"
             )
         return max(0, last - highest) // increment
-
-    def most_at_once(self, increment: int) -> int:
-        """Return how many ids a database can give together in a moment for which nothing was drawn there."""
-        return min(self._most_ahead(increment) // increment, most_ids(increment))
 
     def capped(self, counter: Counter) -> Counter:
         """Return the counter with the last tick of the kind as its end."""

@@ -2,10 +2,10 @@
 
 from typing import Self
 
-from app.databases.session import Book
+from app.databases.session import Book, Note
 from app.kinds.table import KINDS
 from app.tickets.catalog import Catalog
-from app.tickets.definitions import Definition, seen_of
+from app.tickets.definitions import Definition
 from app.tickets.listing import Listing
 from tests.fakes.server import FakeServer
 from tests.unit.lane_bench import Bench, make_bench
@@ -49,11 +49,9 @@ def define(server: FakeServer, name: str, kind: str, **parameters: int) -> None:
     server.data.notes[Book.DEFINITIONS][name.lower()] = row.note()
 
 
-def rows(bench: CatalogBench, key: str) -> list[tuple[Definition, str] | None]:
-    """The rows of DEFINITIONS on each database, each with its word."""
-    notes = [server.data.notes[Book.DEFINITIONS].get(key) for server in bench.servers]
-    found = [seen_of(key, None, note, 0.0).row for note in notes]
-    return [(row, row.word) if isinstance(row, Definition) else None for row in found]
+def rows(bench: CatalogBench, key: str) -> list[Note | None]:
+    """The row of DEFINITIONS on each database."""
+    return [server.data.notes[Book.DEFINITIONS].get(key) for server in bench.servers]
 
 
 def lasts(bench: CatalogBench, name: str) -> list[int | None]:

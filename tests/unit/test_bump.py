@@ -1,27 +1,23 @@
-"""Bump: when it is answered, and when it has to be asked for again (rule 9)."""
+"""Bump (rule 9): when it is answered or has to be asked for again; floors, and what their number stands for."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
 from app.databases.record import State
-from app.databases.session import Book
-from app.errors import AboveCeiling, ForceRequired, Growing, NotConfirmed, NotForThisKind, UnknownSequence
+from app.databases.session import Book, Note
+from app.errors import AboveCeiling, Growing, NotConfirmed
+from app.tickets import everywhere
 from app.tickets.bump import Bumps
-from app.tickets.floors import NUMBER
+from app.tickets.floors import NUMBER, Floors
 from tests.unit.catalog_bench import CatalogBench, lasts
+from tests.unit.lane_bench import Bench, make_bench
 
 DEADLINE = 1e9
 
 
-async def bump(
-    bench: CatalogBench,
-    above: int,
-    known: Callable[[], object] = lambda: True,
-    *,
-    name: str = "photos",
-    force: bool = False,
-) -> None:
+async def bump(bench: CatalogBench, above: int, known: Callable[[], object] = lambda: True) -> None:
     """Bump a sequence. known: whether every live server has the number of the floors in time."""
 
     async def wait_known(_number: int, deadline: float) -> bool:
@@ -29,7 +25,7 @@ async def bump(
         return known() is not False
 
     bumps = Bumps(bench.sight, bench.catalog, bench.bench.floors, wait_known)
-    entry = await bumps.bump(name, above, force=force, deadline=DEADLINE)
+    entry = await bumps.bump("photos", above, force=False, deadline=DEADLINE)
     assert entry.name == "Photos"
 
 
@@ -39,8 +35,12 @@ async def with_photos() -> CatalogBench:
     return bench
 
 
-def floors(bench: CatalogBench) -> list[int]:
+def floor_rows(bench: Bench | CatalogBench) -> list[int]:
     return [note.high for server in bench.servers for note in server.data.notes[Book.FLOORS].values()]
+
+
+def numbers(bench: Bench | CatalogBench) -> list[int]:
+    return [server.data.notes[Book.COUNTS][NUMBER].high for server in bench.servers]
 
 
 async def test_a_bump_raises_floors_and_counters_before_it_waits_for_live_servers() -> None:
@@ -48,8 +48,7 @@ async def test_a_bump_raises_floors_and_counters_before_it_waits_for_live_server
     seen = []
 
     def known() -> None:
-        numbers = [server.data.notes[Book.COUNTS][NUMBER].high for server in bench.servers]
-        seen.append((numbers, floors(bench), lasts(bench, "Photos")))
+        seen.append((numbers(bench), floor_rows(bench), lasts(bench, "Photos")))
 
     await bump(bench, 5_000, known)
     await bump(bench, 70, known)
@@ -62,22 +61,6 @@ async def test_a_bump_makes_the_counter_where_it_is_missing() -> None:
     bench.servers[0].add("Photos")
     await bump(bench, 300)
     assert lasts(bench, "Photos") == [300, 300]
-
-
-async def test_a_bump_is_refused_at_the_end_and_near_it_unless_forced() -> None:
-    bench = await with_photos()
-    await bench.catalog.create("likes", "instagram", {})
-    for name, above, error in (
-        ("photos", 2**32 - 1, AboveCeiling),
-        ("photos", 4_000_000_000, ForceRequired),
-        ("likes", 5, NotForThisKind),
-        ("nothing", 5, UnknownSequence),
-    ):
-        with pytest.raises(error):
-            await bump(bench, above, name=name)
-    assert floors(bench) == []
-    await bump(bench, 4_000_000_000, force=True)
-    assert floors(bench) == [4_000_000_000] * 2
 
 
 async def test_a_bump_is_confirmed_once_every_database_and_every_live_server_knows_of_it() -> None:
@@ -101,11 +84,79 @@ async def test_a_bump_is_confirmed_once_every_database_and_every_live_server_kno
     await bump(bench, 50)
 
 
-async def test_a_bump_waits_while_the_ring_grows() -> None:
+async def test_nothing_is_written_for_a_bump_to_the_end_or_while_the_ring_grows() -> None:
     bench = await with_photos()
+    with pytest.raises(AboveCeiling):
+        await bump(bench, 2**32 - 1)
     record = bench.sight.record
     assert record is not None
     bench.sight.go_by(record.next(2, state=State.CHANGING))
     with pytest.raises(Growing):
         await bump(bench, 50)
-    assert floors(bench) == []
+    assert floor_rows(bench) == []
+
+
+# --- floors -----------------------------------------------------------------------------------------------------------
+
+
+async def read(bench: Bench, reader: Floors) -> None:
+    """Read the floors of the first database, as a look that saw its number does."""
+    member = bench.members[0]
+    await reader.read(member, member.life or "", numbers(bench)[0])
+
+
+async def test_a_floor_is_kept_on_every_database_and_the_number_rises_above_every_number_seen() -> None:
+    bench = await make_bench()
+    lives = {member: member.life for member in bench.members}
+    heard = Floors(bench.sight, lambda: 20)
+    for floors, above, number in ((bench.floors, 500, 1), (bench.floors, 100, 2), (heard, 100, 21)):
+        assert await floors.keep("Photos", above) == (lives, number)
+        assert floor_rows(bench) == [500, 500]
+        assert numbers(bench) == [number, number]
+    assert bench.floors.known == {"photos": 500}
+
+
+async def test_two_servers_that_keep_floors_at_once_lose_none() -> None:
+    bench = await make_bench()
+    others = [Floors(bench.sight) for _ in range(4)]
+    await asyncio.gather(*(each.keep("photos", 100 * value) for value, each in enumerate(others, 1)))
+    assert floor_rows(bench) == [400, 400]
+    reader = Floors(bench.sight)
+    await read(bench, reader)
+    assert reader.number == max(numbers(bench))
+    assert reader.known == {"photos": 400}
+
+
+async def test_no_floor_is_kept_on_a_database_that_fails_or_has_another_ring_number() -> None:
+    bench = await make_bench()
+    ring = bench.servers[0].data.ring
+    bench.servers[0].data.ring = ring._replace(stamp="9.other")
+    assert list((await bench.floors.keep("photos", 500))[0]) == [bench.members[1]]
+    bench.servers[0].data.ring = ring
+    bench.servers[0].read_only = True
+    assert list((await bench.floors.keep("photos", 500))[0]) == [bench.members[1]]
+    assert bench.members[0].life is None
+    bench.sight.refused = True
+    assert (await bench.floors.keep("photos", 500))[0] == {}
+
+
+async def test_the_number_counts_as_read_only_with_every_floor_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(everywhere, "PAGE", 2)
+    bench = await make_bench()
+    for value in range(1, 8):
+        await bench.floors.keep(f"s{value}", value)
+    reader = Floors(bench.sight)
+
+    def keep_another(_client: str, call: str) -> bool:
+        if call == "page":
+            bench.servers[0].loses = None
+            bench.servers[0].data.notes[Book.FLOORS]["a"] = Note(9)
+            bench.servers[0].data.notes[Book.COUNTS][NUMBER] = Note(50)
+        return False
+
+    bench.servers[0].loses = keep_another
+    await read(bench, reader)
+    assert reader.known.items() >= {f"s{value}": value for value in range(1, 8)}.items()
+    assert reader.number == 7
+    await read(bench, reader)
+    assert (reader.number, reader.known["a"]) == (50, 9)

@@ -21,26 +21,32 @@ pytestmark = pytest.mark.looptime
 class Server:
     """One server with its worker number. What the test does to it has its effect before the test goes on."""
 
-    def __init__(self, bench: Bench, *, refuses: bool = False, needed: bool = True) -> None:
+    def __init__(self, bench: Bench, *, refuses: bool = False) -> None:
         self.bench, self.time = bench, Time()
         self.worker = WorkerNumber(bench.sight, self.time.server, Random(1), refuses=refuses)
-        if needed:
-            self.worker.need()
         self.running = asyncio.create_task(self.worker.run())
 
     @classmethod
-    async def make(cls, *, seen: bool = True, **options: bool) -> Self:
-        return cls(await make_bench(seen=seen), **options)
+    async def make(cls, *, seen: bool = True) -> Self:
+        return cls(await make_bench(seen=seen))
 
-    async def another(self, **options: bool) -> "Server":
+    @classmethod
+    async def with_one_in_sight(cls, *, refuses: bool = False) -> Self:
+        bench = await make_bench(seen=False)
+        bench.members[1].looked = bench.clock()
+        await bench.see(bench.members[0])
+        return cls(bench, refuses=refuses)
+
+    async def another(self) -> "Server":
         """Another server on the same databases."""
         bench = Bench(self.bench.servers, self.bench.clock)
         bench.sight.go_by(self.bench.sight.record)
         await bench.see()
-        return Server(bench, **options)
+        return Server(bench)
 
     async def right(self) -> Right:
         """The right that it has after a while."""
+        self.worker.need()
         await asyncio.sleep(1)
         right = self.worker.right()
         assert right is not None, self.worker.trouble
@@ -48,6 +54,7 @@ class Server:
 
     async def trouble(self) -> str:
         """What it has in place of a lease or a renewal, after a while."""
+        self.worker.need()
         await asyncio.sleep(1)
         return str(self.worker.trouble)
 
@@ -112,9 +119,8 @@ async def test_no_other_server_has_a_number_before_its_time_is_past_and_then_onl
 
 
 async def test_two_servers_that_want_one_number_do_not_both_get_it() -> None:
-    server = await Server.make(needed=False)
-    other = await server.another(needed=False)  # it chooses the same number
-    server.worker.need()
+    server = await Server.make()
+    other = await server.another()  # it chooses the same number
     other.worker.need()
     assert (await server.right()).number != (await other.right()).number
 
@@ -194,9 +200,7 @@ async def test_a_floor_of_a_number_counts_as_its_limit() -> None:
 
 
 async def test_a_lease_that_was_taken_without_all_databases_ends_once_they_are_in_sight() -> None:
-    server = await Server.make(seen=False)
-    server.bench.members[1].looked = server.bench.clock()
-    await server.bench.see(server.bench.members[0])
+    server = await Server.with_one_in_sight()
     right = await server.right()
     assert server.worker.is_unprotected
     await server.bench.see()
@@ -205,9 +209,7 @@ async def test_a_lease_that_was_taken_without_all_databases_ends_once_they_are_i
 
 
 async def test_a_server_that_refuses_takes_no_unprotected_lease_and_renews_none() -> None:
-    server = await Server.make(seen=False, refuses=True)
-    server.bench.members[1].looked = server.bench.clock()
-    await server.bench.see(server.bench.members[0])
+    server = await Server.with_one_in_sight(refuses=True)
     assert await server.trouble() == str(Unverified())
     await server.bench.see()
     right = await server.right()
