@@ -23,7 +23,7 @@ database is in sight.
 5. Make databases level when one comes into sight, and again three seconds later: each row takes the largest limit, and
    loses its tenure if that has another one. Until then the next database must not go back (`level`).
 6. Agree on the ring record before anything is drawn: which body of data is in use at which offset. A new body is taken
-   in with the next number, written last on itself (`agreement` decides, `changes` writes).
+   in with the next number, written last on itself (`agreement` decides, the probe writes).
 7. Look at each database again and again, and write a heartbeat: which lives this server uses. As long as that heartbeat
    moves, no other server uses another life of the same data, or other data at that offset (`probe`, `heartbeats`).
 8. Set a limit ahead by ten seconds of the lane's rate, never more than a sixteenth of what is left (`step`, `stamps`).

@@ -1,6 +1,6 @@
 """What the ring records say against the settings and against the databases themselves (rule 6): decisions, no I/O.
 
-`agree` says which database is in, why another one is not, and which single write comes next. `changes` carries that
+`agree` says which database is in, why another one is not, and which single write comes next. The probe carries that
 write out and asks again. So every write of a change rests on a decision of its own, and any server may go on where
 another one stopped.
 

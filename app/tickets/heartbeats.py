@@ -11,6 +11,7 @@ database, or until it has read a floor, waits for that server too.
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple
 
@@ -58,9 +59,11 @@ class Said:
         return text
 
     @classmethod
-    def load(cls, text: str) -> "Said":
-        """Read what a heartbeat says. Raises ValueError where the text is damaged."""
-        return _SAID.validate_json(text)
+    def load(cls, text: str) -> "Said | None":
+        """Read what a heartbeat says; None where the text is damaged."""
+        with suppress(ValueError):
+            return _SAID.validate_json(text)
+        return None
 
 
 _SAID = TypeAdapter(Said)
@@ -120,7 +123,7 @@ class Heartbeats:
                 page[name] = before
             elif (name, note.tenure) != self._me:
                 has_moved = before is not None and before.note.tenure == note.tenure
-                page[name] = _Row(note, _said(note), now, has_moved)
+                page[name] = _Row(note, Said.load(note.text), now, has_moved)
         self._pages[offset] = life, page
 
     def _rows(self) -> Iterator[tuple[str, _Row]]:
@@ -151,10 +154,3 @@ class Heartbeats:
         """Return the rows on the database of this offset that have stood still for an hour."""
         _, page = self._pages.get(offset, ("", {}))
         return {name: row.note for name, row in page.items() if now - row.moved >= OUTDATED}
-
-
-def _said(note: Note) -> Said | None:
-    try:
-        return Said.load(note.text)
-    except ValueError:
-        return None

@@ -113,7 +113,7 @@ class Levels:
     @property
     def is_level(self) -> bool:
         """Whether each database in sight was made level with all of the ring, 3 s or more after its life was found."""
-        return not self._not_level()
+        return all(member.is_level for member in self._sight.in_sight)
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
@@ -125,10 +125,7 @@ class Levels:
             "its high-water marks are not compared with all others yet since it started, or since this server did"
             f"{missing}. Do not restart, restore or replace another ticket database before this warning ends"
         )
-        return [(member.name, reason) for member in self._not_level()]
-
-    def _not_level(self) -> list[Member]:
-        return [member for member in self._sight.in_sight if not member.is_level]
+        return [(member.name, reason) for member in self._sight.in_sight if not member.is_level]
 
     async def run(self) -> None:
         """Make the databases level whenever that is due, until this is cancelled."""

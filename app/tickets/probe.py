@@ -7,21 +7,23 @@ changes of the ring.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 from app.databases.record import Record, State, new_word
-from app.databases.session import Book, Look, Note, Write
-from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused
+from app.databases.session import Book, Look, Note, RingRow, Write
+from app.errors import DatabaseError, DatabaseFailed, OtherLife
 from app.tickets.agreement import agree
-from app.tickets.changes import Changes
 from app.tickets.everywhere import PACKET
 from app.tickets.floors import Floors
 from app.tickets.heartbeats import Heartbeats, Said, Server, Use
-from app.tickets.level import Levels
+from app.tickets.level import Levels, make_level
 from app.tickets.sight import NEVER, SHORTEST, Member, Sight, Status
-from app.tickets.situation import Agreement, Entry, Situation, Standing, Verdict
+from app.tickets.situation import Agreement, Situation, Standing, Step, Verdict, entry_of
+
+log = logging.getLogger(__name__)
 
 SLICE = 0.25
 """Seconds after which a waiting task looks at the clock. The event loop's timers do not count suspension."""
@@ -47,7 +49,6 @@ class Probe:
         self._sight, self._name, self.word = sight, name, new_word()
         self._increment, self._levels, self._floors, self._grow = increment, levels, floors, grow
         self._heartbeats = Heartbeats(name, self.word)
-        self._changes = Changes(sight, self._agree)
         self._looks = self._number = 0
         self._seen: Record | None = None
         self._awake = sight.clock()
@@ -92,7 +93,7 @@ class Probe:
         async with asyncio.TaskGroup() as tasks:
             for member in self._sight.members:
                 tasks.create_task(self._watch(member))
-            tasks.create_task(self._changes.run())
+            tasks.create_task(self._change())
 
     async def close(self) -> None:
         """Remove this server's heartbeats: it lets go of everything. Call this when `run` has ended."""
@@ -245,7 +246,7 @@ class Probe:
 
     def _situation(self) -> Situation:
         now, me = self._sight.clock(), (self._name, self.word)
-        entries, servers = [_entry(member, now) for member in self._sight.members], self.servers()
+        entries, servers = [entry_of(member, now) for member in self._sight.members], self.servers()
         writer = self._seen.writer if self._seen is not None else ""
         quiet = 0.0 if writer == self.word else self._heartbeats.quiet(writer, now)
         return Situation(entries, self._increment, me, new_word(), servers, self._seen, self._number, quiet)
@@ -285,18 +286,60 @@ class Probe:
                 member.tried = now
                 member.wake.set()
 
+    # --- changes of the ring -----------------------------------------------------------------------------------------
 
-def _entry(member: Member, now: float) -> Entry:
-    """Return what a decision needs to know of a member."""
-    life, row = member.found, member.row
-    return Entry(
-        member.offset,
-        member.name,
-        row,
-        life,
-        str(member.error),
-        isinstance(member.error, DatabaseRefused),
-        used=row is not None and member.life == life,
-        in_sight_for=now - member.steady[1] if life and member.steady[0] == life else 0.0,
-        unchanged_for=now - member.row_since if row is not None else 0.0,
-    )
+    async def _change(self) -> None:
+        """Carry out step after step whenever one is due; after a failure wait for a probe interval.
+
+        Any server may be anywhere in the middle of the same change. So every write rests on a decision of its own, made
+        on looks that are no older than those on which tickets are issued, and it takes effect only where the ring row
+        is still what the last look found. After each write the server looks at that database again before it decides on
+        the next one. There it sees, too, what became of a write whose answer was lost.
+        """
+        while True:
+            step = await self._next_step() if self._sight.is_settling else None
+            if step is None:
+                await self._sight.moved()
+            elif not await self._take(step):
+                await asyncio.sleep(self._sight.interval)
+
+    async def _next_step(self) -> Step | None:
+        """Return the step that comes next, once there is a look at every database that says what is there now."""
+        while any(member.is_stale for member in self._sight.members):
+            await self._sight.moved()
+        step = self._agree().step
+        return step if self._sight.is_fresh() else None
+
+    async def _take(self, step: Step) -> bool:
+        """Take one step, with what has to be level before it."""
+        if step.level:
+            lives = self._lives(step)
+            if not await make_level(self._sight, lives):
+                log.warning("could not make the ticket databases level to %s", step.kind)
+                return False
+            if await self._next_step() != step or self._lives(step) != lives:
+                return True  # another decision is due
+        return await self._write(step, self._sight.members[step.offset - 1])
+
+    def _lives(self, step: Step) -> dict[Member, str]:
+        """Return the databases to make level, with the lives in which the last looks found them."""
+        return {member: member.found for member in self._sight.members if member.offset in step.level}
+
+    async def _write(self, step: Step, member: Member) -> bool:
+        """Write the record where the ring row is still what the last look found."""
+        old, life, record = member.row, member.found, step.record
+        if old is None:
+            return False
+        # Until it is drawn from, a body has no offset.
+        offset = old.offset if record.state is State.FORMING else member.offset
+        try:
+            done = await member.database.write_ring(old, RingRow(old.body, offset, record.stamp, record.dump()), life)
+        except DatabaseError as error:
+            self._sight.failed(member, error, life)
+            log.warning("%s: could not %s: %s", member.name, step.kind, error)
+            return isinstance(error, OtherLife)  # the next look finds that life
+        finally:
+            member.look_again()
+        if done:
+            log.info("%s, offset %d: %s, ring number %d", member.name, member.offset, step.kind, record.number)
+        return True

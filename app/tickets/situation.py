@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from app.databases.record import Record
 from app.databases.session import RingRow
+from app.errors import DatabaseRefused
 from app.tickets.heartbeats import Server
+from app.tickets.sight import Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,22 @@ class Situation:
     seen: Record | None = None
     number: int = 0
     grow_quiet: float = 0.0
+
+
+def entry_of(member: Member, now: float) -> Entry:
+    """Return what a decision needs to know of a member."""
+    life, row = member.found, member.row
+    return Entry(
+        member.offset,
+        member.name,
+        row,
+        life,
+        str(member.error),
+        isinstance(member.error, DatabaseRefused),
+        used=row is not None and member.life == life,
+        in_sight_for=now - member.steady[1] if life and member.steady[0] == life else 0.0,
+        unchanged_for=now - member.row_since if row is not None else 0.0,
+    )
 
 
 class Standing(Enum):

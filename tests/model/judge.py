@@ -89,14 +89,12 @@ class Judge:
         self.count += len(issue.ids)
         self._check_order(issue)
         for at, above in self._above.get(issue.sequence, ()):
-            if issue.asked >= at and issue.ids[0] <= above and not (issue.is_excepted and self._was_back(issue, at)):
+            is_excused = issue.is_excepted and self._went_back(issue.offset, at, issue.at)
+            if issue.asked >= at and issue.ids[0] <= above and not is_excused:
                 self.fault(f"not above the bump to {above} answered at {at:.3f}: {issue}")
 
-    def _was_back(self, issue: Issue, since: float) -> bool:
-        """Whether the data at the offset of this issue had gone back, or had a twin, since then."""
-        return self._went_back(issue.offset, since, issue.at)
-
     def _went_back(self, offset: int, since: float, until: float) -> bool:
+        """Whether the data at this offset went back, or had a twin, between these times."""
         return any(began <= until and ended >= since for began, ended in self._back[offset])
 
     def _compare(self, number: int, before: list[Issue], issue: Issue) -> None:

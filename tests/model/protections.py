@@ -16,7 +16,7 @@ from app.databases.connections import Connections
 from app.databases.database import Database
 from app.databases.record import Record, State
 from app.databases.session import Book, Mark, Marked, Note, Write
-from app.tickets import agreement, changes, lane, level, marks, opening, probe
+from app.tickets import agreement, lane, level, marks, opening, probe
 from app.tickets.everywhere import everywhere, lives_in_sight
 from app.tickets.lane import Lane
 from app.tickets.level import make_level
@@ -201,15 +201,15 @@ def _level_there(step: Step, there: list[int]) -> Step:
 @protection
 def fence_first() -> Patches:
     """A body is made level after the others have the new record. Without, before that."""
-    take = changes.Changes._take
+    take = probe.Probe._take
 
-    async def patched(self: changes.Changes, step: Step) -> bool:
+    async def patched(self: probe.Probe, step: Step) -> bool:
         if step.kind is Kind.TAKE_IN:
             members = [self._sight.members[offset - 1] for offset in step.record.offsets]
             await make_level(self._sight, {member: member.found for member in members})
         return await take(self, replace(step, level=()))
 
-    return [put(changes.Changes, "_take", patched)]
+    return [put(probe.Probe, "_take", patched)]
 
 
 @protection
@@ -272,7 +272,7 @@ SHORT: dict[str, TakeOut] = {
     # A database that comes into sight is made level with the others.
     "levelled": lambda: [put(level, "make_level", mock.AsyncMock())],
     # A body that is taken in is made level before it gets the record.
-    "body_levelled": lambda: [put(changes, "make_level", mock.AsyncMock())],
+    "body_levelled": lambda: [put(probe, "make_level", mock.AsyncMock())],
     # The second level is three seconds after the first, when every mark that began before has ended.
     "delay": lambda: [put(level, "SECOND_LEVEL", 0.0)],
     # The warning ends only with a level of all databases of the ring.

@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
+from tests.model import scenarios_growth, scenarios_lanes, scenarios_ring  # noqa: F401 - register their scripts
 from tests.model.__main__ import run_seed
 from tests.model.protections import without
-from tests.model.scenarios import SCRIPTS
 from tests.model.simulation import Loop
+from tests.model.stage import SCRIPTS
 
 BATCHES, SEEDS = 8, 5
 VARIANTS = 4

@@ -48,10 +48,6 @@ def test_a_mark_takes_the_largest_limit_and_keeps_its_tenure_only_if_that_has_it
     assert level_row([row, HIGH]) == [becomes, HIGH]
 
 
-def test_floors_take_the_largest() -> None:
-    assert level_row([Note(3), None, Note(8)]) == [Note(8)] * 3
-
-
 # --- one level --------------------------------------------------------------------------------------------------------
 
 
@@ -60,6 +56,7 @@ async def test_marks_and_floors_of_all_databases_become_level() -> None:
     put(bench, 1, Note(1_000, 10, "l b a", True))
     put(bench, 2, Note(5_000, 40, "l b a", True))
     put(bench, 3, Note(700), "photos/2")
+    put(bench, 1, Note(30), "photos", Book.FLOORS)
     put(bench, 2, Note(80), "photos", Book.FLOORS)
     assert await make(bench)
     assert [row(bench, offset) for offset in (1, 3)] == [Note(5_000, 40, "l b a", True), Note(5_000, 40)]
