@@ -8,27 +8,13 @@ from typing import Any
 import hiredis
 
 from app import errors
+from app.databases import session as base
 from app.databases.address import Address
 from app.databases.record import new_word
 from app.databases.redis.line import CLUSTER, Line, checked, open_line
 from app.databases.redis.scripts import DIGEST, PREFIX, SCRIPT
 from app.databases.redis.url import RedisAddress
-from app.databases.session import (
-    EMPTIED,
-    ENDS,
-    Book,
-    Counter,
-    Drawn,
-    Facts,
-    Look,
-    Mark,
-    Marked,
-    Note,
-    Residue,
-    RingRow,
-    Want,
-    Write,
-)
+from app.databases.session import Book, Counter, Drawn, Facts, Look, Mark, Marked, Note, Residue, RingRow, Want, Write
 
 WANTED = {
     "appendfsync": ("always", "a power cut loses the tickets of the last moments"),
@@ -170,7 +156,7 @@ class RedisSession:
             elif not value:
                 found[key] = _wrong(key, bits)
             else:
-                found[key] = Counter(name, int(bits), ENDS[int(bits)], int(value), birth)
+                found[key] = Counter(name, int(bits), base.ENDS[int(bits)], int(value), birth)
         return found
 
     async def make(self, name: str, bits: int, above: int) -> None:
@@ -219,7 +205,7 @@ class RedisSession:
 def _wrong(name: str, word: str) -> errors.DatabaseError:
     """Return what a word of the script says of a sequence."""
     return {
-        "emptied": errors.SequenceMissing(EMPTIED),
+        "emptied": errors.SequenceMissing(base.EMPTIED),
         "exhausted": errors.SequenceExhausted(f"{name} has not as many ids left"),
         "missing": errors.SequenceMissing(f"there is no sequence {name}"),
     }.get(word) or errors.SequenceUnusable(UNUSABLE)
