@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.databases.examination import Severity
 from app.databases.postgresql import findings
 from app.databases.postgresql.session import PostgreSQLSession
 from app.databases.session import Book, Counter, Drawn, Mark, Marked, Note, Residue, Session, Want, Write
@@ -115,22 +114,6 @@ async def test_what_waited_is_judged_by_the_newest_rows(
         change.commit()
         assert not await raising
     assert all(note.high == 1 for note in (await session.read(Book.MARKS, ["a"])).values())
-
-
-@pytest.mark.parametrize("by", ["mark", "write"])
-async def test_a_change_of_the_record_waits_for_what_began_before_it(isolated: PostgreSQLBench, by: str) -> None:
-    session, changer = await isolated.open(None), await isolated.open(None)
-    ring = await session.read_ring()
-    with isolated.transaction("SELECT FROM _ticket_notes WHERE name = 'a' FOR UPDATE") as lock:
-        raising = asyncio.create_task(do(session, by))
-        await isolated.wait_for_locks()
-        changing = asyncio.create_task(changer.write_ring(ring, ring._replace(stamp="2.word")))
-        await isolated.wait_for_locks(2)
-        assert not changing.done()
-        lock.rollback()
-        assert await changing
-        assert (await changer.read(Book.MARKS, ["a"]))["a"].high == 9
-        assert await raising
 
 
 # --- rows of ticket_sequences -----------------------------------------------------------------------------------------
@@ -248,21 +231,6 @@ async def test_what_a_server_is_shows(own_server: OwnServer) -> None:
     assert promoted.machine != facts.machine
     assert promoted.births == facts.births
     await lonely.close()
-
-
-async def test_an_account_without_the_privileges_is_refused(bench: PostgreSQLBench) -> None:
-    name = bench.database
-    bench.run("REVOKE CREATE ON SCHEMA public FROM PUBLIC", f"CREATE ROLE {name} LOGIN")
-    try:
-        for _ in range(2):
-            with pytest.raises(DatabaseRefused, match="privileges that a ticket server needs"):
-                await bench.open(user=name)
-            await bench.open()  # which makes the tables
-        examined = await findings.examine(replace(bench.address, user=name), 10.0)
-        (unknown,) = (text for severity, _, text in examined.findings if severity is Severity.UNKNOWN)
-        assert unknown.endswith(f"GRANT pg_read_all_stats TO {name}")
-    finally:
-        bench.run(f"DROP OWNED BY {name}", f"DROP ROLE {name}")
 
 
 async def test_the_doctor_names_transactions_that_keep_dead_rows(
