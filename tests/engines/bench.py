@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
@@ -60,6 +61,15 @@ REDIS = {
     "forget": f"DEL {{{{tickets}}}}:ring {_REDIS_BOOKS}",
 }
 STATEMENTS = {"mysql": MYSQL, "postgresql": POSTGRESQL, "redis": REDIS}
+
+
+def certificate(folder: Path, name: str) -> Path:
+    """A certificate for 127.0.0.1 that signs itself, in one file, beside its key (`.key`)."""
+    file = folder / f"{name}.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{file}.key", "-out", str(file)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return file
 
 
 async def record(session: Session, stamp: str) -> RingRow:
