@@ -16,10 +16,10 @@ from app.databases.redis.scripts import DIGEST, PREFIX, SCRIPT
 from app.databases.redis.url import RedisAddress
 from app.databases.session import Book, Counter, Drawn, Facts, Look, Mark, Marked, Note, Residue, RingRow, Want, Write
 
-WANTED = {
-    "appendfsync": ("always", "a power cut loses the tickets of the last moments"),
-    "no-appendfsync-on-rewrite": ("no", "a power cut while the file is rewritten loses tickets"),
-}
+WANTED = (
+    ("appendfsync", "always", "a power cut loses the tickets of the last moments"),
+    ("no-appendfsync-on-rewrite", "no", "a power cut while the file is rewritten loses tickets"),
+)
 """The settings that make an append-only file durable, and what is lost otherwise."""
 UNREADABLE = "its user may not read appendfsync, so it is unknown whether a power cut loses tickets"
 UNUSABLE = "its value is no whole number of at most 63 bits, or its bits are not 32, 53 or 64"
@@ -103,9 +103,7 @@ def _weaknesses(info: Mapping[str, str], settings: Any) -> Iterator[str]:
         yield UNREADABLE
     else:
         values = dict(zip(settings[::2], settings[1::2], strict=False))
-        yield from (
-            f"{name} is not {value}: {lost}" for name, (value, lost) in WANTED.items() if values.get(name) != value
-        )
+        yield from (f"{name} is not {value}: {lost}" for name, value, lost in WANTED if values.get(name) != value)
 
 
 class RedisSession:
