@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +25,6 @@ SQLITE = {
     "add": "INSERT INTO _sequences VALUES ('{0}', 64, {1}, '{word}')",
     "drop": "DELETE FROM _sequences WHERE name = '{0}'",
     "empty": "UPDATE _sequences SET last = 0, created = '{word}' WHERE name = '{0}'",
-    "remove": "DELETE FROM _sequences WHERE name = '{0}'",
     "set_back": "UPDATE _sequences SET last = {1} WHERE name = '{0}'",
     "forget": FORGET,
 }
@@ -44,7 +44,6 @@ POSTGRESQL = {
     "add": "INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('{0}', {1}, 64)",
     "drop": "DELETE FROM ticket_sequences WHERE sequence = '{0}'",
     "empty": "TRUNCATE ticket_sequences; INSERT INTO ticket_sequences (sequence, id, bits) VALUES ('{0}', 0, 64)",
-    "remove": "DELETE FROM ticket_sequences WHERE sequence = '{0}'",
     "set_back": "UPDATE ticket_sequences SET id = {1} WHERE sequence = '{0}'",
     "lock": "SELECT id FROM ticket_sequences WHERE sequence = '{0}' FOR UPDATE",
     "lock_row": "UPDATE ticket_sequences SET id = id WHERE sequence = '{0}'",
@@ -58,11 +57,19 @@ REDIS = {
     "add": "HSETNX {{tickets}}:sequences {0} {1}",
     "drop": "HDEL {{tickets}}:sequences {0}",
     "empty": "HSET {{tickets}}:sequences {0} 0",
-    "remove": "HDEL {{tickets}}:sequences {0}",
     "set_back": "HSET {{tickets}}:sequences {0} {1}",
     "forget": f"DEL {{{{tickets}}}}:ring {_REDIS_BOOKS}",
 }
 STATEMENTS = {"mysql": MYSQL, "postgresql": POSTGRESQL, "redis": REDIS}
+
+
+def certificate(folder: Path, name: str) -> Path:
+    """A certificate for 127.0.0.1 that signs itself, in one file, beside its key (`.key`)."""
+    file = folder / f"{name}.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{file}.key", "-out", str(file)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return file
 
 
 async def record(session: Session, stamp: str) -> RingRow:
@@ -109,7 +116,8 @@ def by_statements(run: Callable[[str], object], statements: Mapping[str, str]) -
     """Return `Bench.do` for an operator who runs statements."""
 
     def do(what: str, name: str = "", number: int = 0, model: str = "photos") -> None:
-        for statement in statements[what].format(name, number, model, word=new_word()).split(";"):
+        kept = statements.get(what) or statements["drop"]  # a table is a row on most engines
+        for statement in kept.format(name, number, model, word=new_word()).split(";"):
             run(statement)
 
     return do

@@ -6,11 +6,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from app.databases.session import EMPTIED, LARGEST_ID, Counter, Drawn, Residue, Session, Want, most_ids
+from app.databases.session import EMPTIED, ENDS, Counter, Drawn, Residue, Session, Want, most_ids
 from app.errors import DatabaseError, SequenceBusy, SequenceExhausted, SequenceMissing, SequenceUnusable
 from tests.engines.bench import EVEN, ODD, Bench
-
-ENDS = {32: (1 << 32) - 1, 53: (1 << 53) - 1, 64: LARGEST_ID}
 
 
 async def draw(session: Session, name: str, count: int = 1, above: int = 0, last: int = 0) -> list[int]:

@@ -36,16 +36,10 @@ def server(started: DatabaseServer) -> DatabaseServer:
 
 
 @pytest.fixture
-def name(server: DatabaseServer, shared_servers: SharedServers) -> str:
-    """The name of a new database there."""
+async def bench(server: DatabaseServer, shared_servers: SharedServers) -> AsyncIterator[Bench]:
+    """A new database there, with the sequence `photos`."""
     name = shared_servers.new_name()
     server.create_database(name)
-    return name
-
-
-@pytest.fixture
-async def bench(server: DatabaseServer, name: str) -> AsyncIterator[Bench]:
-    """The database, with the sequence `photos`."""
     bench = server_bench(server, name)
     await (await bench.open()).make("photos", 64, 0)
     yield bench
@@ -128,7 +122,7 @@ async def test_abort_ends_a_call_to_a_frozen_server_at_once(bench: Bench, server
 
 
 async def test_a_database_that_comes_back_older_or_empty_shows_it(
-    bench: Bench, server: DatabaseServer, name: str, tmp_path: Path
+    bench: Bench, server: DatabaseServer, tmp_path: Path
 ) -> None:
     yesterday = await draw(bench.sessions[0], 10)
     server.stop()
@@ -147,7 +141,7 @@ async def test_a_database_that_comes_back_older_or_empty_shows_it(
     server.stop()
     server.wipe()
     server.start()
-    server.create_database(name)
+    server.create_database(bench.address.database)
     session = await bench.open()
     assert (await session.read_ring()).body != ring.body
     assert await session.sequences(None) == {}
@@ -226,8 +220,9 @@ async def test_draws_beside_truncate_and_drop_end_with_an_id_or_an_error(bench: 
 
 
 async def test_a_read_only_database_and_a_refused_login_are_named_and_no_secret_is(
-    bench: Bench, server: DatabaseServer, name: str
+    bench: Bench, server: DatabaseServer
 ) -> None:
+    name = bench.address.database
     if server.engine == "postgresql":
         server.execute("CREATE ROLE clerk LOGIN SUPERUSER")
         server.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")

@@ -10,7 +10,9 @@ import pytest
 
 from app.databases.address import Address
 from app.databases.engines import lock_embedded, open_database, parse_list
+from app.databases.postgresql.session import connect
 from app.doctor import report
+from app.errors import DatabaseRefused
 from app.service import Options, Service
 from app.settings import load
 from app.tickets.request import Call
@@ -168,6 +170,8 @@ def test_the_account_of_the_postgresql_script_is_enough(own_server: OwnServer, d
     server.execute("CREATE ROLE clerk LOGIN")
     server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", "d")
     assert "its user may not make the tables _ticket_notes, _ticket_ring" in "\n".join(doctor(own)[1])
+    with pytest.raises(DatabaseRefused, match="privileges that a ticket server needs"):
+        asyncio.run(connect(parse_list(own, None)[0], None, 20.0))
     options = "--set=ON_ERROR_STOP=1", "--set=account=clerk", f"--file={DEPLOY / 'postgresql/01-tickets.sql'}"
     for _ in range(2):
         subprocess.run([program("postgresql", "psql"), *options, url], check=True, capture_output=True, timeout=60)
@@ -175,10 +179,13 @@ def test_the_account_of_the_postgresql_script_is_enough(own_server: OwnServer, d
     asyncio.run(use(parse_list(own, None)))
     status, lines = doctor(own)
     assert (status, wrong(lines)) == (0, [])
+    assert [line.endswith("GRANT pg_read_all_stats TO clerk") for line in lines if line.startswith("unknown")] == [True]
     for privilege in ("DELETE", "SELECT"):
         server.execute(f"REVOKE {privilege} ON _ticket_notes FROM clerk", "d")
         grant = f"GRANT {privilege} ON _ticket_notes TO clerk"
         assert f"privileges: its user lacks {privilege} on _ticket_notes: {grant}" in wrong(doctor(own)[1])
+    with pytest.raises(DatabaseRefused, match="privileges that a ticket server needs"):
+        asyncio.run(connect(parse_list(own, None)[0], None, 20.0))
 
 
 def test_the_embedded_pair_is_examined_though_it_is_locked_and_is_never_made(tmp_path: Path, doctor: Doctor) -> None:

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from app.databases.postgresql.session import connect
 from app.databases.postgresql.sql import settings
 from app.databases.postgresql.url import parse
 from app.errors import DatabaseFailed, DatabaseRefused
+from tests.engines.bench import certificate
 from tests.servers import DatabaseServer
 from tests.servers_processes import free_port, wait_until
 from tests.servers_programs import as_unprivileged, new_home
@@ -36,15 +37,6 @@ host all digest 127.0.0.1/32 md5
 hostssl all all 127.0.0.1/32 scram-sha-256
 """
 """`clear` may log in without TLS, `hidden` only with TLS; `plain` has to send its password in clear text."""
-
-
-def certificate(folder: Path, name: str) -> Path:
-    """A certificate for 127.0.0.1 that signs itself, in one file with its key."""
-    file = folder / f"{name}.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{file}.key", "-out", str(file)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    return file
 
 
 @pytest.fixture(scope="module")
@@ -140,40 +132,35 @@ async def test_a_login_that_is_refused_says_why_and_reads_no_environment(
         assert SECRET not in repr(refused.value)
 
 
-@pytest.fixture
-def pooler(shared_servers: SharedServers) -> Iterator[Callable[[str], int]]:
-    """Start pgbouncer with some further settings before the shared server; returns its port."""
-    home = new_home("postgresql")
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(settings: str) -> int:
-        port, ini = free_port(), home / f"{len(started)}.ini"
-        ini.write_text(
-            f"[databases]\n* = host=127.0.0.1 port={shared_servers.server('postgresql').port} user=postgres\n"
-            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-            f"auth_type = any\n{settings}\n"
-        )
-        program = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin")
-        assert program, "no pgbouncer on this machine: apt-get install pgbouncer"
-        log = ini.with_suffix(".log")
-        with log.open("w") as file:
-            started.append(subprocess.Popen([*as_unprivileged(), program, ini], cwd=home, stdout=file, stderr=file))
+@contextlib.contextmanager
+def pooler(server: DatabaseServer, settings: str) -> Iterator[int]:
+    """The port of a pgbouncer before the server, with some further settings."""
+    program = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin")
+    assert program, "no pgbouncer on this machine: apt-get install pgbouncer"
+    home, port = new_home("postgresql"), free_port()
+    ini, log = home / "ini", home / "log"
+    ini.write_text(
+        f"[databases]\n* = host=127.0.0.1 port={server.port} user=postgres\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+        f"auth_type = any\n{settings}\n"
+    )
+    with log.open("w") as file:
+        started = subprocess.Popen([*as_unprivileged(), program, ini], cwd=home, stdout=file, stderr=file)
+    try:
         wait_until(lambda: "process up" in log.read_text(), 30, "pgbouncer to listen")
-        return port
-
-    yield start
-    for each in started:
-        each.kill()
-        each.wait()
-    shutil.rmtree(home)
+        yield port
+    finally:
+        started.kill()
+        started.wait()
+        shutil.rmtree(home)
 
 
-async def test_a_pooler_is_refused_by_name(pooler: Callable[[str], int]) -> None:
+async def test_a_pooler_is_refused_by_name(shared_servers: SharedServers) -> None:
     """pgbouncer refuses settings that it does not know, unless it is told to pass them over."""
     ignored = ", ".join(settings(1.0))
     for words in ("pool_mode = transaction", f"pool_mode = session\nignore_startup_parameters = {ignored}"):
-        port = await asyncio.to_thread(pooler, words)
-        with pytest.raises(DatabaseRefused, match="connection pooler"):
+        refused = pytest.raises(DatabaseRefused, match="connection pooler")
+        with pooler(shared_servers.server("postgresql"), words) as port, refused:
             await connect(parse(f"postgresql://postgres@127.0.0.1:{port}/postgres"), None, 5.0)
 
 

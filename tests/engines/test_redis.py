@@ -1,7 +1,5 @@
 """Redis as a ticket database: what no other engine has."""
 
-import asyncio
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ from app.databases.redis.session import UNREADABLE, RedisSession, connect
 from app.databases.redis.url import parse
 from app.databases.session import Book, Drawn, Mark, Note, Want, Write
 from app.errors import DatabaseFailed, DatabaseRefused, SettingsError
-from tests.engines.bench import ODD, Bench, record, server_bench
+from tests.engines.bench import ODD, Bench, certificate, record, server_bench
 from tests.servers import DatabaseServer
 from tests.servers_processes import free_port
 from tests.servers_shared import OwnServer
@@ -111,11 +109,8 @@ async def test_a_cluster_is_refused_by_name(own_server: OwnServer) -> None:
 
 
 async def test_the_certificate_of_a_server_with_tls_is_verified(own_server: OwnServer, tmp_path: Path) -> None:
-    key, file, port = tmp_path / "key.pem", tmp_path / "certificate.pem", free_port()
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-keyout"]
-    command += [f"{key}", "-out", f"{file}", "-addext", "subjectAltName=IP:127.0.0.1"]
-    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
-    files = ["--tls-cert-file", f"{file}", "--tls-key-file", f"{key}", "--tls-ca-cert-file", f"{file}"]
+    file, port = certificate(tmp_path, "server"), free_port()
+    files = ["--tls-cert-file", f"{file}", "--tls-key-file", f"{file}.key", "--tls-ca-cert-file", f"{file}"]
     own_server("redis", options=["--tls-port", f"{port}", *files, "--tls-auth-clients", "no"])
     address = parse(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={file}")
     (await connect(address, None, 10.0)).abort()

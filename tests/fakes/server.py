@@ -10,10 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from app.databases.record import new_word
-from app.databases.session import LARGEST_ID, Book, Facts, Note, RingRow
+from app.databases.session import ENDS, Book, Facts, Note, RingRow
 from app.errors import DatabaseError
 
-CEILINGS = {32: (1 << 32) - 1, 53: (1 << 53) - 1, 64: LARGEST_ID}
 SHORTEST_RESTART = 3.0
 """Seconds. A restart moves the start by at least so much, however little the test's clock has moved."""
 
@@ -54,7 +53,7 @@ class FakeCounter:
     @property
     def ceiling(self) -> int:
         """The largest id of this width."""
-        return CEILINGS[self.bits]
+        return ENDS[self.bits]
 
 
 @dataclass(slots=True)

@@ -5,22 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from app import errors
+from app.databases import session as base
 from app.databases.address import Address
-from app.databases.session import (
-    EMPTIED,
-    Book,
-    Connect,
-    Counter,
-    Drawn,
-    Look,
-    Mark,
-    Marked,
-    Note,
-    Residue,
-    RingRow,
-    Want,
-    Write,
-)
+from app.databases.session import Book, Connect, Counter, Drawn, Look, Mark, Marked, Note, Residue, RingRow, Want, Write
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused
 from tests.fakes.server import FakeCounter, FakeServer
 
@@ -136,7 +123,7 @@ class FakeSession:
         assert self.residue is not None, "this session draws nothing"
         assert want.count >= 1
         if want.drawn and counter.last < want.last:
-            return errors.SequenceMissing(EMPTIED)
+            return errors.SequenceMissing(base.EMPTIED)
         offset, increment = self.residue
         rows, count, gap = self.server.traits.rows, want.count, 0
         if 1 < rows < count:

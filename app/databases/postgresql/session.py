@@ -17,8 +17,6 @@ from app.databases.record import new_word
 from app.databases.session import Book, Counter, Drawn, Facts, Look, Mark, Marked, Note, Residue, RingRow, Want, Write
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, SequenceUnusable
 
-Change = tuple[Any, ...]
-"""The parameters of a statement about one row."""
 _NO_NOTE = (None,) * len(Note._fields)
 _OF_ONE_ROW = ("22", "23", "P0")
 """The classes of errors that one row of `ticket_sequences` may raise: its values, constraints and triggers."""
@@ -65,7 +63,7 @@ class PostgreSQLSession:
         """Send a statement and return its rows. Raises DatabaseFailed, DatabaseRefused."""
         return list(await self._answer(self._driver.fetch(statement, *values)))
 
-    async def _each(self, statement: str, changes: Sequence[Change]) -> list[Any]:
+    async def _each(self, statement: str, changes: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Send a statement for each change, in one packet and one commit; return the row of each.
 
         The statements go in the order of the rows' names, which the changes begin with. Raises Lost where there is no
@@ -125,7 +123,7 @@ class PostgreSQLSession:
                 )
         return results
 
-    async def _change(self, statements: Sequence[str], changes: Sequence[Change]) -> list[int | DatabaseError]:
+    async def _change(self, statements: Sequence[str], changes: Sequence[tuple[Any, ...]]) -> list[int | DatabaseError]:
         """Change rows of sequences by the first statement, and by the next one where a row stayed locked.
 
         Returns the new id of each, or why the old one stayed. Where a row's own constraint or trigger refuses the

@@ -8,32 +8,18 @@ from typing import Any
 import hiredis
 
 from app import errors
+from app.databases import session as base
 from app.databases.address import Address
 from app.databases.record import new_word
 from app.databases.redis.line import CLUSTER, Line, checked, open_line
 from app.databases.redis.scripts import DIGEST, PREFIX, SCRIPT
 from app.databases.redis.url import RedisAddress
-from app.databases.session import (
-    EMPTIED,
-    ENDS,
-    Book,
-    Counter,
-    Drawn,
-    Facts,
-    Look,
-    Mark,
-    Marked,
-    Note,
-    Residue,
-    RingRow,
-    Want,
-    Write,
-)
+from app.databases.session import Book, Counter, Drawn, Facts, Look, Mark, Marked, Note, Residue, RingRow, Want, Write
 
-WANTED = {
-    "appendfsync": ("always", "a power cut loses the tickets of the last moments"),
-    "no-appendfsync-on-rewrite": ("no", "a power cut while the file is rewritten loses tickets"),
-}
+WANTED = (
+    ("appendfsync", "always", "a power cut loses the tickets of the last moments"),
+    ("no-appendfsync-on-rewrite", "no", "a power cut while the file is rewritten loses tickets"),
+)
 """The settings that make an append-only file durable, and what is lost otherwise."""
 UNREADABLE = "its user may not read appendfsync, so it is unknown whether a power cut loses tickets"
 UNUSABLE = "its value is no whole number of at most 63 bits, or its bits are not 32, 53 or 64"
@@ -117,9 +103,7 @@ def _weaknesses(info: Mapping[str, str], settings: Any) -> Iterator[str]:
         yield UNREADABLE
     else:
         values = dict(zip(settings[::2], settings[1::2], strict=False))
-        yield from (
-            f"{name} is not {value}: {lost}" for name, (value, lost) in WANTED.items() if values.get(name) != value
-        )
+        yield from (f"{name} is not {value}: {lost}" for name, value, lost in WANTED if values.get(name) != value)
 
 
 class RedisSession:
@@ -170,7 +154,7 @@ class RedisSession:
             elif not value:
                 found[key] = _wrong(key, bits)
             else:
-                found[key] = Counter(name, int(bits), ENDS[int(bits)], int(value), birth)
+                found[key] = Counter(name, int(bits), base.ENDS[int(bits)], int(value), birth)
         return found
 
     async def make(self, name: str, bits: int, above: int) -> None:
@@ -219,7 +203,7 @@ class RedisSession:
 def _wrong(name: str, word: str) -> errors.DatabaseError:
     """Return what a word of the script says of a sequence."""
     return {
-        "emptied": errors.SequenceMissing(EMPTIED),
+        "emptied": errors.SequenceMissing(base.EMPTIED),
         "exhausted": errors.SequenceExhausted(f"{name} has not as many ids left"),
         "missing": errors.SequenceMissing(f"there is no sequence {name}"),
     }.get(word) or errors.SequenceUnusable(UNUSABLE)

@@ -32,9 +32,9 @@ class RedisAddress(Address):
         """
         try:
             return ssl.create_default_context(cafile=self.ssl_ca_certs) if self.encrypts else None
-        except (OSError, ssl.SSLError) as error:
-            words = error.strerror if type(error) is not ssl.SSLError and error.strerror else "not PEM"
-            raise SettingsError(f"the ssl_ca_certs of {self.name} cannot be used: {words}") from error
+        except OSError as error:  # ssl.SSLError is one
+            reason = "not PEM" if isinstance(error, ssl.SSLError) else error.strerror
+            raise SettingsError(f"the ssl_ca_certs of {self.name} cannot be used: {reason}") from error
 
 
 def parse(text: str, default_password: str | None = None) -> RedisAddress:
@@ -48,10 +48,5 @@ def parse(text: str, default_password: str | None = None) -> RedisAddress:
         raise SettingsError(f"{parts.where} names several servers: Redis has several nodes by redis+sentinel://")
     if not number.isdecimal():
         raise SettingsError(f"{parts.where} has to name the number of a database after the host, as in /0")
-    return RedisAddress(
-        **parts._replace(database=number).address(default_password),
-        encrypts=scheme == "rediss",
-        ssl_ca_certs=parts.options.get("ssl_ca_certs"),
-        group=group or None,
-        sentinel_password=parts.options.get("sentinel_password"),
-    )
+    common = parts._replace(database=number).address(default_password)
+    return RedisAddress(**(common | parts.options), encrypts=scheme == "rediss", group=group or None)

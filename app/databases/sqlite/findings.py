@@ -6,14 +6,7 @@ import time
 from app.databases.address import Address
 from app.databases.examination import Examination, Severity
 from app.databases.sqlite.folder import SQLiteAddress
-from app.databases.sqlite.session import LAYOUT, SQLiteSession
-
-
-class _Reader(SQLiteSession):
-    """A file that is opened for reading alone."""
-
-    def _open(self) -> None:
-        self._connection = self._connect("ro")
+from app.databases.sqlite.session import LATER, LAYOUT, SQLiteSession
 
 
 async def examine(address: Address, seconds: float) -> Examination:
@@ -25,24 +18,20 @@ async def examine(address: Address, seconds: float) -> Examination:
         found.add(Severity.NOTE, "file", f"{address.path} is not there yet: `ticketd serve` makes it")
         return found
     found.machine = ":".join(map(str, address.inode))
-    reader = _Reader(address, None, seconds)
-    try:
-        await reader.open()
-        await _examine_file(reader, found)
-    finally:
-        reader.abort()
-    return found
-
-
-async def _examine_file(reader: _Reader, found: Examination) -> None:
     questions = ("PRAGMA user_version", "PRAGMA quick_check", "SELECT name FROM sqlite_master")
-    ((layout,),), checks, tables = await reader.run(lambda file: [file.execute(each).fetchall() for each in questions])
-    if layout > LAYOUT:
-        found.unread = "was changed by a later release: install that release"
-        return
-    if checks != [("ok",)]:
-        found.add(Severity.WRONG, "file", f"it is damaged ({checks[0][0]}): restore it, or remove it")
-    if layout == LAYOUT:
-        await found.read(reader)
-        found.counters = await reader.sequences(None)
-        found.add_old_tables(name for (name,) in tables)
+    session = SQLiteSession(address, None, seconds)
+    try:
+        await session.call(session.connect)
+        read = await session.run(lambda file: [file.execute(each).fetchall() for each in questions])
+        ((layout,),), checks, tables = read
+        if layout <= LAYOUT and checks != [("ok",)]:
+            found.add(Severity.WRONG, "file", f"it is damaged ({checks[0][0]}): restore it, or remove it")
+        if layout > LAYOUT:
+            found.unread = LATER
+        elif layout == LAYOUT:
+            await found.read(session)
+            found.counters = await session.sequences(None)
+            found.add_old_tables(name for (name,) in tables)
+    finally:
+        session.abort()
+    return found

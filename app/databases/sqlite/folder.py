@@ -8,6 +8,7 @@ lowers the limits in both files to the positions first, so that the next life sk
 import fcntl
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -89,8 +90,7 @@ def lock_folder(path: Path) -> Folder:
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
-    try:
+    with suppress(OSError):
         found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+        return found.st_dev, found.st_ino
+    return None

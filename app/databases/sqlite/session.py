@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from sqlite3 import Connection
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from app import errors
 from app.databases import session as base
@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 LAYOUT = 2
 """The layout of the tables, in `PRAGMA user_version`. Releases before 1.0 wrote 1, and refuse a larger number."""
+LATER = "was changed by a later release: install that release"
 FIRST_SEQUENCES = {"Tickets64": 64, "Tickets32": 32, "photos": 64, "accounts": 64, "groups": 64, "offline_tasks": 64}
 """The sequences of a new file with their bits, as `mysql_init/` makes them on MySQL."""
 
@@ -50,7 +51,7 @@ async def connect(address: Address, residue: Residue | None, seconds: float) -> 
     """Open a session to one file of a locked folder. See `app.databases.session.Connect`."""
     assert isinstance(address, SQLiteAddress)
     session = SQLiteSession(address, residue, seconds)
-    await session.open()
+    await session.call(session.open)
     return session
 
 
@@ -71,7 +72,6 @@ class SQLiteSession:
     It runs one call at a time, and none after a call has failed.
     """
 
-    BEGIN: ClassVar = "BEGIN IMMEDIATE"
     facts: Facts
 
     def __init__(self, address: SQLiteAddress, residue: Residue | None, seconds: float) -> None:
@@ -83,13 +83,9 @@ class SQLiteSession:
         self._connection: Connection | None = None
         self._end = asyncio.get_running_loop().create_future()
 
-    async def open(self) -> None:
-        """Open the file, and lay it out if it is new. Raises DatabaseFailed, DatabaseRefused."""
-        await self._call(self._open)
-
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in the thread, in a transaction, and commit it. Raises DatabaseFailed, DatabaseRefused."""
-        return await self._call(partial(self._transaction, work))
+        return await self.call(partial(self._transaction, work))
 
     def abort(self) -> None:
         """Close the connection at once. The call under way ends with DatabaseFailed, even if the disk stands still."""
@@ -99,8 +95,8 @@ class SQLiteSession:
                 self._connection.interrupt()
             self.address.thread.submit(self._close)
 
-    async def _call(self, work: Callable[[], T]) -> T:
-        """Run `work` in the thread, and translate its errors. After any error the connection is closed."""
+    async def call(self, work: Callable[[], T]) -> T:
+        """Run `work` in the thread; any error closes the connection. Raises DatabaseFailed, DatabaseRefused."""
         answer = asyncio.get_running_loop().run_in_executor(self.address.thread, work)
         try:
             await asyncio.wait([answer, self._end], return_when=asyncio.FIRST_COMPLETED)
@@ -122,19 +118,24 @@ class SQLiteSession:
 
     def _transaction(self, work: Callable[[Connection], T]) -> T:
         assert self._connection is not None
-        self._connection.execute(self.BEGIN)
+        self._connection.execute("BEGIN IMMEDIATE")
         if self._end.done():  # the caller gave up while this waited
             raise DatabaseFailed("the connection to it was closed")
         result = work(self._connection)
         self._connection.execute("COMMIT")
         return result
 
-    def _connect(self, mode: str) -> Connection:
+    def connect(self, mode: str = "ro") -> Connection:
+        """Open the file as it is, by default for reading alone."""
         uri = f"{self.address.path.as_uri()}?mode={mode}"
-        return sqlite3.connect(uri, uri=True, timeout=self._seconds, isolation_level=None, check_same_thread=False)
+        self._connection = sqlite3.connect(
+            uri, uri=True, timeout=self._seconds, isolation_level=None, check_same_thread=False
+        )
+        return self._connection
 
-    def _open(self) -> None:
-        self._connection = connection = self._connect("rw")
+    def open(self) -> None:
+        """Open the file, and lay it out if it is new."""
+        connection = self.connect("rw")
         self.address.check()
         if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
             raise DatabaseRefused("is on a file system that cannot hold SQLite's WAL: set another TICKETS_DATA_DIR")
@@ -145,7 +146,7 @@ class SQLiteSession:
     def _lay_out(self, file: Connection) -> None:
         (layout,) = file.execute("PRAGMA user_version").fetchone()
         if layout > LAYOUT:
-            raise DatabaseRefused("was changed by a later release: install that release")
+            raise DatabaseRefused(LATER)
         for statement in _TABLES.split(";"):
             file.execute(statement)
         (kinds,) = file.execute("SELECT count(*) FROM sqlite_master WHERE name = '_kinds'").fetchone()
@@ -197,9 +198,8 @@ class SQLiteSession:
 
     @_in_a_transaction
     def raise_above(self, file: Connection, floors: Mapping[str, int]) -> dict[str, DatabaseError | None]:
-        for name, floor in floors.items():
-            file.execute("UPDATE _sequences SET last = MAX(last, ?) WHERE name = ?", (floor, name))
-        return {name: None if _counter(file, name) else SequenceMissing() for name in floors}
+        raised = "UPDATE _sequences SET last = MAX(last, ?2) WHERE name = ?1"
+        return {row[0]: None if file.execute(raised, row).rowcount else SequenceMissing() for row in floors.items()}
 
     # --- the notebook ------------------------------------------------------------------------------------------------
 
