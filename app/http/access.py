@@ -23,16 +23,13 @@ from app.http.problems import BEARER, problem_of, respond
 from app.operations.tally import Tally
 from app.operations.watch import Seen, Watch
 
-LARGEST_BODY = 65_536
-"""Bytes of a request's body at most."""
-OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
-"""These need no token."""
+LARGEST_BODY = 65_536  # bytes of a request's body at most
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})  # these need no token
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 BASIC = f'{BEARER}, Basic realm="tickets", charset="UTF-8"'
 """How a client is asked for a token where a browser's login counts too."""
 
-Headers = Mapping[bytes, bytes]
-"""Header fields by their names in lower case."""
+Headers = Mapping[bytes, bytes]  # header fields by their names in lower case
 
 
 def right_of(method: str, path: str) -> Right | None:

@@ -23,8 +23,7 @@ from app.version import VERSION
 from tests.fakes.server import FakeServer
 from tests.fakes.session import fake_connect
 
-NOW = 1_780_000_000.0
-"""When each test begins, in seconds since 1970."""
+NOW = 1_780_000_000.0  # when each test begins, in seconds since 1970
 USER, ADMIN = "user-token-of-tests", "admin-token-of-tests"
 
 

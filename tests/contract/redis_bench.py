@@ -19,8 +19,7 @@ from app.service import Options, Service
 from tests.fakes.server import FakeServer
 from tests.fakes.session import fake_connect
 
-DEADLINE = 60.0
-"""Seconds that a test waits for an answer. On a busy machine it may take some."""
+DEADLINE = 60.0  # Seconds that a test waits for an answer. On a busy machine it may take some.
 TOKEN = "user-token-of-tests"
 
 

@@ -17,10 +17,8 @@ from app.http.fast import HttpServer
 from app.operations.tally import Tally
 from app.tickets.request import Block, Request, Shape
 
-SECONDS = 30.0
-"""Deadline of whatever a test waits for."""
-Answer = tuple[int, dict[str, str], Any]
-"""Status, header fields, and body."""
+SECONDS = 30.0  # deadline of whatever a test waits for
+Answer = tuple[int, dict[str, str], Any]  # status, header fields, and body
 
 
 class FakeDesk:
