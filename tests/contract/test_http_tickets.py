@@ -15,11 +15,10 @@ def assert_nothing_drawn(http: Bench) -> None:
     assert [server.data.counters["photos"].last for server in http.servers] == [0, 0]
 
 
-async def test_a_ticket_by_get_and_by_post_and_as_text() -> None:
+async def test_a_ticket_by_get_and_by_post_and_as_text_and_lists_that_rise() -> None:
     async with running() as http:
-        answers = [
-            await ask(path) for ask in (http.get, http.post) for path in ("/ticket/photos?_=17", "/ticket/PHOTOS")
-        ]
+        paths = "/ticket/photos?_=17", "/ticket/PHOTOS"
+        answers = [await ask(path) for ask in (http.get, http.post) for path in paths]
         ids = [answer.json()["id"] for answer in answers]
         assert len(set(ids)) == 4
         for answer, ticket in zip(answers, ids, strict=True):
@@ -30,10 +29,6 @@ async def test_a_ticket_by_get_and_by_post_and_as_text() -> None:
             assert (text.headers["cache-control"], text.headers["content-type"][:10]) == ("no-store", "text/plain")
             assert text.text == "".join(f"{ticket}\n" for ticket in sorted(map(int, text.text.split())))
             assert text.text.count("\n") == count
-
-
-async def test_a_list_rises_also_with_one_ticket() -> None:
-    async with running() as http:
         for count in (1, 3, 1000):
             told = (await http.get(f"/ticket/photos?count={count}")).json()
             assert (told["sequence"], told["count"], len(told["ids"])) == ("photos", count, count)

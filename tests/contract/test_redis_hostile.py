@@ -3,13 +3,13 @@
 import asyncio
 import socket
 import struct
-import time
 
 import pytest
 
 from app.redis import door as door_module
 from app.redis.commands import Client
-from tests.contract.redis_bench import DEADLINE, running
+from tests.contract.redis_bench import running
+from tests.unit.http.fast_bench import until
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,3 @@ async def test_what_came_is_worked_off_in_turns_of_bounded_cost(monkeypatch: pyt
         costs.clear()
         raws[0].send(b"*512\r\n" + b"$1\r\nx\r\n" * 500)
         await until(lambda: sum(costs) >= 500 * 7 // 64)
-
-
-async def until(is_so) -> None:  # type: ignore[no-untyped-def]
-    """Wait until something is so."""
-    end = time.monotonic() + DEADLINE
-    while not is_so():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)

@@ -21,6 +21,13 @@ SECONDS = 30.0  # deadline of whatever a test waits for
 Answer = tuple[int, dict[str, str], Any]  # status, header fields, and body
 
 
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait for something that the server does without an answer."""
+    async with asyncio.timeout(SECONDS):
+        while not condition():  # noqa: ASYNC110  what the server does has no event for tests
+            await asyncio.sleep(0.002)
+
+
 class FakeDesk:
     """Answers at once, or, while `is_held`, when the test says so. It knows `photos`, made as `Photos`, and `likes`."""
 
@@ -137,12 +144,6 @@ class Bench:
     async def client(self) -> Client:
         self.clients.append(Client(*await asyncio.open_connection(*self.socket.getsockname()[:2])))
         return self.clients[-1]
-
-    async def until(self, condition: Callable[[], Any]) -> None:
-        """Wait for something that the server does without an answer."""
-        async with asyncio.timeout(SECONDS):
-            while not condition():  # noqa: ASYNC110  what the server does has no event for tests
-                await asyncio.sleep(0.002)
 
     @property
     def protocols(self) -> list[Any]:
