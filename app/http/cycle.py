@@ -135,7 +135,6 @@ class TicketCycle(Request):
         http.desk.take(self)
 
     def done(self, answer: Any) -> None:
-        """See Request.done."""
         http, wanted = self.connection.http, self.wanted
         http.tally.answered(wanted.endpoint, self._leave(200))
         entry = http.desk.known(wanted.sequence)
@@ -147,14 +146,12 @@ class TicketCycle(Request):
         self.connection.answer(self, f"{head}{body}".encode())
 
     def failed(self, error: TicketError) -> None:
-        """See Request.failed."""
         http, problem = self.connection.http, problem_of(error)
         self._leave(problem.status)
         http.tally.refused(self.wanted.endpoint, problem.code)
         self.connection.answer(self, rendered(problem, http.date, keep_alive=self.keep_alive))
 
     def abandon(self) -> None:
-        """See Request.abandon."""
         super().abandon()
         self.connection.http.tally.in_flight -= 1
 

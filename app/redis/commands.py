@@ -32,7 +32,6 @@ class Client(Connection):
     """A connection whose commands are executed. Each command returns its reply, or None where that comes later."""
 
     def work(self) -> int:
-        """See Connection.work."""
         cost, is_done, seen = 0, False, len(self.data) - self.at
         try:
             while cost < AT_ONCE and not is_done and self.may_execute:
