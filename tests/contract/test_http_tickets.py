@@ -2,17 +2,13 @@
 
 import pytest
 
-from tests.contract.http_bench import Bench, problem, running
+from tests.contract.http_bench import problem, running
 
 pytestmark = pytest.mark.looptime
 
 TEXT = {"accept": "text/plain"}
 LONG_KINDS = "flake", "objectid", "uuid7", "ulid", "uuid4"
 KINDS = "instagram", "instagram32", "snowflake", "simpleflake", *LONG_KINDS
-
-
-def assert_nothing_drawn(http: Bench) -> None:
-    assert [server.data.counters["photos"].last for server in http.servers] == [0, 0]
 
 
 async def test_a_ticket_by_get_and_by_post_and_as_text_and_lists_that_rise() -> None:
@@ -79,7 +75,7 @@ async def test_what_is_malformed_draws_nothing_and_neither_do_bodies_and_other_m
             for method in ("HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"):
                 answer = await http.call(method, target)
                 assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
-        assert_nothing_drawn(http)
+        assert [server.data.counters["photos"].last for server in http.servers] == [0, 0]
         for body in (b"", b" \r\n", b"{}", b" {} \n"):
             assert (await http.post(target, content=body)).status_code == 200
 
