@@ -29,8 +29,6 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 BASIC = f'{BEARER}, Basic realm="tickets", charset="UTF-8"'
 """How a client is asked for a token where a browser's login counts too."""
 
-Headers = Mapping[bytes, bytes]  # header fields by their names in lower case
-
 
 def right_of(method: str, path: str) -> Right | None:
     """Return the right that a request needs; None where it needs none."""
@@ -61,8 +59,8 @@ def token_of(authorization: bytes | None, right: Right) -> str | None:
     return password.decode("utf-8", "surrogateescape") or None
 
 
-def is_cross_site(headers: Headers) -> bool:
-    """Whether a browser asks on behalf of another site.
+def is_cross_site(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser asks on behalf of another site. headers: their names in lower case.
 
     Browsers send Sec-Fetch-Site to HTTPS and to this machine only, and no page can change it. Without it, Origin has to
     name the host that was asked. Programs send neither.
@@ -137,7 +135,7 @@ class Gate:
                 trace = headers.get(b"traceparent", b"").decode("latin-1") or None
                 self._watch.saw(Seen("http", f"{method} {what}", name, client, str(status), began, seconds, trace))
 
-    def _check(self, right: Right | None, headers: Headers) -> None:
+    def _check(self, right: Right | None, headers: Mapping[bytes, bytes]) -> None:
         """Raise CrossSite, Forbidden, Unauthenticated."""
         if right is None:
             return

@@ -158,12 +158,10 @@ def _add_reading(api: FastAPI, service: Service, report: Report) -> None:
 
 
 def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
-    @api.put(
-        "/sequence/{sequence}",
-        tags=["sequences"],
-        responses=answered("Sequence", about="The sequence is there already.")
-        | answered("Sequence", status=201, about="The sequence was made."),
-    )
+    there = answered("Sequence", about="The sequence is there already.")
+    new = answered("Sequence", status=201, about="The sequence was made.")
+
+    @api.put("/sequence/{sequence}", tags=["sequences"], responses=there | new)
     async def make_a_sequence(
         request: Request, sequence: Name, _: NoQuery, wanted: Annotated[models.NewSequence | None, Body()] = None
     ) -> Response:

@@ -29,7 +29,6 @@ HEADERS = {
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
         "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
-    "cache-control": "no-store",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
