@@ -23,16 +23,11 @@ from app.http.problems import BEARER, problem_of, respond
 from app.operations.tally import Tally
 from app.operations.watch import Seen, Watch
 
-LARGEST_BODY = 65_536
-"""Bytes of a request's body at most."""
-OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
-"""These need no token."""
+LARGEST_BODY = 65_536  # bytes of a request's body at most
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})  # these need no token
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 BASIC = f'{BEARER}, Basic realm="tickets", charset="UTF-8"'
 """How a client is asked for a token where a browser's login counts too."""
-
-Headers = Mapping[bytes, bytes]
-"""Header fields by their names in lower case."""
 
 
 def right_of(method: str, path: str) -> Right | None:
@@ -64,8 +59,8 @@ def token_of(authorization: bytes | None, right: Right) -> str | None:
     return password.decode("utf-8", "surrogateescape") or None
 
 
-def is_cross_site(headers: Headers) -> bool:
-    """Whether a browser asks on behalf of another site.
+def is_cross_site(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser asks on behalf of another site. headers: their names in lower case.
 
     Browsers send Sec-Fetch-Site to HTTPS and to this machine only, and no page can change it. Without it, Origin has to
     name the host that was asked. Programs send neither.
@@ -140,7 +135,7 @@ class Gate:
                 trace = headers.get(b"traceparent", b"").decode("latin-1") or None
                 self._watch.saw(Seen("http", f"{method} {what}", name, client, str(status), began, seconds, trace))
 
-    def _check(self, right: Right | None, headers: Headers) -> None:
+    def _check(self, right: Right | None, headers: Mapping[bytes, bytes]) -> None:
         """Raise CrossSite, Forbidden, Unauthenticated."""
         if right is None:
             return

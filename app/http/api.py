@@ -67,9 +67,6 @@ def make_api(
     return api
 
 
-# --- tickets and blocks ----------------------------------------------------------------------------------------------
-
-
 def _add_drawing(api: FastAPI, service: Service) -> None:
     tickets = answered("Ticket", "Tickets")
     lines = {"schema": {"type": "string", "pattern": "^([0-9A-Za-z-]+\n)+$"}, "example": "7\n"}
@@ -136,9 +133,6 @@ async def _refuse_body(request: Request, known: type[models.NoQuery]) -> None:
         raise InvalidRequest(f"the body has to be empty or {{}}, for parameters stand in the query: {known.listed()}")
 
 
-# --- sequences -------------------------------------------------------------------------------------------------------
-
-
 def _add_reading(api: FastAPI, service: Service, report: Report) -> None:
     @api.get("/sequence", responses=answered("Sequences"), tags=["sequences"])
     async def list_the_sequences(asked: Annotated[models.ListQuery, Query()]) -> Response:
@@ -164,12 +158,10 @@ def _add_reading(api: FastAPI, service: Service, report: Report) -> None:
 
 
 def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
-    @api.put(
-        "/sequence/{sequence}",
-        tags=["sequences"],
-        responses=answered("Sequence", about="The sequence is there already.")
-        | answered("Sequence", status=201, about="The sequence was made."),
-    )
+    there = answered("Sequence", about="The sequence is there already.")
+    new = answered("Sequence", status=201, about="The sequence was made.")
+
+    @api.put("/sequence/{sequence}", tags=["sequences"], responses=there | new)
     async def make_a_sequence(
         request: Request, sequence: Name, _: NoQuery, wanted: Annotated[models.NewSequence | None, Body()] = None
     ) -> Response:
@@ -199,9 +191,6 @@ def _add_changes(api: FastAPI, service: Service, report: Report) -> None:
 
 def _client(request: Request) -> str:
     return request.client.host if request.client else "a client"
-
-
-# --- operations ------------------------------------------------------------------------------------------------------
 
 
 def _add_operation(api: FastAPI, report: Report) -> None:
@@ -248,9 +237,6 @@ def _add_operation(api: FastAPI, report: Report) -> None:
     @api.get("/docs", include_in_schema=False)
     async def show_docs() -> Response:
         return page
-
-
-# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 async def _each_once(request: Request) -> None:

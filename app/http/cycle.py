@@ -19,12 +19,9 @@ from app.tickets.request import Request, Shape
 
 TICKETS, BLOCK = "ticket", "block"
 SINGLE, LIST = Shape.SINGLE, Shape.LIST  # to look a member of an Enum up takes as long as to call a function
-MOST_TICKETS = 1_000
-"""The most tickets in one list."""
-LARGEST_BLOCK = 10_000
-"""The most tickets in one block, unless the ring's increment is so large that a block has fewer."""
-LARGEST_MEMO = 4096
-"""Requests in a memo, of 1 KiB at most each."""
+MOST_TICKETS = 1_000  # the most tickets in one list
+LARGEST_BLOCK = 10_000  # the most tickets in one block, unless the ring's increment is so large that a block has fewer
+LARGEST_MEMO = 4096  # requests in a memo, of 1 KiB at most each
 _LONGEST_ACCEPT, _LONGEST_TARGET = 1_024, 256
 """Characters of an Accept header that are read, and bytes of a target that is read here."""
 _TARGET = re.compile(r"/(ticket|block)/([A-Za-z][A-Za-z0-9_]{0,63})(?:\?([a-z]+)=(0|[1-9][0-9]{0,18}))?", re.ASCII)
@@ -59,8 +56,7 @@ class Wanted:
     is_plain: bool
 
 
-Asked = tuple[Wanted, bytes | None]
-"""What a request asks for, and its traceparent."""
+Asked = tuple[Wanted, bytes | None]  # what a request asks for, and its traceparent
 
 
 class Memo:
@@ -139,7 +135,6 @@ class TicketCycle(Request):
         http.desk.take(self)
 
     def done(self, answer: Any) -> None:
-        """See Request.done."""
         http, wanted = self.connection.http, self.wanted
         http.tally.answered(wanted.endpoint, self._leave(200))
         entry = http.desk.known(wanted.sequence)
@@ -151,14 +146,12 @@ class TicketCycle(Request):
         self.connection.answer(self, f"{head}{body}".encode())
 
     def failed(self, error: TicketError) -> None:
-        """See Request.failed."""
         http, problem = self.connection.http, problem_of(error)
         self._leave(problem.status)
         http.tally.refused(self.wanted.endpoint, problem.code)
         self.connection.answer(self, rendered(problem, http.date, keep_alive=self.keep_alive))
 
     def abandon(self) -> None:
-        """See Request.abandon."""
         super().abandon()
         self.connection.http.tally.in_flight -= 1
 

@@ -30,16 +30,11 @@ from app.operations.tally import Tally
 from app.operations.watch import Watch
 from app.tickets.desk import Desk
 
-LARGEST_HEAD = 16_384
-"""Bytes of a request's head, give or take a piece."""
-PIECE = 1024
-"""Bytes that are parsed at once. Between two pieces other connections have their turn."""
-REQUEST_SECONDS = 10.0
-"""How long a request may take to come, and a client to read."""
-LINGER = 2.0
-"""Seconds for which the rest of a malformed request is passed over, so that the client can read the answer."""
-SWEEP = 1.0
-"""Seconds between two looks for connections whose time is over."""
+LARGEST_HEAD = 16_384  # bytes of a request's head, give or take a piece
+PIECE = 1024  # Bytes that are parsed at once. Between two pieces other connections have their turn.
+REQUEST_SECONDS = 10.0  # how long a request may take to come, and a client to read
+LINGER = 2.0  # seconds for which the rest of a malformed request is passed over, so that the client can read the answer
+SWEEP = 1.0  # seconds between two looks for connections whose time is over
 ALWAYS = frozenset({b"/livez", b"/readyz", b"/healthz", b"/metrics"})
 """These paths are answered beyond the limit on connections too."""
 BETWEEN, HEAD, BODY, OVER = range(4)

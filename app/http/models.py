@@ -17,8 +17,7 @@ from app.kinds.kind import TICKET_LIMIT
 from app.kinds.table import KINDS
 
 STATUSES = [*sorted(set(TABLE.values())), (400, BAD_REQUEST), (404, NOT_FOUND), (405, METHOD_NOT_ALLOWED)]
-CODES = list(dict.fromkeys(code for _, code in STATUSES))
-"""Every word that `code` can be."""
+CODES = list(dict.fromkeys(code for _, code in STATUSES))  # every word that `code` can be
 Missing = SkipJsonSchema[None]
 """A field that is left out has no value here, and the document does not offer `null` for it."""
 _DIGITS = "0|[1-9][0-9]{0,98}"
@@ -45,8 +44,6 @@ KindName = Annotated[str, Field(json_schema_extra={"enum": list(KINDS)}, example
 EPOCH = "when the ids' time begins, in milliseconds since 1970"
 SHARDS = "`instagram`, `instagram32`: how many shards there are"
 RANDOM_BITS = "`simpleflake`: how many bits of an id are random"
-
-# --- bodies of requests ----------------------------------------------------------------------------------------------
 
 
 class Strict(BaseModel):
@@ -105,8 +102,6 @@ class Bump(Strict, extra="forbid"):
     force: Annotated[bool, Field(description="has to be true if that uses up more than 90 % of the sequence")] = False
 
 
-# --- queries ---------------------------------------------------------------------------------------------------------
-
 _Number = Annotated[int, Field(ge=0, le=TICKET_LIMIT), WHOLE]
 
 
@@ -156,8 +151,7 @@ class DecodeQuery(OfAKind, NoQuery):
 # --- answers, as JSON schemas ----------------------------------------------------------------------------------------
 
 Schema = dict[str, Any]
-Responses = dict[int | str, dict[str, Any]]
-"""What answers a path has, by their status."""
+Responses = dict[int | str, dict[str, Any]]  # what answers a path has, by their status
 _TEXT, _WHOLE, _POSITIVE = {"type": "string"}, {"type": "integer"}, {"type": "integer", "minimum": 1}
 _ID: Schema = {**_POSITIVE, "maximum": TICKET_LIMIT, "examples": [7]}
 _LONG_ID = "[0-9A-Za-z-]{24,36}"

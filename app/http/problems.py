@@ -11,14 +11,11 @@ from starlette.types import Scope
 from app import errors
 
 MEDIA_TYPE = "application/problem+json"
-RETRY_AFTER = 1
-"""Seconds after which a client may ask again."""
-BEARER = 'Bearer realm="tickets"'
-"""How a client that sent no token is asked for one."""
+RETRY_AFTER = 1  # seconds after which a client may ask again
+BEARER = 'Bearer realm="tickets"'  # how a client that sent no token is asked for one
 BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED = "bad-request", "not-found", "method-not-allowed"
 """Codes of what is wrong with HTTP itself, for which there is no error of ours."""
-_LONGEST_DETAIL = 500
-"""Characters. A detail may repeat what a client sent."""
+_LONGEST_DETAIL = 500  # Characters. A detail may repeat what a client sent.
 
 STATUSES: Mapping[type[errors.TicketError], int] = {
     errors.Unauthenticated: 401,

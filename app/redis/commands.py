@@ -32,7 +32,6 @@ class Client(Connection):
     """A connection whose commands are executed. Each command returns its reply, or None where that comes later."""
 
     def work(self) -> int:
-        """See Connection.work."""
         cost, is_done, seen = 0, False, len(self.data) - self.at
         try:
             while cost < AT_ONCE and not is_done and self.may_execute:
@@ -109,9 +108,6 @@ class Client(Connection):
         self.expect(place)
         self.door.draw_alone(place, shape=Shape.BLOCK)
 
-    def _exists(self, command: Command) -> None:
-        self._start_look_up("EXISTS", command, 0)
-
     def _start_look_up(self, what: str, command: Command, count: int, **shard: int) -> None:
         # so large that nothing else of this client is executed before the reply
         place = Place(self, what, _name(command), min(count, 1), count, size=OWED)
@@ -162,9 +158,6 @@ class Client(Connection):
         self.data, self.at = bytes(queue) + self.data[self.at :], 0
         return b"*%d\r\n" % self.queued
 
-    def _ping(self, command: Command) -> bytes:
-        return b"+PONG\r\n" if len(command) == 1 else replies.bulk(command[1])
-
     def _quit(self, command: Command) -> bytes | None:
         self.leave()
         return replies.OK if command[0].upper() == b"QUIT" else None
@@ -211,12 +204,12 @@ _TABLE: dict[bytes, tuple[Callable[[Client, Command], bytes | None] | None, int,
     b"INCRBY": (Client._incr, 3, 3),
     b"TICKET.TAKE": (Client._take, 2, MOST_WORDS),
     b"TICKET.BLOCK": (Client._block, 3, 3),
-    b"EXISTS": (Client._exists, 2, 2),
+    b"EXISTS": (lambda client, command: client._start_look_up("EXISTS", command, 0), 2, 2),
     b"MULTI": (Client._multi, 1, 1),
     b"EXEC": (Client._exec, 1, 1),
     b"DISCARD": (Client._exec, 1, 1),
-    b"PING": (Client._ping, 1, 2),
-    b"ECHO": (Client._ping, 2, 2),
+    b"PING": (lambda client, command: replies.bulk(command[1]) if command[1:] else b"+PONG\r\n", 1, 2),
+    b"ECHO": (lambda client, command: replies.bulk(command[1]), 2, 2),
     b"SELECT": (lambda client, command: replies.OK if command[1] == b"0" else _WRONG_DATABASE, 2, 2),
     b"HELLO": (Client._hello, 1, MOST_WORDS),
     b"AUTH": (lambda client, command: replies.OK if client.authenticate(command[-1]) else _WRONG_TOKEN, 2, 3),

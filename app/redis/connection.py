@@ -124,11 +124,9 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """The client does not read: execute nothing."""
         self.is_full, self.is_calm = True, False
 
     def resume_writing(self) -> None:
-        """The client has read."""
         self.is_full = False
         self.door.ask(self)
 

@@ -8,7 +8,6 @@ from app import errors
 OK = b"+OK\r\n"
 _WORDS: Mapping[type[errors.TicketError], str] = {
     errors.Unauthenticated: "NOAUTH",
-    errors.Forbidden: "NOPERM",
     errors.Exhausted: "EXHAUSTED",
     errors.Unavailable: "TRYAGAIN",
     errors.DatabaseError: "TRYAGAIN",

@@ -23,9 +23,13 @@ from app.version import VERSION
 from tests.fakes.server import FakeServer
 from tests.fakes.session import fake_connect
 
-NOW = 1_780_000_000.0
-"""When each test begins, in seconds since 1970."""
+NOW = 1_780_000_000.0  # when each test begins, in seconds since 1970
 USER, ADMIN = "user-token-of-tests", "admin-token-of-tests"
+
+
+def databases_on(servers: list[FakeServer], seconds: float) -> list[Database]:
+    """Return the databases that these servers are. seconds: the deadline of a draw."""
+    return [Database(Address(each.name, 3306, "u", "d"), fake_connect(each), seconds) for each in servers]
 
 
 class Bench:
@@ -38,11 +42,8 @@ class Bench:
     def __init__(self, servers: list[FakeServer], access: Access, **options: Any) -> None:
         clock = asyncio.get_running_loop().time
         self.servers, self.ahead = servers, 0.0
-        addresses = [Address(server.name, 3306, "u", "d") for server in servers]
-        databases = [Database(a, fake_connect(s), 0.5) for a, s in zip(addresses, servers, strict=True)]
-        self.service = Service(
-            databases, Options("test:1", **options), clock=clock, wall=lambda: NOW + clock() + self.ahead
-        )
+        named = Options("test:1", **options)
+        self.service = Service(databases_on(servers, 0.5), named, clock=clock, wall=lambda: NOW + clock() + self.ahead)
         self.tally, self.seen = Tally(), list[Seen]()
         self.report = Report(self.service, tally=self.tally, version=VERSION)
         watch: Any = SimpleNamespace(saw=self.seen.append)

@@ -10,17 +10,14 @@ from typing import Any
 
 from app.access import Access
 from app.connections import Connections
-from app.databases.address import Address
-from app.databases.database import Database
 from app.operations.tally import Tally
 from app.operations.watch import Seen
 from app.redis.door import RedisDoor
 from app.service import Options, Service
+from tests.contract.http_bench import databases_on
 from tests.fakes.server import FakeServer
-from tests.fakes.session import fake_connect
 
-DEADLINE = 60.0
-"""Seconds that a test waits for an answer. On a busy machine it may take some."""
+DEADLINE = 60.0  # Seconds that a test waits for an answer. On a busy machine it may take some.
 TOKEN = "user-token-of-tests"
 
 
@@ -63,39 +60,18 @@ class Bench:
     def __init__(self, servers: list[FakeServer], access: Access, most: int, **options: Any) -> None:
         clock = asyncio.get_running_loop().time
         self.servers, self.access = servers, access
-        addresses = [Address(server.name, 3306, "u", "d") for server in servers]
-        databases = [Database(a, fake_connect(s), 20.0) for a, s in zip(addresses, servers, strict=True)]
         waits = {"request_timeout": 40.0, "database_timeout": 20.0} | options
-        self.service = Service(databases, Options("test:1", **waits), clock=clock)
+        self.service = Service(databases_on(servers, 20.0), Options("test:1", **waits), clock=clock)
         self.tally, self.seen = Tally(), list[Seen]()
         self.connections = Connections(most, self.tally)
         watch: Any = SimpleNamespace(saw=self.seen.append)
         self.door = RedisDoor(self.service, access, self.tally, self.connections, watch, timeout=40.0)
-        self.port = 0
-        self._raws: list[Raw] = []
-
-    async def start(self) -> None:
-        """Listen, and wait until the databases are in sight."""
-        listening = socket.create_server(("127.0.0.1", 0))
-        self.port = listening.getsockname()[1]
-        self.service.start()
-        await self.door.accept_on([listening])
-        async with asyncio.timeout(DEADLINE):
-            while len(self.service.sight.in_sight) != len(self.servers):
-                await self.service.sight.moved()
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port, self.raws = self.socket.getsockname()[1], list[Raw]()
 
     async def raw(self) -> Raw:
-        """Connect."""
-        raw = Raw(*await asyncio.open_connection("127.0.0.1", self.port))
-        self._raws.append(raw)
-        return raw
-
-    async def close(self) -> None:
-        """End everything."""
-        for raw in self._raws:
-            raw.writer.close()
-        await self.door.stop()
-        await self.service.stop()
+        self.raws.append(Raw(*await asyncio.open_connection("127.0.0.1", self.port)))
+        return self.raws[-1]
 
 
 @asynccontextmanager
@@ -105,8 +81,15 @@ async def running(*, tokens: Iterable[str] = (), most: int = 100, **options: Any
     for server in servers:
         server.add("photos")
     bench = Bench(servers, Access(tokens), most, **options)
-    await bench.start()
+    bench.service.start()
+    await bench.door.accept_on([bench.socket])
     try:
+        async with asyncio.timeout(DEADLINE):
+            while len(bench.service.sight.in_sight) != len(servers):
+                await bench.service.sight.moved()
         yield bench
     finally:
-        await bench.close()
+        for raw in bench.raws:
+            raw.writer.transport.abort()  # closed, it would first send what the server does not read
+        await bench.door.stop()
+        await bench.service.stop()

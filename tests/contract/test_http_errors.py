@@ -4,7 +4,6 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from app.databases.record import State
@@ -12,53 +11,33 @@ from tests.contract.http_bench import ADMIN, USER, Bench, problem, running
 
 pytestmark = pytest.mark.looptime
 
-Row = Callable[[Bench], Awaitable[httpx.Response]]
+Row = tuple[int, str, str, str, dict[str, Any], Callable[[Bench], Awaitable[Any]] | None]
+"""Status, code, a part of the detail, the request and its body, and what is done first."""
 
 
-async def down(http: Bench, left: int) -> Bench:
+async def down(http: Bench, left: int) -> None:
     for server in http.servers[left:]:
         server.down = True
     await http.settle(left)
-    return http
 
 
-async def all_down(http: Bench) -> httpx.Response:
-    return await (await down(http, 0)).get("/ticket/photos")
-
-
-async def one_down(http: Bench) -> httpx.Response:
-    return await (await down(http, 1)).get("/ticket/photos")
-
-
-async def bump_with_one_down(http: Bench) -> httpx.Response:
-    return await (await down(http, 1)).post("/sequence/photos/bump", json={"above": 100})
-
-
-async def frozen(http: Bench) -> httpx.Response:
+async def frozen(http: Bench) -> None:
     for server in http.servers:
         server.freeze()
-    return await http.get("/ticket/photos")
 
 
-async def used_up(http: Bench, left: int = 0, query: str = "") -> httpx.Response:
+async def used_up(http: Bench, left: int = 0) -> None:
     await http.make("last", bits=32)
     for server in http.servers:
         server.set_last("last", 2**32 - 1 - left)
-    return await http.get(f"/ticket/last{query}")
 
 
-async def ended(http: Bench) -> httpx.Response:
-    await http.service.desk.end()
-    return await http.get("/ticket/photos")
-
-
-async def clock_ahead(http: Bench) -> httpx.Response:
+async def clock_ahead(http: Bench) -> None:
     await http.make("likes", kind="instagram")
     http.ahead = 5.0
-    return await http.get("/ticket/likes")
 
 
-async def growing(http: Bench) -> httpx.Response:
+async def growing(http: Bench) -> None:
     sight = http.service.sight
     assert sight.record is not None
     record = sight.record.next(sight.record.number + 1, state=State.CHANGING)
@@ -66,46 +45,45 @@ async def growing(http: Bench) -> httpx.Response:
         server.data.ring = server.data.ring._replace(stamp=record.stamp, text=record.dump())
     while sight.record != record:
         await sight.moved()
-    return await http.get("/ticket/photos")
 
 
-async def defect(http: Bench) -> httpx.Response:
+async def defect(http: Bench) -> None:
     async def fails(_name: str) -> None:
         raise RuntimeError("a secret")
 
     http.report.sequence = fails  # type: ignore[assignment]
-    return await http.get("/sequence/photos")
 
 
-ROWS: dict[str, tuple[int, str, str, Row]] = {
-    "unknown sequence": (404, "no-such-sequence", "PUT /sequence/photo makes", lambda http: http.get("/ticket/photo")),
-    "unknown page": (404, "not-found", "no such page", lambda http: http.get("/tickets/photos")),
-    "a slash more": (404, "not-found", "no such page", lambda http: http.get("/ticket/photos/")),
-    "method": (405, "method-not-allowed", "GET, HEAD, PUT", lambda http: http.call("DELETE", "/sequence/photos")),
-    "start at the end": (409, "above-ceiling", "4294967295", lambda http: http.make("a", bits=32, start=2**32)),
-    "bump to the end": (
-        409, "above-ceiling", str(2**63 - 1), lambda http: http.post("/sequence/photos/bump", json={"above": 2**63})
-    ),
-    "exhausted": (410, "exhausted", "last", used_up),
-    "fewer left": (410, "exhausted", "last", lambda http: used_up(http, 20, "?count=1000")),
-    "large body": (413, "bad-request", "65,536", lambda http: http.post("/ticket/photos", content=b" " * 65_537)),
-    "defect": (500, "internal", "log", defect),
-    "no database": (503, "no-database", "photos", all_down),
-    "out of time": (503, "out-of-time", "0.2 s", frozen),
-    "draining": (503, "draining", "shutting down", ended),
-    "clock": (503, "clock-ahead", "5.0 s ahead", clock_ahead),
-    "unverified": (503, "unverified", "refuse", one_down),
-    "not confirmed": (503, "not-confirmed", "db2", bump_with_one_down),
-    "growing": (503, "growing", "grow", growing),
-}  # fmt: skip
-OPTIONS: dict[str, dict[str, Any]] = {"out of time": {"request_timeout": 0.2}, "unverified": {"refuses": True}}
+DRAW, BUMP = "GET /ticket/photos", "POST /sequence/photos/bump"
+ROWS: list[Row] = [
+    (404, "no-such-sequence", "PUT /sequence/photo makes", "GET /ticket/photo", {}, None),
+    (404, "not-found", "no such page", "GET /tickets/photos", {}, None),
+    (404, "not-found", "no such page", "GET /ticket/photos/", {}, None),
+    (405, "method-not-allowed", "GET, HEAD, PUT", "DELETE /sequence/photos", {}, None),
+    (409, "above-ceiling", "4294967295", "PUT /sequence/a", {"json": {"bits": 32, "start": 2**32}}, None),
+    (409, "above-ceiling", str(2**63 - 1), BUMP, {"json": {"above": 2**63}}, None),
+    (410, "exhausted", "last", "GET /ticket/last", {}, used_up),
+    (410, "exhausted", "last", "GET /ticket/last?count=1000", {}, lambda http: used_up(http, 20)),
+    (413, "bad-request", "65,536", "POST /ticket/photos", {"content": b" " * 65_537}, None),
+    (500, "internal", "log", "GET /sequence/photos", {}, defect),
+    (503, "no-database", "photos", DRAW, {}, lambda http: down(http, 0)),
+    (503, "out-of-time", "0.2 s", DRAW, {}, frozen),
+    (503, "draining", "shutting down", DRAW, {}, lambda http: http.service.desk.end()),
+    (503, "clock-ahead", "5.0 s ahead", "GET /ticket/likes", {}, clock_ahead),
+    (503, "unverified", "refuse", DRAW, {}, lambda http: down(http, 1)),
+    (503, "not-confirmed", "db2", BUMP, {"json": {"above": 100}}, lambda http: down(http, 1)),
+    (503, "growing", "grow", DRAW, {}, growing),
+]
+OPTIONS: dict[str, dict[str, Any]] = {"out-of-time": {"request_timeout": 0.2}, "unverified": {"refuses": True}}
 
 
 @pytest.mark.parametrize("row", ROWS)
-async def test_row(row: str) -> None:
-    status, code, says, ask = ROWS[row]
-    async with running(**OPTIONS.get(row, {})) as http:
-        detail = problem(await ask(http), status, code)
+async def test_row(row: Row) -> None:
+    status, code, says, request_line, body, prepare = row
+    async with running(**OPTIONS.get(code, {})) as http:
+        if prepare is not None:
+            await prepare(http)
+        detail = problem(await http.call(*request_line.split(), **body), status, code)
         assert says in detail
         assert "secret" not in detail
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.http_bench import Bench, problem, running
+from tests.contract.http_bench import problem, running
 
 pytestmark = pytest.mark.looptime
 
@@ -11,15 +11,10 @@ LONG_KINDS = "flake", "objectid", "uuid7", "ulid", "uuid4"
 KINDS = "instagram", "instagram32", "snowflake", "simpleflake", *LONG_KINDS
 
 
-def assert_nothing_drawn(http: Bench) -> None:
-    assert [server.data.counters["photos"].last for server in http.servers] == [0, 0]
-
-
-async def test_a_ticket_by_get_and_by_post_and_as_text() -> None:
+async def test_a_ticket_by_get_and_by_post_and_as_text_and_lists_that_rise() -> None:
     async with running() as http:
-        answers = [
-            await ask(path) for ask in (http.get, http.post) for path in ("/ticket/photos?_=17", "/ticket/PHOTOS")
-        ]
+        paths = "/ticket/photos?_=17", "/ticket/PHOTOS"
+        answers = [await ask(path) for ask in (http.get, http.post) for path in paths]
         ids = [answer.json()["id"] for answer in answers]
         assert len(set(ids)) == 4
         for answer, ticket in zip(answers, ids, strict=True):
@@ -30,10 +25,6 @@ async def test_a_ticket_by_get_and_by_post_and_as_text() -> None:
             assert (text.headers["cache-control"], text.headers["content-type"][:10]) == ("no-store", "text/plain")
             assert text.text == "".join(f"{ticket}\n" for ticket in sorted(map(int, text.text.split())))
             assert text.text.count("\n") == count
-
-
-async def test_a_list_rises_also_with_one_ticket() -> None:
-    async with running() as http:
         for count in (1, 3, 1000):
             told = (await http.get(f"/ticket/photos?count={count}")).json()
             assert (told["sequence"], told["count"], len(told["ids"])) == ("photos", count, count)
@@ -84,7 +75,7 @@ async def test_what_is_malformed_draws_nothing_and_neither_do_bodies_and_other_m
             for method in ("HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"):
                 answer = await http.call(method, target)
                 assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
-        assert_nothing_drawn(http)
+        assert [server.data.counters["photos"].last for server in http.servers] == [0, 0]
         for body in (b"", b" \r\n", b"{}", b" {} \n"):
             assert (await http.post(target, content=body)).status_code == 200
 

@@ -3,20 +3,24 @@
 import asyncio
 import socket
 import struct
-import time
 
 import pytest
 
 from app.redis import door as door_module
 from app.redis.commands import Client
-from tests.contract.redis_bench import DEADLINE, running
+from tests.contract.redis_bench import running
+from tests.unit.http.fast_bench import until
 
 
 @pytest.mark.parametrize(
     "data",
     [
+        b"*513\r\n",
         b"*1000000000\r\n",
         b"*2\r\n$4\r\nINCR\r\n$1000000000\r\n",
+        b"*2\r\n$4\r\nINCR\r\n$5\r\nphotos\r\n",
+        b"*1\r\n$4097\r\n",
+        b"*2\r\n$4000\r\n%b\r\n$99\r\n" % (b"x" * 4_000),
         b"*1\r\n" * 1_000,
         b"*1\r\n*1\r\n*1\r\n$4\r\nPING\r\n",
         b"*-1x\r\n",
@@ -114,11 +118,3 @@ async def test_what_came_is_worked_off_in_turns_of_bounded_cost(monkeypatch: pyt
         costs.clear()
         raws[0].send(b"*512\r\n" + b"$1\r\nx\r\n" * 500)
         await until(lambda: sum(costs) >= 500 * 7 // 64)
-
-
-async def until(is_so) -> None:  # type: ignore[no-untyped-def]
-    """Wait until something is so."""
-    end = time.monotonic() + DEADLINE
-    while not is_so():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)

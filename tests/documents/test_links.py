@@ -51,8 +51,8 @@ def test_the_page_of_reasons_names_the_runbook_that_the_server_names() -> None:
     wrong = []
     for reasons, *_, runbook in (cells for cells in rows(read("docs/operations/warnings.md")) if len(cells) == 3):
         for reason in re.findall(r"`([^`]+)`", reasons):
-            named = runbook_of(reason.replace("…", "3"))
-            page = named.file.removeprefix("docs/operations/")
-            if page != f"{ANY_OTHER}.md" and f"[{named.title}]({page})" != runbook:
+            title, file = runbook_of(reason.replace("…", "3"))
+            page = file.removeprefix("docs/operations/")
+            if page != f"{ANY_OTHER}.md" and f"[{title}]({page})" != runbook:
                 wrong.append((reason, runbook, page))
     assert not wrong

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.access import Access, Right
-from app.errors import Forbidden, Unauthenticated
+from app.errors import Forbidden, TicketError, Unauthenticated
 from app.settings import load
 from app.tokens import LOOK_SECONDS, TokenFiles
 
@@ -42,13 +42,10 @@ def test_what_each_token_may_do(users: tuple[str], admins: tuple[str], nobody: s
     assert [access.needs_token(right) for right in Right] == [right[0] not in nobody for right in Right]
 
 
-def test_a_token_that_may_not_is_told_apart_from_one_that_is_not_known() -> None:
-    access = Access([USER], [ADMIN])
-    with pytest.raises(Forbidden):
-        access.check(USER, Right.CHANGES)
-    for unknown in ("other", None):
-        with pytest.raises(Unauthenticated):
-            access.check(unknown, Right.CHANGES)
+@pytest.mark.parametrize(("token", "error"), [(USER, Forbidden), ("other", Unauthenticated), (None, Unauthenticated)])
+def test_a_token_that_may_not_is_told_apart_from_one_that_is_not_known(token: str, error: type[TicketError]) -> None:
+    with pytest.raises(error):
+        Access([USER], [ADMIN]).check(token, Right.CHANGES)
 
 
 def test_tokens_are_any_utf_8_and_bytes_that_are_none_are_not_known() -> None:
@@ -87,10 +84,7 @@ async def test_a_file_that_changes_is_read_and_one_that_cannot_be_used_changes_n
         file.write_bytes(damage)
         await asyncio.sleep(3 * LOOK_SECONDS)
         assert (may(access, NEW), may(access, None)) == ("tr", "")
-        said = [
-            each for each in caplog.messages if each.startswith("the tokens stay as they were: TICKETS_TOKENS_FILE")
-        ]
-    assert len(said) == 2
+    assert sum(each.startswith("the tokens stay as they were: TICKETS_TOKENS_FILE") for each in caplog.messages) == 2
 
     other.write_text(f"short {OLD}")
     file.unlink()

@@ -1,9 +1,8 @@
 """Which page of docs/operations says what to do about a warning, or about a database that is not up."""
 
 import re
-from typing import NamedTuple
 
-TITLES = {
+TITLES = {  # of the pages, by the names of their files
     "add-a-ticket-database": "Add a ticket database, or take one away",
     "back-up-and-restore": "Back a ticket database up, and restore it",
     "databases": "Databases on machines of their own",
@@ -13,8 +12,7 @@ TITLES = {
     "sequence-at-its-end": "A 32-bit sequence at its end",
     "upgrade": "Upgrade the ticket servers",
 }
-"""The titles of the pages, by the names of their files."""
-PAGES = (
+PAGES = (  # patterns of reasons, each with its page; the first that fits counts
     (r"ticketd grow|^the ring is being changed|^its offset is above|^the recorded increment", "add-a-ticket-database"),
     (r"of its ids are used up|^exhausted:|^its ids end at |^its columns differ", "sequence-at-its-end"),
     (r"upgrade the ticket server$|which this release cannot serve$", "upgrade"),
@@ -27,18 +25,10 @@ PAGES = (
     (r"^this server's clock|^(no )?(worker|instance) number", "monitoring"),
     (r"^[a-z]+(_[a-z]+)+\b|^fsync|ALTER TABLE|^its sequences could not be|^sequences could not be made", "databases"),
 )
-"""Patterns of reasons, each with its page. The first that fits counts."""
 ANY_OTHER = "index"
 
 
-class Runbook(NamedTuple):
-    """A page of the documentation: its title, and its file in the repository."""
-
-    title: str
-    file: str
-
-
-def runbook_of(reason: str) -> Runbook:
-    """Return the page for a reason as /healthz gives it; the overview for a reason that has no page of its own."""
+def runbook_of(reason: str) -> tuple[str, str]:
+    """Return title and file of the page for a reason as /healthz gives it; of the overview where it has no own page."""
     page = next((page for pattern, page in PAGES if re.search(pattern, reason)), ANY_OTHER)
-    return Runbook(TITLES[page], f"docs/operations/{page}.md")
+    return TITLES[page], f"docs/operations/{page}.md"

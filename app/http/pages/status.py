@@ -21,17 +21,14 @@ from app.http.problems import problem_of
 from app.operations.report import Report
 from app.service import Service
 
-SHOWN = 50
-"""How many sequences the page shows at once."""
+SHOWN = 50  # how many sequences the page shows at once
 PARAMETERS = "search", "after", "decode_sequence", "decode_id"
-LONGEST = 64
-"""Characters of a parameter that count."""
+LONGEST = 64  # characters of a parameter that count
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
         "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
-    "cache-control": "no-store",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }

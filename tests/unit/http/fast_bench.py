@@ -17,10 +17,15 @@ from app.http.fast import HttpServer
 from app.operations.tally import Tally
 from app.tickets.request import Block, Request, Shape
 
-SECONDS = 30.0
-"""Deadline of whatever a test waits for."""
-Answer = tuple[int, dict[str, str], Any]
-"""Status, header fields, and body."""
+SECONDS = 30.0  # deadline of whatever a test waits for
+Answer = tuple[int, dict[str, str], Any]  # status, header fields, and body
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait for something that the server does without an answer."""
+    async with asyncio.timeout(SECONDS):
+        while not condition():  # noqa: ASYNC110  what the server does has no event for tests
+            await asyncio.sleep(0.002)
 
 
 class FakeDesk:
@@ -139,12 +144,6 @@ class Bench:
     async def client(self) -> Client:
         self.clients.append(Client(*await asyncio.open_connection(*self.socket.getsockname()[:2])))
         return self.clients[-1]
-
-    async def until(self, condition: Callable[[], Any]) -> None:
-        """Wait for something that the server does without an answer."""
-        async with asyncio.timeout(SECONDS):
-            while not condition():  # noqa: ASYNC110  what the server does has no event for tests
-                await asyncio.sleep(0.002)
 
     @property
     def protocols(self) -> list[Any]:

@@ -7,7 +7,7 @@ import pytest
 from app.errors import Exhausted, OutOfTime
 from app.http.cycle import LARGEST_MEMO
 from app.operations.watch import Seen
-from tests.unit.http.fast_bench import get, serving
+from tests.unit.http.fast_bench import get, serving, until
 
 TOKEN, PARENT = "a-token-of-these-tests", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 PHOTOS = get("/ticket/photos")
@@ -93,7 +93,7 @@ async def test_errors_of_the_desk_are_problems() -> None:
         bench.desk.is_held = True
         for error, status, code in ((OutOfTime(), 503, "out-of-time"), (Exhausted(), 410, "exhausted")):
             client.send(PHOTOS)
-            await bench.until(lambda: bench.desk.held)
+            await until(lambda: bench.desk.held)
             bench.desk.held.pop().fail(error)
             answer = await client.answer()
             assert (answer[0], answer[2]["code"]) == (status, code)
@@ -151,14 +151,14 @@ async def test_only_the_bytes_of_one_whole_request_for_any_ticket_are_known() ->
         for request in (get("/ticket/likes?shard=1"), get("/block/photos?size=2"), get("/livez")):
             assert (await client.ask(request))[0] == 200
         client.send(PHOTOS[:20])
-        await bench.until(lambda: bench.protocols[0]._part)
+        await until(lambda: bench.protocols[0]._part)
         assert (await client.ask(PHOTOS[20:] + b"\r\n\r\n"))[0] == 200
         bench.protocols[0].data_received(b"\r\n\r\n")
         bench.protocols[0].data_received(b"\r\n")
         assert list(bench.http.memo.known) == []
         client.send(PHOTOS + PHOTOS + b"\r\n\r\n" + PHOTOS[:-2])
         assert [(await client.answer())[0] for _ in range(2)] == [200, 200]
-        await bench.until(lambda: bench.protocols[0]._part)
+        await until(lambda: bench.protocols[0]._part)
         assert list(bench.http.memo.known) == [PHOTOS]
         bench.protocols[0].data_received(PHOTOS)  # known, and no header of the request before
         assert (await client.answer())[0] == 400

@@ -6,7 +6,7 @@ from time import monotonic
 import pytest
 
 from app.http.fast import LARGEST_HEAD
-from tests.unit.http.fast_bench import Bench, Client, get, serving
+from tests.unit.http.fast_bench import Bench, Client, get, serving, until
 
 PHOTOS, LIVEZ = get("/ticket/photos"), get("/livez")
 CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -21,7 +21,7 @@ async def refused(bench: Bench, client: Client, status: int) -> None:
     taken = bench.desk.taken
     protocol.data_received(PHOTOS)
     bench.http.sweep(monotonic() + 3)
-    await bench.until(lambda: not bench.protocols)
+    await until(lambda: not bench.protocols)
     assert bench.desk.taken == taken
 
 
@@ -66,7 +66,7 @@ async def test_a_megabyte_of_the_shortest_requests_is_not_parsed_ahead() -> None
         client = await bench.client()
         bench.app.gate.clear()
         client.send(b"GET / HTTP/1.1\r\n\r\n" * 60_000)
-        await bench.until(lambda: bench.app.got and bench.protocols[0].flow.read_paused)
+        await until(lambda: bench.app.got and bench.protocols[0].flow.read_paused)
         await asyncio.sleep(0.05)
         (protocol,) = bench.protocols
         assert len(protocol._unread) < 600_000
@@ -82,7 +82,7 @@ async def test_requests_are_told_apart_however_their_bytes_are_cut(size: int) ->
     data = PHOTOS + post + PHOTOS + b"\r\n\r\n" + chunked + post + PHOTOS
     async with serving() as bench:
         client = await bench.client()
-        await bench.until(lambda: bench.protocols)
+        await until(lambda: bench.protocols)
         for at in range(0, len(data), size):
             bench.protocols[0].data_received(data[at : at + size])
         told = [(await client.answer())[2] for _ in range(6)]
@@ -129,7 +129,7 @@ async def test_what_is_no_http_is_answered_behind_what_came_before(data: bytes) 
         assert (await client.ask(PHOTOS))[2]["id"] == 1
         bench.desk.is_held = True
         client.send(PHOTOS + data + PHOTOS)
-        await bench.until(lambda: bench.desk.held)
+        await until(lambda: bench.desk.held)
         bench.desk.release()
         assert (await client.answer())[2]["id"] == 2
         await refused(bench, client, 400)
@@ -147,19 +147,19 @@ async def test_a_request_that_does_not_end_ends_the_connection() -> None:
         for begin in (b"GET /tick", PHOTOS[:-2], *bodies):
             client = await bench.client()
             client.send(begin)
-            await bench.until(lambda: bench.protocols and bench.protocols[0]._part)
+            await until(lambda: bench.protocols and bench.protocols[0]._part)
             bench.http.sweep(now + 5)
             assert len(bench.protocols) == 1
             bench.http.sweep(monotonic() + 11)
             assert await client.rest() == b""
-            await bench.until(lambda: not bench.protocols)
+            await until(lambda: not bench.protocols)
 
 
 async def test_an_idle_connection_is_kept_for_620_s() -> None:
     async with serving() as bench:
         client, other = await bench.client(), await bench.client()
         assert (await client.ask(PHOTOS))[0] == 200
-        await bench.until(lambda: len(bench.protocols) == 2)
+        await until(lambda: len(bench.protocols) == 2)
         bench.http.sweep(monotonic() + 615)
         assert (await client.ask(PHOTOS))[0] == 200
         bench.http.sweep(monotonic() + 621)
@@ -171,11 +171,11 @@ async def test_a_client_that_leaves_abandons_its_draw() -> None:
         bench.desk.is_held = True
         gone, other = await bench.client(), await bench.client()
         gone.send(PHOTOS + LIVEZ)
-        await bench.until(lambda: len(bench.desk.held) == 1)
+        await until(lambda: len(bench.desk.held) == 1)
         other.send(PHOTOS)
-        await bench.until(lambda: len(bench.desk.held) == 2)
+        await until(lambda: len(bench.desk.held) == 2)
         gone.writer.transport.abort()
-        await bench.until(lambda: bench.desk.held[0].is_over)
+        await until(lambda: bench.desk.held[0].is_over)
         bench.desk.release()
         assert (await other.answer())[2]["id"] == 1
         assert (bench.tally.in_flight, bench.connections.count, bench.app.got) == (0, 1, [])
@@ -200,7 +200,7 @@ async def test_nothing_is_served_while_the_client_does_not_read() -> None:
         bench.desk.release()
         assert bench.desk.held == []  # the second stays in its queue
         bench.http.sweep(monotonic() + 11)
-        await bench.until(lambda: not bench.protocols)
+        await until(lambda: not bench.protocols)
 
 
 # --- ends of connections ----------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ async def test_draining_ends_each_connection_behind_its_answer() -> None:
         clients[1].send(PHOTOS + b"no HTTP" + PHOTOS)
         bench.app.gate.clear()
         clients[2].send(LIVEZ)
-        await bench.until(lambda: bench.desk.held and bench.app.got)
+        await until(lambda: bench.desk.held and bench.app.got)
         bench.http.begin_drain()
         bench.desk.release()
         bench.desk.is_held = False
@@ -249,9 +249,9 @@ async def test_beyond_the_limit_a_connection_has_one_answer() -> None:
                 assert (status, told["app"]) == (200, path)
             assert await client.rest() == b""
         waiting = [await bench.client() for _ in range(32)]
-        await bench.until(lambda: bench.connections.count == 33)
+        await until(lambda: bench.connections.count == 33)
         assert await (await bench.client()).rest() == b""
         bench.http.sweep(monotonic() + 11)
         for each in waiting:
             assert await each.rest() == b""
-        await bench.until(lambda: bench.connections.count == 1)
+        await until(lambda: bench.connections.count == 1)
