@@ -172,13 +172,11 @@ class Lane:
             await asyncio.shield(self._mark())
 
     def _is_open(self) -> bool:
-        """Whether the lane may go on as it was opened. A lane that is not sure closes once it can become so."""
-        opened, sight, life = self._opened, self._sight, self.member.life
+        """Whether the lane may go on as it was opened, and no floor has passed what it gives next."""
+        opened = self._opened
         return (
             opened is not None
-            and opened.era == sight.era
-            and (life is None or life == opened.life)
-            and (opened.sure or not sight.whole)
+            and self._sight.keeps(self.member, life=opened.life, era=opened.era, sure=opened.sure)
             and self._floors.known.get(self._key, 0) < (self.stock.first or self.highest + 1)
         )
 
@@ -329,8 +327,7 @@ class Lane:
     async def _raise_limit(self) -> None:
         """Send one mark, once no database is in doubt, and take up what became of it."""
         sight, opened = self._sight, self._opened
-        while sight.doubtful or not sight.is_fresh():
-            await sight.moved()
+        await sight.confirmed()
         if opened is None or self._opened is not opened or not self._is_open():
             return
         limit = min(self.highest + self._step_ahead(), opened.counter.ceiling)

@@ -172,11 +172,11 @@ class WorkerNumber(Holder):
         return lease is not None and (self._sight.alone(lease.member) or not lease.sure)
 
     def _open(self) -> Lease | None:
-        """Return the lease while it is open: a lease closes as a lane does, see `Lane._is_open`."""
-        lease, sight = self.lease, self._sight
-        if lease is None or lease.era != sight.era or lease.member.life not in {None, lease.life}:
+        """Return the lease while it is open."""
+        lease = self.lease
+        if lease is None or not self._sight.keeps(lease.member, life=lease.life, era=lease.era, sure=lease.sure):
             return None
-        return lease if lease.sure or not sight.whole else None
+        return lease
 
     def _standing(self) -> Lease | None:
         """The lease, if it is open and its limit stands."""
@@ -187,8 +187,7 @@ class WorkerNumber(Holder):
         """Renew the lease, or take another number, until that is not due any more."""
         sight = self._sight
         while (standing := self._standing()) is None or sight.clock() >= standing.renewed + RENEWAL:
-            while sight.doubtful or not sight.is_fresh():
-                await sight.moved()
+            await sight.confirmed()
             record, lease = drawn(sight), self._open()
             if lease is None or lease.member.life is None:
                 await self._take(record)

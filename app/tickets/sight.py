@@ -193,6 +193,10 @@ class Sight:
         """
         return self.clock() <= self.fresh_until
 
+    def keeps(self, member: Member, *, life: str, era: int, sure: bool) -> bool:
+        """Whether a lane or a lease may go on as it was opened on this member. One that can become sure may not."""
+        return era == self.era and member.life in {None, life} and (sure or not self.whole)
+
     def alone(self, member: Member) -> bool:
         """Whether no other database than this one is in sight."""
         return all(other is member or other.life is None for other in self.members)
@@ -268,6 +272,11 @@ class Sight:
         self.fresh_until = min(member.looked for member in self.members) + 3 * self.interval + self.timeout
         self._moved.set()
         self._moved = asyncio.Event()
+
+    async def confirmed(self) -> None:
+        """Return once no member is in doubt, and all were looked at not long ago."""
+        while self.doubtful or not self.is_fresh():
+            await self.moved()
 
     async def moved(self, seconds: float | None = None) -> None:
         """Return at the next change, or after so many seconds."""
