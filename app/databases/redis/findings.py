@@ -26,7 +26,7 @@ async def examine(address: Address, seconds: float) -> Examination:
         note = partial(found.add, Severity.NOTE)
         if "yes" in str(truncated):
             note("settings", "aof-load-truncated is yes, which loads a file that was cut short: set it to no")
-        if not address.encrypts:
+        if address.tls is None:
             note("connection", "it is not encrypted: use rediss:// and ssl_ca_certs in its URL")
         if "connected_slaves:0" not in str(info):
             note("replication", "a replica promoted behind counts as a database that came back older, and skips ids")
