@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app import errors
+from app.databases import engines
 from app.databases.postgresql import findings
 from app.databases.postgresql.session import PostgreSQLSession
 from app.databases.session import Book, Counter, Drawn, Mark, Marked, Note, Session, Want, Write
@@ -160,7 +161,7 @@ async def test_the_doctor_names_transactions_that_keep_dead_rows(bench: Bench, m
     monkeypatch.setattr(findings, "FINDINGS", findings.FINDINGS.replace("1 minute", "0 seconds"))
     await with_photos(bench)
     with bench.transaction(f"UPDATE {SEQUENCES} SET id = 1") as writer, bench.transaction("SELECT 1") as reader:
-        found = " ".join(text for _, _, text in (await findings.examine(bench.address, 10.0)).findings)
+        found = " ".join(text for _, _, text in (await engines.examine(bench.address, 10.0)).findings)
         named = [f"of process {each.connection.info.backend_pid} (postgres)" in found for each in (writer, reader)]
     assert named == [True, False]
 

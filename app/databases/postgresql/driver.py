@@ -12,7 +12,6 @@ from typing import Any
 
 import asyncpg
 
-from app.databases.address import Address
 from app.databases.dial import dial
 from app.databases.postgresql.sql import SET_UP, settings
 from app.databases.postgresql.url import PostgreSQLAddress
@@ -93,9 +92,8 @@ _ELSE_FROM_ENVIRONMENT = {
 """The driver reads each of its parameters that is missing from the environment or from a file."""
 
 
-async def login(address: Address, seconds: float) -> Any:
+async def login(address: PostgreSQLAddress, seconds: float) -> Any:
     """Return a connection of asyncpg. seconds: the database timeout. Raises DatabaseFailed, DatabaseRefused."""
-    assert isinstance(address, PostgreSQLAddress)
     try:
         tls = await asyncio.to_thread(address.tls_context)  # it reads files
     except SettingsError as error:
