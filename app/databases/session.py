@@ -256,7 +256,6 @@ class Session(Protocol):
 
 
 Connect = Callable[[Any, Residue | None, float], Awaitable[Session]]
-"""How an engine opens a session, at an address of its own kind, for a residue (None: it draws nothing). It logs in, with
-TLS as the address says, prepares the session, and makes the server's own tables where there are none. The number is the
-database timeout in seconds, for what the session sets on the server (lock waits). Raises DatabaseFailed,
-DatabaseRefused."""
+"""How an engine opens a session, at an address of its own kind, for a residue (None: it draws nothing): it logs in,
+prepares the session, and makes the server's own tables where there are none. The number is the database timeout in
+seconds, for what the session sets on the server (lock waits). Raises DatabaseFailed, DatabaseRefused."""

@@ -215,7 +215,7 @@ def fake_bench() -> Bench:
             "empty": lambda: server.truncate(name),
             "set_back": lambda: server.set_last(name, number),
             "forget": server.wipe,
-            "read_back": lambda: server.read_back(server.snapshot()),
+            "read_back": lambda: server.read_back(server.data.copy()),
         }
         deeds[what]()
 
