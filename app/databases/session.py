@@ -11,9 +11,8 @@ a counter keeps the name as it was made, and in the notebook each name is in low
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from app.databases.address import Address
 from app.errors import DatabaseError
 
 LARGEST_ID = (1 << 63) - 1
@@ -256,7 +255,7 @@ class Session(Protocol):
         """Close the connection at once. A call under way ends with DatabaseFailed."""
 
 
-Connect = Callable[[Address, Residue | None, float], Awaitable[Session]]
-"""How an engine opens a session for a residue (None: it draws nothing): it logs in, with TLS as the address says,
+Connect = Callable[[Any, Residue | None, float], Awaitable[Session]]
+"""How an engine opens a session, at an address of its own kind, for a residue (None: it draws nothing): it logs in,
 prepares the session, and makes the server's own tables where there are none. The number is the database timeout in
 seconds, for what the session sets on the server (lock waits). Raises DatabaseFailed, DatabaseRefused."""

@@ -4,21 +4,30 @@ import asyncio
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from app.databases.address import Address
 from app.databases.engines import SCHEMES, parse_list
+from app.databases.mysql.login import Line
+from app.databases.mysql.session import MySQLSession
 from app.databases.record import new_word
-from app.databases.session import Book, Connect, Residue, RingRow, Session
+from app.databases.session import Book, Connect, Counter, Drawn, Residue, RingRow, Session, Want
 from app.databases.sqlite.folder import lock_folder
 from app.databases.sqlite.session import connect as connect_sqlite
+from app.errors import DatabaseError
 from tests.fakes.server import FakeServer
 from tests.fakes.session import fake_connect
-from tests.servers import DatabaseServer
+from tests.servers import DatabaseServer, engines
 
+BOTH = pytest.mark.parametrize("bench", engines("mariadb", "mysql"), indirect=True)
+"""Runs a test on MySQL and on MariaDB."""
 ODD, EVEN = Residue(1, 2), Residue(2, 2)
 FORGET = "DROP TABLE _ticket_notes; DROP TABLE _ticket_ring"
 SQLITE = {
@@ -80,13 +89,45 @@ async def record(session: Session, stamp: str) -> RingRow:
     return new
 
 
+async def draw(session: Session, name: str = "photos", count: int = 1, above: int = 0, last: int = 0) -> list[int]:
+    """Draw from one sequence, check what holds for every draw, and return the ids."""
+    (drawn,) = await session.draw([Want(name, count, above, last)])
+    return ids(drawn, session, count, above)
+
+
+def ids(drawn: Drawn | DatabaseError, session: Session, count: int = 1, above: int = 0) -> list[int]:
+    """Check what a session drew, and return the ids."""
+    assert isinstance(drawn, Drawn), drawn
+    assert session.residue is not None
+    assert drawn.count >= count
+    assert drawn.first > above
+    assert session.residue.has(drawn.first)
+    step = session.residue.increment
+    return list(range(drawn.first, drawn.first + drawn.count * step, step))
+
+
+async def counter(session: Session, name: str = "photos") -> Counter:
+    """Return the counter of a sequence."""
+    found = (await session.sequences([name.lower()]))[name.lower()]
+    assert isinstance(found, Counter), found
+    return found
+
+
+def line_of(session: Session) -> Line:
+    """Return the connection of a session of MySQL."""
+    assert isinstance(session, MySQLSession)
+    return session._line
+
+
 @dataclass
 class Bench:
     """One database.
 
     tick: seconds after which what is made anew has another birth. lock: locks a sequence as a whole (`lock`) or its
-    row (`lock_row`); None: the operator cannot do that, nor read a dump back. do: does one thing as the operator, with
-    the name of a sequence, a number and the name of another sequence, of which it uses what it needs:
+    row (`lock_row`); None: the operator cannot do that, nor read a dump back. run: runs a statement as the operator.
+    transaction: one of the operator's, which has run a statement and is undone unless the test commits it by the cursor
+    that it gets. do: does one thing as the operator, with the name of a sequence, a number and the name of another
+    sequence, of which it uses what it needs:
 
     add: make a sequence that stands at the number, after the model of the other one. drop: drop a sequence. empty: make
     its counter begin again. remove: delete the rows of its table, or its row. set_back: set it back to the number.
@@ -98,6 +139,8 @@ class Bench:
     do: Callable[..., None]
     lock: Callable[[str, str], AbstractContextManager[None]] | None
     tick: float = 0.0
+    run: Callable[[str], list[tuple[Any, ...]]] = lambda _: []
+    transaction: Callable[[str], AbstractContextManager[Any]] = nullcontext
     sessions: list[Session] = field(default_factory=list)
 
     async def open(self, residue: Residue | None = ODD, seconds: float = 10.0) -> Session:
@@ -130,16 +173,20 @@ def server_bench(server: DatabaseServer, database: str) -> Bench:
     statements = STATEMENTS[package]
 
     @contextmanager
-    def lock(what: str, name: str) -> Iterator[None]:
+    def transaction(statement: str) -> Iterator[Any]:
         with closing(server.connect(database)) as connection, connection.cursor() as cursor:
             cursor.execute("BEGIN")
-            cursor.execute(statements[what].format(name))
-            yield
+            cursor.execute(statement)
+            yield cursor
+
+    def lock(what: str, name: str) -> AbstractContextManager[None]:
+        return transaction(statements[what].format(name))
 
     connect: Connect = import_module(f"app.databases.{package}.session").connect
-    do = by_statements(lambda statement: server.execute(statement, database), statements)
+    run = partial(server.execute, database=database)
+    do, may_lock = by_statements(run, statements), lock if "lock" in statements else None
     tick = 1.1 if package == "mysql" else 0.0  # MySQL keeps the second in which a table was made
-    return Bench(connect, parse_list(url, None)[0], do, lock if "lock" in statements else None, tick)
+    return Bench(connect, parse_list(url, None)[0], do, may_lock, tick, run, transaction)
 
 
 async def sqlite_bench(folder: Path) -> Bench:
@@ -168,7 +215,7 @@ def fake_bench() -> Bench:
             "empty": lambda: server.truncate(name),
             "set_back": lambda: server.set_last(name, number),
             "forget": server.wipe,
-            "read_back": lambda: server.read_back(server.snapshot()),
+            "read_back": lambda: server.read_back(server.data.copy()),
         }
         deeds[what]()
 

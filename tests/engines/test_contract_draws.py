@@ -8,29 +8,7 @@ import pytest
 
 from app.databases.session import EMPTIED, ENDS, Counter, Drawn, Residue, Session, Want, most_ids
 from app.errors import DatabaseError, SequenceBusy, SequenceExhausted, SequenceMissing, SequenceUnusable
-from tests.engines.bench import EVEN, ODD, Bench
-
-
-async def draw(session: Session, name: str, count: int = 1, above: int = 0, last: int = 0) -> list[int]:
-    """Draw from one sequence, and check what holds for every draw."""
-    (drawn,) = await session.draw([Want(name, count, above, last)])
-    return ids(drawn, session, count, above)
-
-
-def ids(drawn: Drawn | DatabaseError, session: Session, count: int = 1, above: int = 0) -> list[int]:
-    assert isinstance(drawn, Drawn), drawn
-    assert session.residue is not None
-    assert drawn.count >= count
-    assert drawn.first > above
-    assert session.residue.has(drawn.first)
-    step = session.residue.increment
-    return list(range(drawn.first, drawn.first + drawn.count * step, step))
-
-
-async def counter(session: Session, name: str) -> Counter:
-    found = (await session.sequences([name.lower()]))[name.lower()]
-    assert isinstance(found, Counter), found
-    return found
+from tests.engines.bench import EVEN, ODD, Bench, counter, draw, ids
 
 
 def rise(numbers: list[int]) -> bool:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app.databases.session import Book, Counter, Drawn, Mark, Marked, Note, Session, Want, Write
+from app.databases.session import Book, Drawn, Mark, Marked, Note, Session, Want, Write
 from app.errors import DatabaseError, DatabaseFailed, SequenceError
-from tests.engines.bench import EVEN, ODD, Bench, record, server_bench
+from tests.engines.bench import EVEN, ODD, Bench, counter, draw, record, server_bench
 from tests.servers import DatabaseServer, engines
 from tests.servers_shared import SharedServers
 
@@ -46,18 +46,8 @@ async def bench(server: DatabaseServer, shared_servers: SharedServers) -> AsyncI
     await bench.close()
 
 
-async def draw(session: Session, count: int = 1) -> int:
-    """Draw from `photos`, and return the last id."""
-    (drawn,) = await session.draw([Want("photos", count)])
-    assert isinstance(drawn, Drawn), drawn
-    assert session.residue is not None
-    return drawn.first + (drawn.count - 1) * session.residue.increment
-
-
-async def position(session: Session) -> int:
-    found = (await session.sequences(["photos"]))["photos"]
-    assert isinstance(found, Counter)
-    return found.position
+async def draw_last(session: Session, count: int = 1) -> int:
+    return (await draw(session, "photos", count))[-1]
 
 
 async def test_a_kill_loses_nothing_that_was_answered(bench: Bench, server: DatabaseServer) -> None:
@@ -68,7 +58,7 @@ async def test_a_kill_loses_nothing_that_was_answered(bench: Bench, server: Data
 
     async def draw_on(session: Session, count: int) -> None:
         for number in FOREVER:
-            answered["drawn"] = max(answered["drawn"], await draw(session, count))
+            answered["drawn"] = max(answered["drawn"], await draw_last(session, count))
             if number == 100:
                 enough.set()
 
@@ -90,9 +80,9 @@ async def test_a_kill_loses_nothing_that_was_answered(bench: Bench, server: Data
             await bench.open()
         await asyncio.to_thread(server.start)
         session = await bench.open(ODD)
-        assert await position(session) >= answered["drawn"]
+        assert (await counter(session)).position >= answered["drawn"]
         assert (await session.read(Book.MARKS, ["photos/1"]))["photos/1"].high >= answered["marked"]
-        assert await draw(session) > answered["drawn"]
+        assert await draw_last(session) > answered["drawn"]
         enough.clear()
     assert await session.read_ring() == ring
     assert session.facts.births == before.births
@@ -118,24 +108,24 @@ async def test_abort_ends_a_call_to_a_frozen_server_at_once(bench: Bench, server
         server.thaw()
     with pytest.raises(DatabaseFailed):
         await draw(session)
-    assert await draw(await bench.open()) >= 1
+    assert await draw_last(await bench.open()) >= 1
 
 
 async def test_a_database_that_comes_back_older_or_empty_shows_it(
     bench: Bench, server: DatabaseServer, tmp_path: Path
 ) -> None:
-    yesterday = await draw(bench.sessions[0], 10)
+    yesterday = await draw_last(bench.sessions[0], 10)
     server.stop()
     server.copy_data(tmp_path / "copy")
     server.start()
     session = await bench.open()
-    facts, ring, highest = session.facts, await session.read_ring(), await draw(session, 1000)
+    facts, ring, highest = session.facts, await session.read_ring(), await draw_last(session, 1000)
     server.kill()
     server.restore_data(tmp_path / "copy")
     await asyncio.sleep(max(0.0, facts.started + 4 - time.time()))
     server.start()
     session = await bench.open()
-    assert yesterday <= await position(session) < highest
+    assert yesterday <= (await counter(session)).position < highest
     assert session.facts.started > facts.started + 2
     assert await session.read_ring() == ring
     server.stop()
@@ -192,7 +182,7 @@ async def test_a_full_disk_is_an_error_and_what_was_answered_stays(bench: Bench,
                 await fill()
             filler.unlink()
             session = await reopen(bench, server)
-            assert await draw(session) > len(kept) // 100
+            assert await draw_last(session) > len(kept) // 100
             assert await session.read(Book.MARKS, list(kept)) == kept
 
 

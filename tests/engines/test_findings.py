@@ -11,6 +11,7 @@ import pytest
 from app.databases.address import Address
 from app.databases.engines import lock_embedded, open_database, parse_list
 from app.databases.postgresql.session import connect
+from app.databases.postgresql.url import parse
 from app.doctor import report
 from app.errors import DatabaseRefused
 from app.service import Options, Service
@@ -171,7 +172,7 @@ def test_the_account_of_the_postgresql_script_is_enough(own_server: OwnServer, d
     server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC", "d")
     assert "its user may not make the tables _ticket_notes, _ticket_ring" in "\n".join(doctor(own)[1])
     with pytest.raises(DatabaseRefused, match="privileges that a ticket server needs"):
-        asyncio.run(connect(parse_list(own, None)[0], None, 20.0))
+        asyncio.run(connect(parse(own), None, 20.0))
     options = "--set=ON_ERROR_STOP=1", "--set=account=clerk", f"--file={DEPLOY / 'postgresql/01-tickets.sql'}"
     for _ in range(2):
         subprocess.run([program("postgresql", "psql"), *options, url], check=True, capture_output=True, timeout=60)
@@ -185,7 +186,7 @@ def test_the_account_of_the_postgresql_script_is_enough(own_server: OwnServer, d
         grant = f"GRANT {privilege} ON _ticket_notes TO clerk"
         assert f"privileges: its user lacks {privilege} on _ticket_notes: {grant}" in wrong(doctor(own)[1])
     with pytest.raises(DatabaseRefused, match="privileges that a ticket server needs"):
-        asyncio.run(connect(parse_list(own, None)[0], None, 20.0))
+        asyncio.run(connect(parse(own), None, 20.0))
 
 
 def test_the_embedded_pair_is_examined_though_it_is_locked_and_is_never_made(tmp_path: Path, doctor: Doctor) -> None:

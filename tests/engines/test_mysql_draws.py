@@ -7,8 +7,7 @@ import pytest
 
 from app.databases.session import Drawn, Residue, Session, Want, most_ids
 from app.errors import DatabaseFailed, DatabaseRefused, SequenceBusy, SequenceExhausted
-from tests.engines.bench import EVEN, ODD, Bench
-from tests.engines.mysql_bench import BOTH, counter, line_of, run
+from tests.engines.bench import BOTH, EVEN, ODD, Bench, counter, draw, line_of
 
 pytestmark = BOTH
 
@@ -19,15 +18,6 @@ FLICKR = (
 )
 
 
-async def draw(session: Session, name: str, count: int, last: int = 0) -> range:
-    (drawn,) = await session.draw([Want(name, count, 0, last)])
-    assert isinstance(drawn, Drawn), drawn
-    assert drawn.count >= count
-    assert session.residue is not None
-    step = session.residue.increment
-    return range(drawn.first, drawn.first + step * drawn.count, step)
-
-
 @pytest.mark.parametrize("residue", [Residue(1, 1), EVEN, Residue(3, 5), Residue(16, 16)])
 async def test_a_draw_of_any_size_skips_little_and_both_its_ends_are_on_disk(bench: Bench, residue: Residue) -> None:
     session = await bench.open(residue)
@@ -35,11 +25,11 @@ async def test_a_draw_of_any_size_skips_little_and_both_its_ends_are_on_disk(ben
     last, gap = 0, 0
     for size in [size for size in SIZES if size <= most_ids(residue.increment)]:
         wide = residue.increment * (-(-(size - 1) // 7) if size > 8 else 1)
-        ids = await draw(session, "photos", size, last)
+        ids = await draw(session, "photos", size, last=last)
         assert 0 < ids[0] - last <= gap + wide, size
         stubs = "','".join("abcdefgh"[: min(size, 8)])
-        ends = run(bench, f"SELECT MIN(id), MAX(id) FROM photos WHERE stub IN ('{stubs}')")
-        assert ends == ((ids[0], ids[-1]),), size
+        ends = bench.run(f"SELECT MIN(id), MAX(id) FROM photos WHERE stub IN ('{stubs}')")
+        assert ends == [(ids[0], ids[-1])], size
         last, gap = ids[-1], wide
 
 
@@ -50,7 +40,7 @@ async def test_near_the_end_of_a_column_single_tickets_go_on_and_none_comes_twic
 ) -> None:
     end = (1 << (32 if "UN" in column else 31)) - 1
     columns = f"id {column} NOT NULL AUTO_INCREMENT, stub CHAR(1) NOT NULL, PRIMARY KEY (stub), KEY (id)"
-    run(bench, f"CREATE TABLE photos ({columns}) AUTO_INCREMENT={end - 400}")
+    bench.run(f"CREATE TABLE photos ({columns}) AUTO_INCREMENT={end - 400}")
     sessions = [await bench.open(residue), await bench.open(residue)]
     last, given = (await counter(sessions[0])).ceiling, list[int]()
     for count, ceiling in ((30, last), (8, last), (1, last), (1, (1 << 63) - 1)):
@@ -70,11 +60,11 @@ async def test_an_id_that_may_be_a_columns_end_is_passed_over_in_a_wider_column(
     session = await bench.open(ODD)
     end, passed = (1 << 32) - 1, 0 if line_of(session).mariadb else 2
     await session.make("photos", 64, end - 4)
-    assert list(await draw(session, "photos", 1)) == [end - 2]
-    assert list(await draw(session, "photos", 1)) == [end + passed]
+    assert await draw(session, "photos", 1) == [end - 2]
+    assert await draw(session, "photos", 1) == [end + passed]
     await session.make("groups", 64, end - 16)
     first = end + passed if passed else end - 14
-    assert list(await draw(session, "groups", 8)) == list(range(first, first + 16, 2))
+    assert await draw(session, "groups", 8) == list(range(first, first + 16, 2))
 
 
 async def test_an_id_of_another_residue_is_refused_and_so_is_a_trigger_that_changes_ids(bench: Bench) -> None:
@@ -83,18 +73,18 @@ async def test_an_id_of_another_residue_is_refused_and_so_is_a_trigger_that_chan
     await line_of(session).step("SET SESSION auto_increment_offset = 2")
     with pytest.raises(DatabaseRefused, match="which is not 1 in steps of 2"):
         await session.draw([Want("photos", 1), Want("photos", 1)])
-    run(bench, "CREATE TRIGGER t BEFORE INSERT ON photos FOR EACH ROW SET NEW.id = 1000")
+    bench.run("CREATE TRIGGER t BEFORE INSERT ON photos FOR EACH ROW SET NEW.id = 1000")
     with pytest.raises((DatabaseRefused, DatabaseFailed)):
         await other.draw([Want("photos", 1)])
 
 
 @pytest.mark.parametrize("storage", ["InnoDB", "MyISAM"])
 async def test_a_table_of_flickrs_schema_is_served_with_a_warning(bench: Bench, storage: str) -> None:
-    run(bench, FLICKR.format(storage))
+    bench.run(FLICKR.format(storage))
     session, other = await bench.open(ODD), await bench.open(EVEN)
     births, given = set(), [0]
     for size in (1, 8, 9, 1000, 1, 3):
-        given += await draw(session, "Tickets64", size, given[-1])
+        given += await draw(session, "Tickets64", size, last=given[-1])
         await draw(other, "Tickets64", size)
         found = await counter(session, "tickets64")
         assert found.position >= given[-1]
@@ -103,11 +93,11 @@ async def test_a_table_of_flickrs_schema_is_served_with_a_warning(bench: Bench, 
     assert given == sorted(set(given))
     assert len(births) == 1
     assert await session.raise_above({"Tickets64": 1_000_001}) == {"Tickets64": None}
-    assert list(await draw(session, "Tickets64", 1)) == [1_000_003]
+    assert await draw(session, "Tickets64", 1) == [1_000_003]
 
 
 async def test_deadlocks_of_flickrs_keys_are_busy_and_no_id_comes_twice(bench: Bench) -> None:
-    run(bench, FLICKR.format("InnoDB"))
+    bench.run(FLICKR.format("InnoDB"))
 
     async def draw_some(session: Session) -> list[int]:
         given: list[int] = []

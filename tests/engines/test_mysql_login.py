@@ -14,8 +14,7 @@ from app.databases.mysql.session import connect
 from app.databases.mysql.url import parse
 from app.databases.session import Drawn, Want
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, SequenceUnusable
-from tests.engines.bench import EVEN, ODD, Bench
-from tests.engines.mysql_bench import BOTH, counter, run
+from tests.engines.bench import BOTH, EVEN, ODD, Bench, counter
 from tests.servers import Engine, engines
 from tests.servers_shared import FreshDatabase, OwnServer
 
@@ -71,8 +70,8 @@ async def test_a_server_without_tls_is_refused_if_the_url_asks_for_it(
 @BOTH
 async def test_a_user_who_may_only_draw_needs_tables_that_are_there(bench: Bench) -> None:
     root, user = bench.address, f"u_{bench.address.database}"
-    run(bench, f"CREATE USER {user}@'127.0.0.1'")
-    run(bench, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {root.database}.* TO {user}@'127.0.0.1'")
+    bench.run(f"CREATE USER {user}@'127.0.0.1'")
+    bench.run(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {root.database}.* TO {user}@'127.0.0.1'")
     bench.address = replace(root, user=user)
     with pytest.raises(DatabaseFailed, match="lacks a privilege: GRANT"):
         await bench.open()

@@ -9,8 +9,7 @@ from app.databases.mysql.login import Result
 from app.databases.mysql.session import of_mark, of_ring, of_write
 from app.databases.session import Book, Mark, Marked, Note, Write
 from app.errors import DatabaseFailed
-from tests.engines.bench import Bench, record
-from tests.engines.mysql_bench import BOTH, line_of
+from tests.engines.bench import BOTH, Bench, line_of, record
 
 NOTE = Note(1, 1, "t")
 MARK = Mark("a", "t", 5, 5, True)

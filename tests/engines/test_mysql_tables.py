@@ -7,8 +7,7 @@ import pytest
 from app.databases.mysql.tables import _give_words
 from app.databases.session import Counter, Want
 from app.errors import DatabaseFailed, DatabaseRefused, SequenceBusy, SequenceUnusable
-from tests.engines.bench import ODD, Bench
-from tests.engines.mysql_bench import BOTH, counter, line_of, run
+from tests.engines.bench import BOTH, ODD, Bench, counter, line_of
 from tests.servers_processes import DEADLINE
 
 pytestmark = BOTH
@@ -36,7 +35,7 @@ SERVED = {
 
 async def test_what_is_wrong_with_a_table_that_is_nearly_a_sequence_is_said(bench: Bench) -> None:
     for number, columns in enumerate(NEARLY.values()):
-        run(bench, f"CREATE TABLE Nearly{number} {columns}")
+        bench.run(f"CREATE TABLE Nearly{number} {columns}")
     session = await bench.open(ODD)
     names = [f"nearly{number}" for number in range(len(NEARLY))]
     found = await session.sequences(names)
@@ -48,11 +47,11 @@ async def test_what_is_wrong_with_a_table_that_is_nearly_a_sequence_is_said(benc
 
 async def test_a_table_that_can_be_drawn_from_is_served(bench: Bench) -> None:
     for name, (columns, _, _) in SERVED.items():
-        run(bench, f"CREATE TABLE {name} {columns}")
+        bench.run(f"CREATE TABLE {name} {columns}")
     for name in ("_mine", "`of-two`"):
-        run(bench, f"CREATE TABLE {name} ({ID}, {STUB}, PRIMARY KEY (stub), KEY (id))")
-    run(bench, "CREATE TABLE people (id INT PRIMARY KEY)")
-    run(bench, "CREATE VIEW seen AS SELECT id, stub FROM small")
+        bench.run(f"CREATE TABLE {name} ({ID}, {STUB}, PRIMARY KEY (stub), KEY (id))")
+    bench.run("CREATE TABLE people (id INT PRIMARY KEY)")
+    bench.run("CREATE VIEW seen AS SELECT id, stub FROM small")
     session = await bench.open(ODD)
     assert (await session.sequences(None)).keys() == SERVED.keys()
     await session.draw([Want(name, 20) for name in SERVED])
@@ -84,7 +83,7 @@ async def test_the_birth_changes_with_each_truncate_at_once(bench: Bench) -> Non
         assert {each.position for each in found} == {0}
         births += {each.birth for each in found}
         await session.draw([Want("photos", 100)])
-        run(bench, "TRUNCATE TABLE photos")
+        bench.run("TRUNCATE TABLE photos")
         assert (await session.sequences(None))["photos"].birth.endswith("none")  # type: ignore[union-attr]
     assert len(births) == len(set(births)) == 3
 
@@ -93,10 +92,10 @@ async def test_a_server_that_stood_still_puts_no_row_back_into_an_emptied_table(
     session = await bench.open(ODD)
     await session.make("photos", 64, 0)
     birth = (await counter(session)).birth
-    run(bench, "TRUNCATE TABLE photos")
+    bench.run("TRUNCATE TABLE photos")
     assert await _give_words(line_of(session), ["photos"], {}) == {"photos": birth.partition(".")[2]}
-    assert run(bench, "SELECT * FROM photos") == ()
-    run(bench, "DROP TABLE _ticket_notes")
+    assert bench.run("SELECT * FROM photos") == []
+    bench.run("DROP TABLE _ticket_notes")
     with pytest.raises(DatabaseFailed, match="lost"):
         await session.sequences(["photos"])
 
@@ -104,12 +103,12 @@ async def test_a_server_that_stood_still_puts_no_row_back_into_an_emptied_table(
 async def test_a_word_that_another_server_gives_meanwhile_is_found(bench: Bench) -> None:
     session, other = await bench.open(ODD), line_of(await bench.open(ODD))
     for name in ("a", "b"):
-        run(bench, f"CREATE TABLE {name} ({ID}, {STUB}, PRIMARY KEY (stub), KEY (id))")
+        bench.run(f"CREATE TABLE {name} ({ID}, {STUB}, PRIMARY KEY (stub), KEY (id))")
     await other.run(["BEGIN", "INSERT INTO _ticket_notes (book, name, text) VALUES ('births', 'b', 'theirs')"])
     reading = asyncio.create_task(session.sequences(["a", "b"]))
     waiting = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
     async with asyncio.timeout(DEADLINE):
-        while run(bench, waiting) != ((1,),):  # noqa: ASYNC110
+        while bench.run(waiting) != [(1,)]:  # noqa: ASYNC110
             await asyncio.sleep(0.2)  # the servers renew what they show once nobody has asked for 0.1 s
     await other.run(["COMMIT"])
     assert (await reading)["b"].birth.endswith(".theirs")  # type: ignore[union-attr]
@@ -118,15 +117,15 @@ async def test_a_word_that_another_server_gives_meanwhile_is_found(bench: Bench)
 @pytest.mark.parametrize("change", ["COMMENT = 'layout 2'", "ENGINE = MyISAM"])
 async def test_own_tables_of_another_layout_or_engine_are_refused(bench: Bench, change: str) -> None:
     await bench.open(ODD)
-    run(bench, f"ALTER TABLE _ticket_notes {change}")
+    bench.run(f"ALTER TABLE _ticket_notes {change}")
     with pytest.raises(DatabaseRefused, match="_ticket_notes"):
         await bench.open(ODD)
 
 
 @pytest.mark.parametrize("table", ["_kinds", "_definitions"])
 async def test_kinds_of_releases_before_are_never_taken_for_plain_tickets(bench: Bench, table: str) -> None:
-    run(bench, f"CREATE TABLE {table} (sequence VARCHAR(64), kind VARCHAR(32), decided INT NOT NULL DEFAULT 1)")
+    bench.run(f"CREATE TABLE {table} (sequence VARCHAR(64), kind VARCHAR(32), decided INT NOT NULL DEFAULT 1)")
     await bench.open(ODD)
-    run(bench, f"INSERT INTO {table} (sequence, kind) VALUES ('likes', 'instagram')")
+    bench.run(f"INSERT INTO {table} (sequence, kind) VALUES ('likes', 'instagram')")
     with pytest.raises(DatabaseRefused, match="make them again"):
         await bench.open(ODD)

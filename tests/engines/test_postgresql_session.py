@@ -1,68 +1,35 @@
 """What is particular to PostgreSQL as a ticket database: its locks, its tables, its settings and accounts."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app import errors
+from app.databases import engines
 from app.databases.postgresql import findings
 from app.databases.postgresql.session import PostgreSQLSession
-from app.databases.session import Book, Counter, Drawn, Mark, Marked, Note, Residue, Session, Want, Write
+from app.databases.session import Book, Counter, Drawn, Mark, Marked, Note, Session, Want, Write
 from app.errors import DatabaseFailed, DatabaseRefused
-from tests.engines.bench import ODD, Bench, record, server_bench
-from tests.servers import DatabaseServer
-from tests.servers_shared import FreshDatabase, OwnServer, SharedServers
+from tests.engines.bench import Bench, record
 
 SEQUENCES = "ticket_sequences"
 
 
-class PostgreSQLBench(Bench):
-    """A database in a server."""
-
-    def __init__(self, server: DatabaseServer, database: str = "postgres") -> None:
-        super().__init__(**vars(server_bench(server, database)))
-        self.server = server
-        self.database = database
-
-    async def open(self, residue: Residue | None = ODD, seconds: float = 10.0, **changes: Any) -> Session:
-        """Open a session. `changes` of the address."""
-        self.sessions.append(await self.connect(replace(self.address, **changes), residue, seconds))
-        return self.sessions[-1]
-
-    def run(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements as the superuser, each by itself, and return the rows of the last one."""
-        return [self.server.execute(statement, self.database) for statement in statements][-1]
-
-    @contextlib.contextmanager
-    def transaction(self, statement: str) -> Iterator[Any]:
-        """A transaction of somebody else, which has run a statement. The test commits it; else it is undone."""
-        with contextlib.closing(self.server.connect(self.database)) as connection:
-            connection.autocommit = False
-            connection.execute(statement)
-            yield connection
-
-    async def wait_for_locks(self, statements: int = 1) -> None:
-        """Return when this number of statements wait for locks."""
-        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        async with asyncio.timeout(30):
-            while (await asyncio.to_thread(self.run, query))[0][0] < statements:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+pytestmark = pytest.mark.parametrize("bench", ["postgresql"], indirect=True)
 
 
-@pytest.fixture
-async def bench(shared_servers: SharedServers, fresh_database: FreshDatabase) -> AsyncIterator[PostgreSQLBench]:
-    """An empty database."""
-    database = fresh_database("postgresql").rpartition("/")[2]
-    bench = PostgreSQLBench(shared_servers.server("postgresql"), database)
-    yield bench
-    await bench.close()
+async def wait_for_lock(bench: Bench) -> None:
+    """Return when a statement waits for a lock."""
+    query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with asyncio.timeout(30):
+        while not await asyncio.to_thread(bench.run, query):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
-async def with_photos(bench: PostgreSQLBench) -> Session:
+async def with_photos(bench: Bench) -> Session:
     session = await bench.open()
     await session.make("photos", 64, 0)
     return session
@@ -86,11 +53,9 @@ async def drawn(session: Session, *wanted: Want) -> list[Any]:
         ("DELETE FROM _ticket_notes", "SELECT 1"),
     ],
 )
-async def test_what_waited_is_judged_by_the_newest_rows(
-    bench: PostgreSQLBench, by: str, before: str, meanwhile: str
-) -> None:
+async def test_what_waited_is_judged_by_the_newest_rows(bench: Bench, by: str, before: str, meanwhile: str) -> None:
     """The default isolation level of the database is another one, which a session has to change."""
-    bench.run(f"ALTER DATABASE {bench.database} SET default_transaction_isolation = 'serializable'")
+    bench.run(f"ALTER DATABASE {bench.address.database} SET default_transaction_isolation = 'serializable'")
     session, old, new = await bench.open(None), Note(1, tenure="t"), Note(9, tenure="t")
     await record(session, "1.word")
     assert await session.write([Write(Book.MARKS, "a", None, old)], None) == [True]
@@ -101,9 +66,9 @@ async def test_what_waited_is_judged_by_the_newest_rows(
         call = session.write([Write(Book.MARKS, "a", old, new)], "1.word")
     with bench.transaction(before) as change:
         raising = asyncio.create_task(call)
-        await bench.wait_for_locks()
+        await wait_for_lock(bench)
         bench.run(meanwhile)
-        change.commit()
+        change.execute("COMMIT")
         assert await raising in ([False], [Marked.RING], [Marked.TENURE])
     assert all(note.high == 1 for note in (await session.read(Book.MARKS, ["a"])).values())
 
@@ -111,7 +76,7 @@ async def test_what_waited_is_judged_by_the_newest_rows(
 # --- rows of ticket_sequences -----------------------------------------------------------------------------------------
 
 
-async def test_rows_that_are_odd_are_unusable_and_concern_no_other(bench: PostgreSQLBench) -> None:
+async def test_rows_that_are_odd_are_unusable_and_concern_no_other(bench: Bench) -> None:
     bench.run(f"CREATE TABLE {SEQUENCES} (sequence text, id bigint, bits smallint, note text)")
     bench.run(f"ALTER TABLE {SEQUENCES} ADD CHECK (sequence <> 'checked' OR id < 3)")
     rows = (
@@ -137,22 +102,20 @@ async def test_rows_that_are_odd_are_unusable_and_concern_no_other(bench: Postgr
     assert (await session.sequences(["new"]))["new"] != new  # which has another birth
 
 
-async def test_an_id_of_another_residue_is_refused(bench: PostgreSQLBench) -> None:
+async def test_an_id_of_another_residue_is_refused(bench: Bench) -> None:
     session = await with_photos(bench)
-    bench.run(
-        "CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.id = NEW.id + 1; RETURN NEW; END'",
-        f"CREATE TRIGGER act BEFORE UPDATE ON {SEQUENCES} FOR EACH ROW EXECUTE FUNCTION act()",
-    )
+    bench.run("CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.id = NEW.id + 1; RETURN NEW; END'")
+    bench.run(f"CREATE TRIGGER act BEFORE UPDATE ON {SEQUENCES} FOR EACH ROW EXECUTE FUNCTION act()")
     with pytest.raises(DatabaseRefused, match="gave the id 2 of photos"):
         await session.draw([Want("photos", 1)])
 
 
-async def test_a_locked_row_is_waited_for_and_then_drawn_from(bench: PostgreSQLBench) -> None:
+async def test_a_locked_row_is_waited_for_and_then_drawn_from(bench: Bench) -> None:
     session = await with_photos(bench)
     with bench.transaction(f"UPDATE {SEQUENCES} SET id = 100") as other:
         drawing = asyncio.create_task(drawn(session, Want("photos", 1)))
-        await bench.wait_for_locks()
-        other.commit()
+        await wait_for_lock(bench)
+        other.execute("COMMIT")
         assert await drawing == [101]
     with bench.transaction(f"SELECT FROM {SEQUENCES} FOR UPDATE"):
         hasty = await bench.open(seconds=0.3)
@@ -171,9 +134,7 @@ async def test_a_locked_row_is_waited_for_and_then_drawn_from(bench: PostgreSQLB
         ("COMMENT ON TABLE _ticket_notes IS 'ticketd layout 2'", "_ticket_notes of another release"),
     ],
 )
-async def test_tables_of_another_shape_are_refused_and_not_altered(
-    bench: PostgreSQLBench, statement: str, words: str
-) -> None:
+async def test_tables_of_another_shape_are_refused_and_not_altered(bench: Bench, statement: str, words: str) -> None:
     if statement.startswith("COMMENT"):
         await bench.open()
     bench.run(statement)
@@ -181,9 +142,10 @@ async def test_tables_of_another_shape_are_refused_and_not_altered(
         await bench.open()
 
 
-async def test_settings_of_the_user_do_not_reach_the_session(bench: PostgreSQLBench) -> None:
-    alter = f"ALTER DATABASE {bench.database} SET"
-    bench.run(f"{alter} synchronous_commit = off", f"{alter} search_path = b, public")
+async def test_settings_of_the_user_do_not_reach_the_session(bench: Bench) -> None:
+    alter = f"ALTER DATABASE {bench.address.database} SET"
+    bench.run(f"{alter} synchronous_commit = off")
+    bench.run(f"{alter} search_path = b, public")
     session = await bench.open()
     assert isinstance(session, PostgreSQLSession)
     assert await session.ask("SHOW synchronous_commit") == [("on",)]
@@ -195,59 +157,28 @@ async def test_settings_of_the_user_do_not_reach_the_session(bench: PostgreSQLBe
         await bench.open()
 
 
-async def test_what_a_server_is_shows(own_server: OwnServer) -> None:
-    """Weak durability, read-only, a standby, and one that was promoted."""
-    lonely = PostgreSQLBench(own_server("postgresql"))
-
-    def restart(*options: str) -> None:
-        lonely.server.stop()
-        lonely.server.options += options
-        lonely.server.start()
-
-    facts = (await lonely.open()).facts
-    lonely.run(f"ALTER TABLE {SEQUENCES} SET UNLOGGED")
-    restart("-c", "fsync=off", "-c", "full_page_writes=off")
-    look = await (await lonely.open()).look("one:8000", Note())
-    words = " ".join(look.facts.warnings)
-    assert all(each in words for each in ("fsync is off", "full_page_writes is off", "ticket_sequences is UNLOGGED"))
-    restart("-c", "default_transaction_read_only=on")
-    session = await lonely.open()
-    with pytest.raises(DatabaseFailed, match="read-only"):
-        await session.look("one:8000", Note())
-    (lonely.server.data_dir / "standby.signal").touch()
-    restart("-c", "default_transaction_read_only=off")
-    with pytest.raises(DatabaseFailed, match="is a standby"):
-        await lonely.open()
-    lonely.run("SELECT pg_promote()")
-    promoted = (await lonely.open()).facts
-    assert promoted.machine != facts.machine
-    assert promoted.births == facts.births
-    await lonely.close()
-
-
-async def test_the_doctor_names_transactions_that_keep_dead_rows(
-    bench: PostgreSQLBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_doctor_names_transactions_that_keep_dead_rows(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "FINDINGS", findings.FINDINGS.replace("1 minute", "0 seconds"))
     await with_photos(bench)
     with bench.transaction(f"UPDATE {SEQUENCES} SET id = 1") as writer, bench.transaction("SELECT 1") as reader:
-        found = " ".join(text for _, _, text in (await findings.examine(bench.address, 10.0)).findings)
-        named = [f"of process {each.info.backend_pid} (postgres)" in found for each in (writer, reader)]
+        found = " ".join(text for _, _, text in (await engines.examine(bench.address, 10.0)).findings)
+        named = [f"of process {each.connection.info.backend_pid} (postgres)" in found for each in (writer, reader)]
     assert named == [True, False]
 
 
-async def test_a_copy_of_the_database_has_another_birth(bench: PostgreSQLBench) -> None:
-    facts, copy = (await bench.open()).facts, f"{bench.database}_copy"
+async def test_a_copy_of_the_database_has_another_birth(bench: Bench) -> None:
+    facts, copy = (await bench.open()).facts, f"{bench.address.database}_copy"
     await bench.close()
-    bench.server.execute(f"CREATE DATABASE {copy} TEMPLATE {bench.database}")
+    bench.run(f"CREATE DATABASE {copy} TEMPLATE {bench.address.database}")
     try:
-        found = (await bench.open(database=copy)).facts
+        bench.address = replace(bench.address, database=copy)
+        found = (await bench.open()).facts
         assert (found.machine, found.births != facts.births) == (facts.machine, True)
     finally:
-        bench.server.execute(f"DROP DATABASE {copy} WITH (FORCE)")
+        bench.run(f"DROP DATABASE {copy} WITH (FORCE)")
 
 
-async def test_what_was_dropped_is_a_failure_and_the_next_session_makes_it_anew(bench: PostgreSQLBench) -> None:
+async def test_what_was_dropped_is_a_failure_and_the_next_session_makes_it_anew(bench: Bench) -> None:
     session = await with_photos(bench)
     bench.run(f"DROP TABLE {SEQUENCES}")
     with pytest.raises(DatabaseFailed, match="has lost a table"):
@@ -262,7 +193,7 @@ async def test_what_was_dropped_is_a_failure_and_the_next_session_makes_it_anew(
     assert (await (await bench.open()).read_ring()).body != body
 
 
-async def test_kinds_of_releases_before_are_never_taken_for_plain_tickets(bench: PostgreSQLBench) -> None:
+async def test_kinds_of_releases_before_are_never_taken_for_plain_tickets(bench: Bench) -> None:
     bench.run("CREATE TABLE _kinds (sequence text, kind text, decided boolean)")
     await bench.open()
     bench.run("INSERT INTO _kinds VALUES ('likes', 'instagram', true)")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.databases.address import TLS
 from app.databases.redis.line import open_line
 from app.databases.redis.session import UNREADABLE, RedisSession, connect
 from app.databases.redis.url import parse
@@ -115,7 +116,7 @@ async def test_the_certificate_of_a_server_with_tls_is_verified(own_server: OwnS
     address = parse(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={file}")
     (await connect(address, None, 10.0)).abort()
     with pytest.raises(DatabaseFailed, match="could not agree on TLS"):
-        await connect(replace(address, ssl_ca_certs=None), None, 10.0)
+        await connect(replace(address, tls=TLS()), None, 10.0)
 
 
 async def test_what_was_not_asked_for_ends_the_connection(server: DatabaseServer) -> None:
@@ -130,7 +131,7 @@ def test_a_url_says_where_it_is_and_who_logs_in() -> None:
     address = parse("redis://h/3", "secret")
     assert (address.name, address.user, address.database, address.password) == ("h:6379", "default", "3", "secret")
     address = parse("rediss://u:p%40@[::1]:7000/0?ssl_ca_certs=/ca.pem")
-    assert (address.name, address.user, address.password, address.encrypts) == ("[::1]:7000", "u", "p@", True)
+    assert (address.name, address.user, address.password, address.tls) == ("[::1]:7000", "u", "p@", TLS(ca="/ca.pem"))
     assert "p@" not in repr(address)
     address = parse("redis+sentinel://u:secret@s1,[::1]:5/main/2?sentinel_password=hidden")
     assert [each.name for each in address.nodes] == ["s1:26379", "[::1]:5"]

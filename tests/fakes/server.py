@@ -133,10 +133,6 @@ class FakeServer:
 
     # --- the data ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> Data:
-        """Return a copy of the data as it is now."""
-        return self.data.copy()
-
     def restart(self, data: Data | None = None) -> None:
         """Restart with this data, by default the same. Every connection ends."""
         self.data = data or self.data

@@ -76,7 +76,7 @@ class Stage:
 
     def old(self) -> dict[Place, Data]:
         """The present state of all databases, to come back to."""
-        return {place: place.server.snapshot() for place in self.world.places}
+        return {place: place.server.data.copy() for place in self.world.places}
 
     async def back(self, place: Place, old: dict[Place, Data], *, patience: float = 20.0) -> bool:
         """Let a database come back older once no server warns. Returns False where a server warns for too long."""

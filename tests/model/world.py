@@ -86,7 +86,7 @@ class World:
     def save(self) -> None:
         """Make a backup of every database."""
         for place in self.places:
-            place.saved.append(place.server.snapshot())
+            place.saved.append(place.server.data.copy())
 
     def go_back(self, place: Place, what: str) -> None:
         """Note that the data of a database has gone back, just now: no other may while a server warns of it."""

@@ -187,7 +187,7 @@ async def test_nothing_works_and_nothing_is_open_after_close(bench: Bench) -> No
 
 
 async def test_a_connection_serves_no_call_for_another_life(bench: Bench) -> None:
-    bench.server.read_back(bench.server.snapshot())
+    bench.server.read_back(bench.server.data.copy())
     for call in (bench.draw(), bench.draw(), bench.database.mark(Mark("a", "t", 1, 1, True), "", bench.life)):
         with pytest.raises(OtherLife):  # the first connection finds the next life
             await call
@@ -202,7 +202,7 @@ async def test_a_look_that_finds_another_life_ends_the_draws_that_are_under_way(
     drawing = [asyncio.create_task(bench.draw()) for _ in range(2)]
     await asyncio.sleep(0.01)
     drawing.append(asyncio.create_task(bench.draw()))  # which waits
-    bench.server.read_back(bench.server.snapshot())
+    bench.server.read_back(bench.server.data.copy())
     bench.life = await bench.look()
     assert list(map(type, await asyncio.gather(*drawing, return_exceptions=True))) == [OtherLife] * 3
     bench.server.loses = None

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from app.databases.address import TLS
 from app.databases.mysql.url import parse
 from app.errors import SettingsError
 
@@ -12,7 +13,7 @@ def test_a_url_is_read() -> None:
     address = parse("mysql://us%40er:p%2Fa%3Ass@Db.example:3307/tick%20ets?ssl-mode=verify_identity&ssl-ca=/a%20b.pem")
     assert (address.host, address.port, address.user) == ("db.example", 3307, "us@er")
     assert (address.password, address.database) == ("p/a:ss", "tick ets")
-    assert (address.ssl_mode, address.ssl_ca) == ("VERIFY_IDENTITY", "/a b.pem")
+    assert (address.ssl_mode, address.tls) == ("VERIFY_IDENTITY", TLS(ca="/a b.pem"))
     assert "p/a:ss" not in repr(address)
     address = parse("mysql://u@[::1]/d", "secret")
     assert (address.name, address.password, address.ssl_mode) == ("[::1]:3306", "secret", "PREFERRED")
@@ -53,8 +54,8 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_password(urls: str, wo
 
 def test_files_of_tls_that_cannot_be_read_are_named() -> None:
     with pytest.raises(SettingsError, match="TLS files of h:3306"):
-        parse("mysql://u@h/d?ssl-ca=/nowhere").tls()
-    assert parse("mysql://u@h/d?ssl-mode=DISABLED").tls() is None
+        parse("mysql://u@h/d?ssl-ca=/nowhere").tls_context()
+    assert parse("mysql://u@h/d?ssl-mode=DISABLED").tls_context() is None
 
 
 def test_a_url_of_several_nodes_has_an_address_for_each() -> None:

@@ -43,11 +43,11 @@ def test_sslmode_means_what_libpq_means() -> None:
         ("?sslmode=verify-full&sslrootcert=system&channel_binding=prefer", "verify-full", ssl.CERT_REQUIRED),
     ):
         address = parse(f"postgresql://u@h/d{words}")
-        context = address.tls()
+        context = address.tls_context()
         assert context is not None
         found = address.sslmode, context.verify_mode, context.check_hostname
         assert found == (mode, verifies, verifies is ssl.CERT_REQUIRED)
-    assert parse("postgresql://u@h/d?sslmode=disable&channel_binding=disable").tls() is None
+    assert parse("postgresql://u@h/d?sslmode=disable&channel_binding=disable").tls_context() is None
     for words in ("sslmode=require&sslrootcert=ca.pem&sslcrl=crl.pem", "sslmode=verify-ca&sslrootcert=ca.pem"):
         assert parse(f"postgresql://u@h/d?{words}").sslmode == "verify-ca"
 
@@ -77,4 +77,4 @@ def test_files_that_cannot_be_used_are_said(tmp_path: Path) -> None:
     root = "sslmode=verify-full&sslrootcert="
     for words in (f"{root}{tmp_path / 'missing.pem'}", f"{root}{none}", f"sslmode=require&sslcert={none}"):
         with pytest.raises(SettingsError, match="the TLS files of h:5432 cannot be used"):
-            parse(f"postgresql://u@h/d?{words}").tls()
+            parse(f"postgresql://u@h/d?{words}").tls_context()

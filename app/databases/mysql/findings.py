@@ -3,7 +3,6 @@
 import time
 from typing import NamedTuple
 
-from app.databases.address import Address
 from app.databases.examination import Examination, Severity
 from app.databases.mysql.facts import prepare
 from app.databases.mysql.login import DENIED, READ_ONLY, Line, Rows, StatementFailed, literal, quoted
@@ -32,9 +31,8 @@ _ABOUT_SERVER = (
 )
 
 
-async def examine(address: Address, seconds: float) -> Examination:
+async def examine(address: MySQLAddress, seconds: float) -> Examination:
     """Examine a database. Raises DatabaseFailed, DatabaseRefused where it cannot be logged in to, or not be used."""
-    assert isinstance(address, MySQLAddress)
     started, line = time.monotonic(), Line(address)
     try:
         await line.open(seconds)

@@ -211,7 +211,7 @@ class Line(aiomysql.Connection):  # type: ignore[misc]
         """
         mode = self._address.ssl_mode
         try:
-            self._ssl_context: ssl.SSLContext | None = await asyncio.to_thread(self._address.tls)
+            self._ssl_context: ssl.SSLContext | None = await asyncio.to_thread(self._address.tls_context)
             try:
                 opened = await dial(self._address.host, self._address.port, seconds)
             except OSError as error:

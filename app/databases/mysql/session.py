@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from app.databases.address import Address
 from app.databases.examination import OLD_KINDS
 from app.databases.mysql.facts import prepare, read_facts
 from app.databases.mysql.login import Line, Rows, StatementFailed, literal, quoted
@@ -37,9 +36,8 @@ _WIDTHS = {32: "INT UNSIGNED", 53: f"BIGINT UNSIGNED COMMENT '{BITS_53}'", 64: "
 _ATTEMPTS = 3
 
 
-async def connect(address: Address, residue: Residue | None, seconds: float) -> "MySQLSession":
+async def connect(address: MySQLAddress, residue: Residue | None, seconds: float) -> "MySQLSession":
     """See `app.databases.session.Connect`. It has no deadline: the caller cancels it."""
-    assert isinstance(address, MySQLAddress)
     line = Line(address)
     try:
         await line.open(seconds)

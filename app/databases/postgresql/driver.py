@@ -12,7 +12,6 @@ from typing import Any
 
 import asyncpg
 
-from app.databases.address import Address
 from app.databases.dial import dial
 from app.databases.postgresql.sql import SET_UP, settings
 from app.databases.postgresql.url import PostgreSQLAddress
@@ -93,16 +92,15 @@ _ELSE_FROM_ENVIRONMENT = {
 """The driver reads each of its parameters that is missing from the environment or from a file."""
 
 
-async def login(address: Address, seconds: float) -> Any:
+async def login(address: PostgreSQLAddress, seconds: float) -> Any:
     """Return a connection of asyncpg. seconds: the database timeout. Raises DatabaseFailed, DatabaseRefused."""
-    assert isinstance(address, PostgreSQLAddress)
     try:
-        tls = await asyncio.to_thread(address.tls)  # it reads files
+        tls = await asyncio.to_thread(address.tls_context)  # it reads files
     except SettingsError as error:
         raise DatabaseRefused(str(error)) from error
     failed: Exception
     for way in {"prefer": (tls, None), "allow": (None, tls)}.get(address.sslmode, (tls,)):
-        guard = _Guard(seconds, way, takes_clear_text=way is not None and address.verifies)
+        guard = _Guard(seconds, way)
         try:
             return await asyncpg.connect(
                 loop=guard,
@@ -135,9 +133,9 @@ class _Guard(asyncio.Protocol):
     password in clear text.
     """
 
-    def __init__(self, seconds: float, tls: ssl.SSLContext | None, *, takes_clear_text: bool) -> None:
+    def __init__(self, seconds: float, tls: ssl.SSLContext | None) -> None:
         self.refused = False
-        self._takes_clear_text = takes_clear_text
+        self._takes_clear_text = tls is not None and tls.verify_mode is ssl.CERT_REQUIRED
         self._loop = asyncio.get_running_loop()
         self._seconds, self._tls = seconds, tls
         self._answer: asyncio.Future[bytes] = self._loop.create_future()

@@ -4,7 +4,6 @@
 
 import time
 
-from app.databases.address import Address
 from app.databases.examination import Examination, Severity
 from app.databases.postgresql import sql
 from app.databases.postgresql.driver import login
@@ -59,9 +58,8 @@ UNION ALL SELECT 'unknown', 'transactions',
 """Each row is a finding. $1: the sslmode."""
 
 
-async def examine(address: Address, seconds: float) -> Examination:
+async def examine(address: PostgreSQLAddress, seconds: float) -> Examination:
     """Examine a database. Raises DatabaseFailed, DatabaseRefused where it cannot be logged in to, or not be used."""
-    assert isinstance(address, PostgreSQLAddress)
     started = time.monotonic()
     session = PostgreSQLSession(await login(address, seconds), None)
     try:

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from app.databases.address import Address
 from app.databases.examination import OLD_KINDS
 from app.databases.postgresql import sql
 from app.databases.postgresql.driver import LOCKED, POOLED, Lost, code_of, login, translated
+from app.databases.postgresql.url import PostgreSQLAddress
 from app.databases.record import new_word
 from app.databases.session import Book, Counter, Drawn, Facts, Look, Mark, Marked, Note, Residue, RingRow, Want, Write
 from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, SequenceUnusable
@@ -22,7 +22,7 @@ _OF_ONE_ROW = ("22", "23", "P0")
 """The classes of errors that one row of `ticket_sequences` may raise: its values, constraints and triggers."""
 
 
-async def connect(address: Address, residue: Residue | None, seconds: float) -> "PostgreSQLSession":
+async def connect(address: PostgreSQLAddress, residue: Residue | None, seconds: float) -> "PostgreSQLSession":
     """Open a session. See `app.databases.session.Connect`."""
     session = PostgreSQLSession(await login(address, seconds), residue)
     try:

@@ -1,69 +1,32 @@
 """The URL of a PostgreSQL ticket database, as it stands in TICKETS_DATABASES. Its words are libpq's."""
 
-import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from app.databases import urls
-from app.databases.address import Address
+from app.databases.address import Address, read_url
 from app.errors import SettingsError
 
 _MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _BINDINGS = ("disable", "prefer")
-_OPTIONS = ("sslmode", "sslrootcert", "sslcrl", "sslcert", "sslkey", "channel_binding", "application_name")
+_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
 @dataclass(frozen=True, slots=True)
 class PostgreSQLAddress(Address):
     """The address of a PostgreSQL ticket database.
 
-    sslmode: libpq's. sslrootcert, sslcrl, sslcert, sslkey: files with the certificates to trust, with the
-    revoked ones, with the client's own, and with its key. application_name: the name in pg_stat_activity.
+    sslmode: libpq's. application_name: the name in pg_stat_activity.
     """
 
     sslmode: str = "prefer"
-    sslrootcert: str | None = None
-    sslcrl: str | None = None
-    sslcert: str | None = None
-    sslkey: str | None = field(default=None, repr=False)
     application_name: str = "ticketd"
-
-    @property
-    def verifies(self) -> bool:
-        """Whether the server has to show a certificate that `sslrootcert` signed."""
-        return self.sslmode.startswith("verify")
-
-    def tls(self) -> ssl.SSLContext | None:
-        """Return what a new connection needs for TLS, from the files as they are now; None for sslmode=disable.
-
-        Raises SettingsError where a file cannot be used. It blocks while it reads.
-        """
-        if self.sslmode == "disable":
-            return None
-        try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname = self.sslmode == "verify-full"
-            context.verify_mode = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
-            if self.verifies and self.sslrootcert == "system":  # what this machine trusts
-                context.load_default_certs()
-            elif self.verifies:
-                context.load_verify_locations(self.sslrootcert)
-            if self.sslcrl:
-                context.load_verify_locations(self.sslcrl)
-                context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
-            if self.sslcert:
-                context.load_cert_chain(self.sslcert, self.sslkey)
-        except OSError as error:  # ssl.SSLError is one
-            reason = "not PEM" if isinstance(error, ssl.SSLError) else error.strerror
-            raise SettingsError(f"the TLS files of {self.name} cannot be used: {reason}") from error
-        return context
 
 
 def parse(text: str, default_password: str | None = None) -> PostgreSQLAddress:
     """Read one URL. Raises SettingsError, which says what is wrong and never repeats the URL."""
-    parts = urls.read(text, ("postgresql", "postgres"), 5432, _OPTIONS)
-    urls.check_key(parts, "sslkey", "sslcert")
-    words = dict(parts.options)
-    root, binding = words.get("sslrootcert"), words.pop("channel_binding", "prefer")
+    options = ("sslmode", *_FILES, "channel_binding", "application_name")
+    url = read_url(text, default_password, ("postgresql", "postgres"), 5432, options)
+    words = url.options
+    root, binding = words.get("sslrootcert"), words.get("channel_binding", "prefer")
     mode = words.get("sslmode", "verify-full" if root == "system" else "prefer")
     if mode == "require" and root is not None:
         mode = "verify-ca"  # as libpq takes it
@@ -77,5 +40,9 @@ def parse(text: str, default_password: str | None = None) -> PostgreSQLAddress:
         (verifies and root is None, f"sslmode={mode} and no sslrootcert: name a file, or write sslrootcert=system"),
     ):
         if is_wrong:
-            raise SettingsError(f"{parts.where} has {complaint}")
-    return PostgreSQLAddress(**(parts.address(default_password) | words | {"sslmode": mode}))
+            raise SettingsError(f"{url.where} has {complaint}")
+    tls = url.tls(_FILES, verifies=verifies, verifies_host=mode == "verify-full")
+    if root == "system":  # what this machine trusts
+        tls = tls._replace(ca=None)
+    fields = url.fields | {"tls": None if mode == "disable" else tls}
+    return PostgreSQLAddress(**fields, sslmode=mode, application_name=words.get("application_name", "ticketd"))

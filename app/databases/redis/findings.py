@@ -3,7 +3,6 @@
 import time
 from functools import partial
 
-from app.databases.address import Address
 from app.databases.examination import Examination, Severity
 from app.databases.redis.scripts import PREFIX
 from app.databases.redis.session import UNREADABLE, RedisSession, log_in, read_facts
@@ -11,9 +10,8 @@ from app.databases.redis.url import RedisAddress
 from app.errors import DatabaseError
 
 
-async def examine(address: Address, seconds: float) -> Examination:
+async def examine(address: RedisAddress, seconds: float) -> Examination:
     """Examine a database. Raises DatabaseFailed, DatabaseRefused where it cannot be logged in to, or not be used."""
-    assert isinstance(address, RedisAddress)
     started = time.monotonic()
     line = await log_in(address, seconds)
     try:
@@ -26,7 +24,7 @@ async def examine(address: Address, seconds: float) -> Examination:
         note = partial(found.add, Severity.NOTE)
         if "yes" in str(truncated):
             note("settings", "aof-load-truncated is yes, which loads a file that was cut short: set it to no")
-        if not address.encrypts:
+        if address.tls is None:
             note("connection", "it is not encrypted: use rediss:// and ssl_ca_certs in its URL")
         if "connected_slaves:0" not in str(info):
             note("replication", "a replica promoted behind counts as a database that came back older, and skips ids")

@@ -106,7 +106,7 @@ class Line(asyncio.Protocol):
 async def open_line(address: RedisAddress, seconds: float) -> Line:
     """Connect, without a login. seconds: how long the caller will wait. Raises DatabaseFailed."""
     try:
-        context = await asyncio.to_thread(address.tls)
+        context = await asyncio.to_thread(address.tls_context)
         opened = await dial(address.host, address.port, seconds)
         loop = asyncio.get_running_loop()
         transport, line = await loop.create_connection(Line, sock=opened)

@@ -9,7 +9,6 @@ import hiredis
 
 from app import errors
 from app.databases import session as base
-from app.databases.address import Address
 from app.databases.record import new_word
 from app.databases.redis.line import CLUSTER, Line, checked, open_line
 from app.databases.redis.scripts import DIGEST, PREFIX, SCRIPT
@@ -25,9 +24,8 @@ UNREADABLE = "its user may not read appendfsync, so it is unknown whether a powe
 UNUSABLE = "its value is no whole number of at most 63 bits, or its bits are not 32, 53 or 64"
 
 
-async def connect(address: Address, residue: Residue | None, seconds: float) -> "RedisSession":
+async def connect(address: RedisAddress, residue: Residue | None, seconds: float) -> "RedisSession":
     """See `app.databases.session.Connect`. It has no deadline: the caller cancels it."""
-    assert isinstance(address, RedisAddress)
     line = await log_in(address, seconds)
     try:
         session = RedisSession(line, await read_facts(line), residue)

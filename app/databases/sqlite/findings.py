@@ -3,15 +3,13 @@
 import sqlite3
 import time
 
-from app.databases.address import Address
 from app.databases.examination import Examination, Severity
 from app.databases.sqlite.folder import SQLiteAddress
 from app.databases.sqlite.session import LATER, LAYOUT, SQLiteSession
 
 
-async def examine(address: Address, seconds: float) -> Examination:
+async def examine(address: SQLiteAddress, seconds: float) -> Examination:
     """Examine a file. Raises DatabaseFailed, DatabaseRefused where it is no file of the ticket server."""
-    assert isinstance(address, SQLiteAddress)
     now = time.time()
     found = Examination(f"SQLite {sqlite3.sqlite_version}", str(address.path), now, now, now)
     if address.inode is None:

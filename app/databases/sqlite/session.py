@@ -14,7 +14,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from app import errors
 from app.databases import session as base
-from app.databases.address import Address
 from app.databases.examination import OLD_KINDS
 from app.databases.record import new_word
 from app.databases.session import Book, Counter, Drawn, Facts, Look, Mark, Marked, Note, Residue, RingRow, Want, Write
@@ -47,9 +46,8 @@ WHERE book = 'marks' AND name = ?1 AND tenure = ?2
 """
 
 
-async def connect(address: Address, residue: Residue | None, seconds: float) -> "SQLiteSession":
+async def connect(address: SQLiteAddress, residue: Residue | None, seconds: float) -> "SQLiteSession":
     """Open a session to one file of a locked folder. See `app.databases.session.Connect`."""
-    assert isinstance(address, SQLiteAddress)
     session = SQLiteSession(address, residue, seconds)
     await session.call(session.open)
     return session

@@ -49,7 +49,7 @@ async def test_the_page_shows_health_databases_servers_and_sequences() -> None:
 
 async def test_databases_that_cannot_be_used_have_their_reason_and_a_runbook() -> None:
     async with running() as http:
-        http.servers[1].restart(http.servers[0].snapshot())
+        http.servers[1].restart(http.servers[0].data.copy())
         while http.service.sight.members[1].status is not Status.QUARANTINED:
             await http.service.sight.moved()
         text = text_of(await http.get("/"))
