@@ -20,7 +20,7 @@ LARGEST_ID = (1 << 63) - 1
 ENDS = {32: (1 << 32) - 1, 53: (1 << 53) - 1, 64: LARGEST_ID}
 """The largest id of a sequence, by its bits."""
 EMPTIED = "its table was emptied or made anew"
-"""Why a draw found the counter below an id that the caller has drawn."""
+"""Why a draw found another counter than the caller has read or drawn from."""
 MOST_IDS = 200_000
 """The most ids that one sequence's part of a draw may want."""
 
@@ -126,7 +126,8 @@ class Want(NamedTuple):
     sequence: the name as it was made. count: how many ids at least, from 1 to `MOST_IDS`. above: the first id has to be
     larger; the session raises the counter first if it has to. last: the largest id that the caller knows of, a hint for
     where the counter stands. ceiling: no id may be larger. drawn: the caller has drawn `last` itself since it read the
-    counter. If the counter is below `last` then, nothing is raised, and the result is a SequenceMissing: `EMPTIED`.
+    counter. birth: of the counter that the caller read. If the counter has another birth, or is below an id that the
+    caller has drawn, nothing is raised, and the result is a SequenceMissing: `EMPTIED`.
     """
 
     sequence: str
@@ -135,6 +136,7 @@ class Want(NamedTuple):
     last: int = 0
     ceiling: int = LARGEST_ID
     drawn: bool = False
+    birth: str = ""
 
 
 class Drawn(NamedTuple):

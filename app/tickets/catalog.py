@@ -243,9 +243,9 @@ class Catalog:
         return None
 
     async def _make(self, key: str, definition: Definition, member: Member, life: str) -> None:
-        """Write the row that defines the sequence, then make its counter above all counters, floors and the start.
+        """Write the row that defines the sequence, then make its counter above its counters, floors, marks and start.
 
-        The marks need not be read: the lane that opens the new counter goes above them.
+        So a server that still takes it for the counter before draws no id again.
         """
         if definition.word:
             kept = await self._define(key, definition, member, life)
@@ -253,9 +253,11 @@ class Catalog:
                 raise SequenceMissing(f"{member.name} did not take the definition of {definition.name}; ask again")
         if definition.counter_bits is None:
             return
-        there = self.entries.get(key) or Entry(key, definition)
-        positions = [counter.position for counter in there.counters.values()]
-        above = min(max([there.floor, self._floors.known.get(key, 0), *positions]), ENDS[there.bits])
+        there, sight, rows = self.entries.get(key) or Entry(key, definition), self._sight, [f"{key}/{member.offset}"]
+        known = [counter.position for counter in there.counters.values()]
+        read = await everywhere(sight, lives_in_sight(sight), lambda each, at: each.database.read(Book.MARKS, rows, at))
+        known += [mark.high for marks in read.values() for mark in marks.values()]
+        above = min(max([there.floor, self._floors.known.get(key, 0), *known]), ENDS[there.bits])
         log.info("making the sequence %s on %s above %d", definition.name, member.name, above)
         try:
             await member.database.make(definition.name, there.bits, above, life)
@@ -263,10 +265,9 @@ class Catalog:
             raise SequenceMissing(f"{member.name} has no counter for {definition.name}, and {error}") from error
 
     async def _define(self, key: str, row: Definition, member: Member, life: str) -> Definition | None:
-        """Write this row where the database has none. Returns the row that is there then.
+        """Write this row where the database has none. Return the row that is there then.
 
-        Returns None where the database takes no row now, because the ring is being changed, and where a damaged row is
-        there. Raises DatabaseError.
+        Returns None where that is damaged, and while the ring is being changed. Raises DatabaseError.
         """
         stamp = self._sight.stamp
         if stamp is None:

@@ -278,7 +278,8 @@ class Lane:
             await asyncio.sleep(NO_ROOM)
             return False
         counter, has_drawn = opened.counter, self.highest > opened.highest
-        want = Want(counter.name, min(self._how_many(), room), above, self.highest, counter.ceiling, has_drawn)
+        count, ceiling = min(self._how_many(), room), counter.ceiling
+        want = Want(counter.name, count, above, self.highest, ceiling, has_drawn, counter.birth)
         drawn = await self.member.database.draw(want, Residue(self.member.offset, step), opened.life)
         counts, now, last = self.member.counts, clock(), drawn.first + step * (drawn.count - 1)
         counts.note_statement(now - began, drawn.count)

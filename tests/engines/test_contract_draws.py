@@ -11,6 +11,12 @@ from app.errors import DatabaseError, SequenceBusy, SequenceExhausted, SequenceM
 from tests.engines.bench import EVEN, ODD, Bench, counter, draw, ids
 
 
+async def make(session: Session, name: str, bits: int, above: int) -> Counter:
+    """Make a sequence and read its counter, as a caller does before it raises the counter or draws."""
+    await session.make(name, bits, above)
+    return await counter(session, name)
+
+
 def rise(numbers: list[int]) -> bool:
     return all(before < after for before, after in itertools.pairwise(numbers))
 
@@ -19,7 +25,7 @@ def rise(numbers: list[int]) -> bool:
 async def test_ids_are_of_the_residue_and_rise_and_nothing_is_skipped_at_first(bench: Bench, residue: Residue) -> None:
     session = await bench.open(residue)
     for name in ("photos", "groups"):
-        await session.make(name, 64, 0)
+        await make(session, name, 64, 0)
     given = await draw(session, "photos")
     assert given == [residue.offset]
     for count in (1, 2, 8, 9, 1000, 1, 10_000, 7, most_ids(residue.increment), 1):
@@ -52,7 +58,7 @@ async def test_sessions_that_draw_at_the_same_time_never_get_the_same_id(bench: 
 async def test_what_is_wrong_with_one_sequence_of_a_draw_does_not_concern_the_others(bench: Bench, lock: str) -> None:
     session = await bench.open(ODD, seconds=1)
     for name in ("photos", "accounts", "groups", "albums"):
-        await session.make(name, 32, 0)
+        await make(session, name, 32, 0)
         await draw(session, name)
     await session.raise_above({"groups": ENDS[32]})
     wanted = [Want("photos", 1), Want("absent", 1), Want("albums", 2), Want("groups", 1), Want("groups", 30)]
@@ -99,7 +105,7 @@ async def test_a_sequence_ends_with_its_last_id(bench: Bench, bits: int, residue
 async def test_a_counter_is_raised_and_never_lowered(bench: Bench) -> None:
     session, other = await bench.open(ODD), await bench.open(EVEN)
     for name in ("photos", "Groups", "accounts"):
-        await session.make(name, 32, 0)
+        await make(session, name, 32, 0)
     raised = await session.raise_above({"photos": 500, "Groups": 1 << 31, "absent": 7, "accounts": ENDS[32]})
     assert isinstance(raised.pop("absent"), SequenceMissing)
     assert raised.pop("accounts") is None
@@ -188,14 +194,36 @@ async def test_a_counter_that_was_set_back_shows_it_and_the_hint_of_the_caller_d
 
 
 @pytest.mark.parametrize("deed", ["empty", "remove", "drop"])
+@pytest.mark.parametrize("known", [0, 1_000])
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_who_has_drawn_nothing_gets_nothing_of_a_table_made_anew(
+    bench: Bench, deed: str, known: int, is_read: bool
+) -> None:
+    idle, busy = [await bench.open(ODD) for _ in range(2)]
+    birth = (await make(busy, "photos", 64, 0)).birth
+    await idle.raise_above({"photos": known})
+    want = Want("photos", 1, known, known, birth=birth)
+    (first,) = await busy.draw([want])
+    assert rise([known, *ids(first, busy)])
+    bench.do(deed, "photos")
+    await busy.make("photos", 64, 0)
+    if is_read:
+        assert (await counter(busy, "photos")).birth != birth
+    (result,) = await idle.draw([want])
+    assert isinstance(result, SequenceMissing)
+    found = await counter(busy, "photos")
+    assert found.birth != birth
+    assert await draw(busy, "photos", last=found.position)
+
+
+@pytest.mark.parametrize("deed", ["empty", "remove", "drop"])
 @pytest.mark.parametrize("above", [0, 1_000_000])
 @pytest.mark.parametrize("count", [1, 100])
 async def test_who_has_drawn_gets_nothing_of_a_table_made_anew_and_does_not_raise_its_counter(
     bench: Bench, deed: str, above: int, count: int
 ) -> None:
     sessions = [await bench.open(ODD) for _ in range(2)]
-    await sessions[0].make("photos", 64, 0)
-    await counter(sessions[0], "photos")  # as a caller does before its first draw
+    await make(sessions[0], "photos", 64, 0)
 
     async def draw_again(above: int) -> list[Drawn | DatabaseError]:
         wanted = [Want("photos", count, above, last, drawn=True) for last in lasts]

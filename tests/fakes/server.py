@@ -22,9 +22,8 @@ class Traits:
     """The differences between the engines.
 
     rows: of a draw's statement. With 8, as on MySQL, a larger draw gives more ids than were wanted and leaves a gap;
-    with 1 it gives what was wanted. coarse_births: a birth is the second in which it was made, so a sequence that is
-    dropped and made within one second has the birth of before. start_jitter: seconds by which the start that the server
-    tells differs between two calls.
+    with 1 it gives what was wanted. coarse_births: the birth of the server's own tables is the second in which they
+    were made. start_jitter: seconds by which the start that the server tells differs between two calls.
     """
 
     rows: int = 1
@@ -169,7 +168,7 @@ class FakeServer:
 
     def add(self, name: str, bits: int = 64, last: int = 0) -> FakeCounter:
         """Make a sequence, as a database administrator would."""
-        counter = self.data.counters[name] = FakeCounter(name, bits, last, self.birth())
+        counter = self.data.counters[name] = FakeCounter(name, bits, last, self.words())
         return counter
 
     def drop(self, name: str) -> None:

@@ -122,7 +122,7 @@ class FakeSession:
             return counter
         assert self.residue is not None, "this session draws nothing"
         assert want.count >= 1
-        if want.drawn and counter.last < want.last:
+        if want.birth not in ("", counter.birth) or (want.drawn and counter.last < want.last):
             return errors.SequenceMissing(base.EMPTIED)
         offset, increment = self.residue
         rows, count, gap = self.server.traits.rows, want.count, 0

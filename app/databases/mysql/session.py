@@ -9,8 +9,22 @@ from app.databases.mysql.login import Line, Rows, StatementFailed, literal, quot
 from app.databases.mysql.tables import BITS_53, Draw, Standing, raising, read_counters, standings_of
 from app.databases.mysql.url import MySQLAddress
 from app.databases.record import new_word
-from app.databases.session import Book, Counter, Drawn, Facts, Look, Mark, Marked, Note, Residue, RingRow, Want, Write
-from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, SequenceBusy, SequenceError
+from app.databases.session import (
+    EMPTIED,
+    Book,
+    Counter,
+    Drawn,
+    Facts,
+    Look,
+    Mark,
+    Marked,
+    Note,
+    Residue,
+    RingRow,
+    Want,
+    Write,
+)
+from app.errors import DatabaseError, DatabaseFailed, DatabaseRefused, SequenceBusy, SequenceError, SequenceMissing
 
 RING = "SELECT body, ring_offset, stamp, text FROM _ticket_ring WHERE one = 1"
 _COLUMNS = "name, high, issued, tenure, sure, text"
@@ -107,8 +121,13 @@ class MySQLSession:
 
     async def raise_above(self, floors: Mapping[str, int]) -> dict[str, DatabaseError | None]:
         statements = [[raising(self._line, name, floor)] if floor > 0 else [] for name, floor in floors.items()]
-        outcomes = zip(floors, await self._line.run_each(statements), strict=True)
-        return {name: outcome if isinstance(outcome, SequenceError) else None for name, outcome in outcomes}
+        results: dict[str, DatabaseError | None] = {}
+        for name, outcome in zip(floors, await self._line.run_each(statements), strict=True):
+            if isinstance(outcome, SequenceError):
+                results[name] = outcome
+            else:
+                results[name] = None if all(each.affected for each in outcome) else SequenceMissing(EMPTIED)
+        return results
 
     # --- the notebook ------------------------------------------------------------------------------------------------
 

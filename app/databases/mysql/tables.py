@@ -176,19 +176,21 @@ async def _give_words(
     }
 
 
-def raising(line: Line, table: str, above: int, *, again: bool = False) -> str:
+def raising(line: Line, table: str, above: int, *, birth: str = "", again: bool = False) -> str:
     """Return the statement that moves a counter above a number; a lower number is harmless.
 
     Without the strict mode, a number that the column cannot hold becomes the largest one, which exhausts the sequence.
 
-    again: only where the table has the row of an earlier raise. A table that was emptied has none. With its next word
-    it gets the row with the id 0, and a higher id when a server has raised it above all that is known of the sequence.
+    The statement finds no row, and does nothing, in a table that was emptied since a ticket server has read it. birth:
+    only where the counter still has it. again: only where the table has the row of an earlier raise: a table that was
+    emptied gets the row with the id 0 with its next word.
     """
-    name, row = quoted(table), f"{above}, '{_RAISES}'"
-    source = f"VALUES ({row})"
-    if again:
-        source = f"SELECT {row} FROM {name} WHERE stub = '{_RAISES}' AND id > 0 FOR UPDATE"  # noqa: S608
-    return line.with_settings("REPLACE", f"INTO {name} (id, stub) {source}", sql_mode="'NO_AUTO_VALUE_ON_ZERO'")
+    name, which = quoted(table), f"stub = '{_RAISES}'{' AND id > 0' if again else ''}"
+    if birth:
+        of_birth = f"name = {literal(table.lower())} AND text = {literal(birth.partition('.')[2])}"
+        which += f" AND EXISTS (SELECT 1 FROM _ticket_notes WHERE book = 'births' AND {of_birth})"  # noqa: S608
+    source = f"INTO {name} (id, stub) SELECT GREATEST(id, {above}), stub FROM {name} WHERE {which} FOR UPDATE"  # noqa: S608
+    return line.with_settings("REPLACE", source, sql_mode="'NO_AUTO_VALUE_ON_ZERO'")
 
 
 class Draw:
@@ -228,9 +230,11 @@ class Draw:
             self._offset = first % self.wide or self.wide
             steps = {"auto_increment_increment": self.wide, "auto_increment_offset": self._offset}
             draw = self._line.with_settings("REPLACE", draw, **steps)
-        if want.above <= (want.last if want.drawn else 0):
+        # the first draw of a caller needs the raise, since the draw alone does not show that a table was emptied
+        if want.above <= (want.last if want.drawn else 0) and (want.drawn or not want.birth):
             return [draw]
-        return [raising(self._line, want.sequence, want.above, again=want.drawn), draw]
+        above = max(want.above, want.last)
+        return [raising(self._line, want.sequence, above, birth=want.birth, again=want.drawn), draw]
 
     def result(self, results: Sequence[Result]) -> Drawn | errors.SequenceError | Want:
         """Return the ids, from the results of the statements; or what to draw instead where an id may end its column.
@@ -241,7 +245,7 @@ class Draw:
             return errors.SequenceExhausted()
         want, increment, (*raises, draw) = self.want, self._residue.increment, results
         # A raise of an emptied table finds no row, and a draw makes each of its rows, and replaces none.
-        if want.drawn and (draw.affected == self.rows or not all(each.affected for each in raises)):
+        if not all(each.affected for each in raises) or (want.drawn and draw.affected == self.rows):
             return errors.SequenceMissing(EMPTIED)
         first = draw.insert_id
         if not first:

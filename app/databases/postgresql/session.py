@@ -107,7 +107,7 @@ class PostgreSQLSession:
         residue = self.residue
         assert residue is not None, "this session draws nothing"
         changes = [
-            (want.sequence, want.above, want.last if want.drawn else 0, want.count, want.ceiling, *residue)
+            (want.sequence, want.above, want.last if want.drawn else 0, want.count, want.ceiling, *residue, want.birth)
             for want in wanted
         ]
         results: list[Drawn | DatabaseError] = []

@@ -144,10 +144,10 @@ note to write, or null. $13: the stamp that the ring row has to have, or null.""
 _END = f"CASE bits {' '.join(f'WHEN {bits} THEN {end}' for bits, end in ENDS.items())} END"
 _WRONG = f"""CASE WHEN {_END} IS NULL OR id IS NULL OR id < 0
         THEN format('its id is %s and its bits are %s: expected 0 or more, and 32, 53 or 64', id, bits) END"""
+_BIRTH = """left(encode(sha256(convert_to(concat_ws(' ', to_jsonb(s) ->> 'birth', s.tableoid,
+        pg_relation_filenode(s.tableoid)), 'UTF8')), 'hex'), 16)"""
 LIST = f"""
-SELECT sequence, bits, {_END}, least(id, {_END}),
-    left(encode(sha256(convert_to(concat_ws(' ', to_jsonb(s) ->> 'birth', s.tableoid,
-        pg_relation_filenode(s.tableoid)), 'UTF8')), 'hex'), 16),
+SELECT sequence, bits, {_END}, least(id, {_END}), {_BIRTH},
     array(SELECT '{SEQUENCES} has no column birth, so a row that is deleted and inserted again is not seen as another: '
         'ALTER TABLE {SEQUENCES} ADD COLUMN birth text NOT NULL DEFAULT gen_random_uuid()::text'
         WHERE NOT to_jsonb(s) ? 'birth'),
@@ -160,20 +160,23 @@ FROM {SEQUENCES} s
 LIST_NAMED = LIST + """WHERE lower(s.sequence COLLATE "C") = ANY($1::text[])"""
 
 
-def _changing(new: str, condition: str = "true") -> tuple[str, str]:
+def _changing(new: str, condition: str = "true", same: str = "true") -> tuple[str, str]:
     """Return the statement that changes the row of the sequence $1, and the same statement passing a locked row over.
 
-    new: the new id. condition: whether it can be given. $3: an id that the caller has drawn, or 0; a row below it
-    stays. The result is the new id, or else a word of `REFUSALS` or what is wrong with the row.
+    new: the new id. condition: whether it can be given. same: whether this is the row that the caller knows. $3: an id
+    that the caller has drawn, or 0; a row below it stays. The result is the new id, or else a word of `REFUSALS` or
+    what is wrong with the row.
     """
     statement = f"""
 WITH done AS (
-    UPDATE {SEQUENCES} SET id = {new}
-    WHERE sequence = $1 AND id >= greatest($3::bigint, 0) AND {_END} IS NOT NULL AND {condition}{{}} RETURNING id
+    UPDATE {SEQUENCES} s SET id = {new}
+    WHERE sequence = $1 AND id >= greatest($3::bigint, 0) AND {same} AND {_END} IS NOT NULL AND {condition}{{}}
+    RETURNING id
 )
 SELECT max(id), CASE WHEN max(id) IS NULL THEN coalesce((
-    SELECT coalesce({_WRONG}, CASE WHEN id < $3 THEN 'emptied' WHEN {condition} THEN 'busy' ELSE 'exhausted' END)
-    FROM {SEQUENCES} WHERE sequence = $1 LIMIT 1), 'missing') END
+    SELECT coalesce({_WRONG}, CASE WHEN id < $3 OR NOT {same} THEN 'emptied' WHEN {condition} THEN 'busy'
+        ELSE 'exhausted' END)
+    FROM {SEQUENCES} s WHERE sequence = $1 LIMIT 1), 'missing') END
 FROM done"""
     lockable = f" AND EXISTS (SELECT FROM {SEQUENCES} WHERE sequence = $1 FOR NO KEY UPDATE SKIP LOCKED)"
     return statement.format(""), statement.format(lockable)
@@ -181,9 +184,11 @@ FROM done"""
 
 _BASE = "greatest(id, $2::bigint)"
 _STEP = f"1 + mod(mod($6::bigint - 1 - {_BASE}, $7::bigint) + $7, $7) + ($4::bigint - 1) * $7"
-DRAW = _changing(f"{_BASE} + {_STEP}", f"{_STEP} <= least({_END}, $5::bigint) - {_BASE}")
-"""$2: the ids are above it. $4: how many. $5: no id is above it. $6, $7: offset and increment. The result is the last
-id. Nothing here can overflow."""
+DRAW = _changing(
+    f"{_BASE} + {_STEP}", f"{_STEP} <= least({_END}, $5::bigint) - {_BASE}", f"($8::text = '' OR {_BIRTH} = $8)"
+)
+"""$2: the ids are above it. $4: how many. $5: no id is above it. $6, $7: offset and increment. $8: the row's birth, or
+empty. The result is the last id. Nothing here can overflow."""
 RAISE = _changing(f"greatest(id, least({_END}, $2::bigint))")
 REFUSALS: dict[str, Callable[[], SequenceError]] = {
     "missing": SequenceMissing,

@@ -65,14 +65,14 @@ end
 
 local F = {}
 
--- a random word, offset, increment; of each want: name, count, above, last, ceiling, whether it has drawn.
+-- a random word, offset, increment; of each want: name, count, above, last, ceiling, whether it has drawn, birth.
 -- Returns for each the last id, or a word that says why there is none
 function F.draw()
     local offset, increment = ARGV[3], ARGV[4]
-    return each(5, 6, function(name, count, floor, last, ceiling, has_drawn)
+    return each(5, 7, function(name, count, floor, last, ceiling, has_drawn, birth)
         local value, bits, word = counter(name, ARGV[2])
         if not value then return bits end
-        if has_drawn == '1' and above(last, value) then return 'emptied' end
+        if has_drawn == '1' and above(last, value) or birth ~= '' and birth ~= word then return 'emptied' end
         local position, rest = larger(value, floor), 0
         for digit in string.gmatch(position, '%d') do rest = (rest * 10 + digit) % increment end
         local step = 1 + (offset - rest - 1) % increment + (count - 1) * increment

@@ -128,7 +128,7 @@ class RedisSession:
     async def draw(self, wanted: Sequence[Want]) -> list[Drawn | errors.DatabaseError]:
         assert self.residue is not None, "this session draws nothing"
         offset, increment = self.residue
-        values = [value for want in wanted for value in (*want[:5], int(want.drawn))]
+        values = [value for want in wanted for value in (*want[:5], int(want.drawn), want.birth)]
         replies = await self.run("draw", new_word(), offset, increment, *values)
         return [
             Drawn(int(reply) - (want.count - 1) * increment, want.count)

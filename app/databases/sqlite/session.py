@@ -243,7 +243,8 @@ class SQLiteSession:
 
 def _draw(file: Connection, want: Want, residue: Residue) -> Drawn | DatabaseError:
     counter = _counter(file, want.sequence)
-    if counter is None or (want.drawn and counter.position < want.last):
+    is_another = counter is not None and want.birth not in ("", counter.birth)
+    if counter is None or is_another or (want.drawn and counter.position < want.last):
         return SequenceMissing(None if counter is None else base.EMPTIED)
     position = max(counter.position, want.above)
     first = position + 1 + (residue.offset - position - 1) % residue.increment
