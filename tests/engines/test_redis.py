@@ -75,8 +75,7 @@ async def test_a_replica_that_was_promoted_is_another_machine_and_so_has_another
 
 
 async def test_without_its_keys_or_its_memory_it_fails_and_its_scripts_come_back(bench: Bench) -> None:
-    session = await bench.open()
-    await session.make("photos", 64, 0)
+    session = await bench.with_photos()
     assert await session.draw([Want("photos", 1)]) == [Drawn(1, 1)]
     bench.run("SCRIPT FLUSH")
     assert await session.draw([Want("photos", 1)]) == [Drawn(3, 1)]
