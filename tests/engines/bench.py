@@ -148,6 +148,12 @@ class Bench:
         self.sessions.append(await self.connect(self.address, residue, seconds))
         return self.sessions[-1]
 
+    async def with_photos(self, residue: Residue | None = ODD) -> Session:
+        """Open a session and make the sequence `photos`."""
+        session = await self.open(residue)
+        await session.make("photos", 64, 0)
+        return session
+
     async def close(self) -> None:
         """Close every session."""
         for session in self.sessions:

@@ -147,8 +147,7 @@ async def test_the_position_covers_what_was_drawn_and_is_0_before(bench: Bench) 
 
 
 async def test_the_birth_changes_when_the_sequence_is_made_anew_and_only_then(bench: Bench) -> None:
-    session = await bench.open(ODD)
-    await session.make("photos", 64, 0)
+    session = await bench.with_photos()
     first = (await counter(session, "photos")).birth
     given = await draw(session, "photos", 100)
     await session.raise_above({"photos": 1000})
@@ -168,8 +167,7 @@ async def test_the_birth_changes_when_the_sequence_is_made_anew_and_only_then(be
 
 
 async def test_a_sequence_made_by_hand_is_served_unless_its_name_differs_from_another_by_case(bench: Bench) -> None:
-    session = await bench.open(ODD)
-    await session.make("photos", 64, 0)
+    session = await bench.with_photos()
     bench.do("add", "Old", 1001)
     found = await counter(session, "old")
     assert (found.name, found.position >= 1001) == ("Old", True)
@@ -182,8 +180,7 @@ async def test_a_sequence_made_by_hand_is_served_unless_its_name_differs_from_an
 
 
 async def test_a_counter_that_was_set_back_shows_it_and_the_hint_of_the_caller_does_no_harm(bench: Bench) -> None:
-    session = await bench.open(ODD)
-    await session.make("photos", 64, 0)
+    session = await bench.with_photos()
     given = await draw(session, "photos", 1000)
     bench.do("set_back", "photos", 10)
     assert (await counter(session, "photos")).position < 100

@@ -41,7 +41,7 @@ async def bench(server: DatabaseServer, shared_servers: SharedServers) -> AsyncI
     name = shared_servers.new_name()
     server.create_database(name)
     bench = server_bench(server, name)
-    await (await bench.open()).make("photos", 64, 0)
+    await bench.with_photos()
     yield bench
     await bench.close()
 

@@ -20,8 +20,7 @@ FLICKR = (
 
 @pytest.mark.parametrize("residue", [Residue(1, 1), EVEN, Residue(3, 5), Residue(16, 16)])
 async def test_a_draw_of_any_size_skips_little_and_both_its_ends_are_on_disk(bench: Bench, residue: Residue) -> None:
-    session = await bench.open(residue)
-    await session.make("photos", 64, 0)
+    session = await bench.with_photos(residue)
     last, gap = 0, 0
     for size in [size for size in SIZES if size <= most_ids(residue.increment)]:
         wide = residue.increment * (-(-(size - 1) // 7) if size > 8 else 1)
@@ -70,8 +69,7 @@ async def test_an_id_that_may_be_a_columns_end_is_passed_over_in_a_wider_column(
 
 
 async def test_an_id_of_another_residue_is_refused_and_so_is_a_trigger_that_changes_ids(bench: Bench) -> None:
-    session, other = await bench.open(ODD), await bench.open(ODD)
-    await session.make("photos", 64, 0)
+    session, other = await bench.with_photos(), await bench.open(ODD)
     await line_of(session).step("SET SESSION auto_increment_offset = 2")
     with pytest.raises(DatabaseRefused, match="which is not 1 in steps of 2"):
         await session.draw([Want("photos", 1), Want("photos", 1)])

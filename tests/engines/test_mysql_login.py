@@ -76,7 +76,7 @@ async def test_a_user_who_may_only_draw_needs_tables_that_are_there(bench: Bench
     with pytest.raises(DatabaseFailed, match="lacks a privilege: GRANT"):
         await bench.open()
     bench.address = root
-    await (await bench.open()).make("photos", 64, 0)
+    await bench.with_photos()
     bench.address = replace(root, user=user)
     session = await bench.open()
     await counter(session)

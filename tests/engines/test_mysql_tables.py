@@ -75,8 +75,7 @@ async def test_a_table_whose_position_cannot_be_read_is_nobody_elses_affair(benc
 
 
 async def test_the_birth_changes_with_each_truncate_at_once(bench: Bench) -> None:
-    session, other = await bench.open(ODD), await bench.open(None)
-    await session.make("photos", 64, 0)
+    session, other = await bench.with_photos(), await bench.open(None)
     births: list[str] = []
     for _ in range(3):
         found = [await counter(asked) for asked in (session, other, session)]
@@ -89,8 +88,7 @@ async def test_the_birth_changes_with_each_truncate_at_once(bench: Bench) -> Non
 
 
 async def test_a_server_that_stood_still_puts_no_row_back_into_an_emptied_table(bench: Bench) -> None:
-    session = await bench.open(ODD)
-    await session.make("photos", 64, 0)
+    session = await bench.with_photos()
     birth = (await counter(session)).birth
     bench.run("TRUNCATE TABLE photos")
     assert await _give_words(line_of(session), ["photos"], {}) == {"photos": birth.partition(".")[2]}

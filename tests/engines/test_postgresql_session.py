@@ -29,12 +29,6 @@ async def wait_for_lock(bench: Bench) -> None:
             await asyncio.sleep(0.01)
 
 
-async def with_photos(bench: Bench) -> Session:
-    session = await bench.open()
-    await session.make("photos", 64, 0)
-    return session
-
-
 async def drawn(session: Session, *wanted: Want) -> list[Any]:
     """The first id of each draw, or the class of the error."""
     results = await session.draw(wanted)
@@ -83,7 +77,7 @@ async def test_rows_that_are_odd_are_unusable_and_concern_no_other(bench: Bench)
         "('b16', 0, 16), ('null', NULL, 64), ('nobits', 0, NULL), ('minus', -1, 64), ('twin', 1, 64), ('twin', 8, 64)"
     )
     bench.run(f"INSERT INTO {SEQUENCES} VALUES {rows}, ('1st', 0, 64), ('checked', 1, 64), ('above', {1 << 40}, 32)")
-    session = await with_photos(bench)
+    session = await bench.with_photos()
     names = ["b16", "null", "nobits", "minus"]
     found = await session.sequences(None)
     assert all(isinstance(found[name], errors.SequenceUnusable) for name in (*names, "twin", "1st"))
@@ -103,7 +97,7 @@ async def test_rows_that_are_odd_are_unusable_and_concern_no_other(bench: Bench)
 
 
 async def test_an_id_of_another_residue_is_refused(bench: Bench) -> None:
-    session = await with_photos(bench)
+    session = await bench.with_photos()
     bench.run("CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.id = NEW.id + 1; RETURN NEW; END'")
     bench.run(f"CREATE TRIGGER act BEFORE UPDATE ON {SEQUENCES} FOR EACH ROW EXECUTE FUNCTION act()")
     with pytest.raises(DatabaseRefused, match="gave the id 2 of photos"):
@@ -111,7 +105,7 @@ async def test_an_id_of_another_residue_is_refused(bench: Bench) -> None:
 
 
 async def test_a_locked_row_is_waited_for_and_then_drawn_from(bench: Bench) -> None:
-    session = await with_photos(bench)
+    session = await bench.with_photos()
     with bench.transaction(f"UPDATE {SEQUENCES} SET id = 100") as other:
         drawing = asyncio.create_task(drawn(session, Want("photos", 1)))
         await wait_for_lock(bench)
@@ -159,7 +153,7 @@ async def test_settings_of_the_user_do_not_reach_the_session(bench: Bench) -> No
 
 async def test_the_doctor_names_transactions_that_keep_dead_rows(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "FINDINGS", findings.FINDINGS.replace("1 minute", "0 seconds"))
-    await with_photos(bench)
+    await bench.with_photos()
     with bench.transaction(f"UPDATE {SEQUENCES} SET id = 1") as writer, bench.transaction("SELECT 1") as reader:
         found = " ".join(text for _, _, text in (await engines.examine(bench.address, 10.0)).findings)
         named = [f"of process {each.connection.info.backend_pid} (postgres)" in found for each in (writer, reader)]
@@ -179,7 +173,7 @@ async def test_a_copy_of_the_database_has_another_birth(bench: Bench) -> None:
 
 
 async def test_what_was_dropped_is_a_failure_and_the_next_session_makes_it_anew(bench: Bench) -> None:
-    session = await with_photos(bench)
+    session = await bench.with_photos()
     bench.run(f"DROP TABLE {SEQUENCES}")
     with pytest.raises(DatabaseFailed, match="has lost a table"):
         await session.draw([Want("photos", 1)])

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from app.databases.address import TLS
-from app.databases.redis.line import open_line
 from app.databases.redis.session import UNREADABLE, RedisSession, connect
 from app.databases.redis.url import parse
 from app.databases.session import Book, Drawn, Mark, Note, Want, Write
-from app.errors import DatabaseFailed, DatabaseRefused, SettingsError
+from app.errors import DatabaseFailed, DatabaseRefused
 from tests.engines.bench import ODD, Bench, certificate, record, server_bench
-from tests.servers import DatabaseServer
 from tests.servers_processes import free_port
 from tests.servers_shared import OwnServer
 
@@ -21,22 +19,16 @@ ACL = Path(__file__).parents[2] / "deploy/redis/users.acl"
 
 
 @pytest.fixture
-def server(own_server: OwnServer) -> DatabaseServer:
-    return own_server("redis")
-
-
-@pytest.fixture
-async def bench(server: DatabaseServer) -> AsyncIterator[Bench]:
-    bench = server_bench(server, "0")
+async def bench(own_server: OwnServer) -> AsyncIterator[Bench]:
+    """A database of a server that the test may change."""
+    bench = server_bench(own_server("redis"), "0")
     yield bench
     await bench.close()
 
 
-async def test_the_account_of_the_deployment_may_do_what_a_session_does_and_nothing_else(
-    bench: Bench, server: DatabaseServer
-) -> None:
+async def test_the_account_of_the_deployment_may_do_what_a_session_does_and_nothing_else(bench: Bench) -> None:
     line = next(each for each in ACL.read_text(encoding="utf-8").splitlines() if each.startswith("user ticketd"))
-    server.execute("ACL SETUSER " + line.removeprefix("user "))
+    bench.run("ACL SETUSER " + line.removeprefix("user "))
     bench.address = replace(bench.address, user="ticketd", password="development-only-database-password")
     session = await bench.open()
     await session.make("photos", 53, 10)
@@ -53,7 +45,7 @@ async def test_the_account_of_the_deployment_may_do_what_a_session_does_and_noth
             await session._line.ask(*command)
 
 
-async def test_what_makes_it_less_than_durable_is_warned_of(bench: Bench, server: DatabaseServer) -> None:
+async def test_what_makes_it_less_than_durable_is_warned_of(bench: Bench) -> None:
     session = await bench.open()
     assert session.facts.warnings == ()
     for name, wrong, words in (
@@ -62,43 +54,38 @@ async def test_what_makes_it_less_than_durable_is_warned_of(bench: Bench, server
         ("maxmemory-policy", "allkeys-lru", "which evicts counters"),
         ("appendonly", "no", "appendonly is not yes"),
     ):
-        server.execute(f"CONFIG SET {name} {wrong}")
+        bench.run(f"CONFIG SET {name} {wrong}")
         assert any(words in warning for warning in (await session.look("one:1", Note())).facts.warnings)
-    server.execute("CONFIG SET appendonly yes")
-    server.execute("ACL SETUSER default -config")
+    bench.run("CONFIG SET appendonly yes")
+    bench.run("ACL SETUSER default -config")
     assert UNREADABLE in (await session.look("one:1", Note())).facts.warnings
 
 
-async def test_a_replica_that_was_promoted_is_another_machine_and_so_has_another_life(
-    bench: Bench, server: DatabaseServer
-) -> None:
+async def test_a_replica_that_was_promoted_is_another_machine_and_so_has_another_life(bench: Bench) -> None:
     session = await bench.open()
     before = session.facts.machine
-    server.execute("REPLICAOF 127.0.0.1 1")
+    bench.run("REPLICAOF 127.0.0.1 1")
     with pytest.raises(DatabaseFailed, match="read-only"):
         await bench.open()
-    server.execute("REPLICAOF NO ONE")
+    bench.run("REPLICAOF NO ONE")
     machine = (await bench.open()).facts.machine
     assert machine != before
     await session.write([Write(Book.LIVES, before, None, Note(1)), Write(Book.LIVES, machine, None, Note(2))], None)
     assert (await session.look("one:1", Note())).life == Note(2)
 
 
-async def test_without_its_keys_or_its_memory_it_fails_and_its_scripts_come_back(
-    bench: Bench, server: DatabaseServer
-) -> None:
-    session = await bench.open()
-    await session.make("photos", 64, 0)
+async def test_without_its_keys_or_its_memory_it_fails_and_its_scripts_come_back(bench: Bench) -> None:
+    session = await bench.with_photos()
     assert await session.draw([Want("photos", 1)]) == [Drawn(1, 1)]
-    server.execute("SCRIPT FLUSH")
+    bench.run("SCRIPT FLUSH")
     assert await session.draw([Want("photos", 1)]) == [Drawn(3, 1)]
-    server.execute("CONFIG SET maxmemory 1")
+    bench.run("CONFIG SET maxmemory 1")
     with pytest.raises(DatabaseFailed, match="out of memory"):
         await session.draw([Want("photos", 1)])
-    server.execute("CONFIG SET maxmemory 0")
-    server.execute("FLUSHALL")
+    bench.run("CONFIG SET maxmemory 0")
+    bench.run("FLUSHALL")
     session = await bench.open(None)
-    server.execute("DEL {tickets}:ring")
+    bench.run("DEL {tickets}:ring")
     with pytest.raises(DatabaseFailed, match="lost the ticket server's own keys"):
         await session.look("one:1", Note())
 
@@ -119,31 +106,11 @@ async def test_the_certificate_of_a_server_with_tls_is_verified(own_server: OwnS
         await connect(replace(address, tls=TLS()), None, 10.0)
 
 
-async def test_what_was_not_asked_for_ends_the_connection(server: DatabaseServer) -> None:
-    line = await open_line(parse(server.url("0")), 10.0)
+async def test_what_was_not_asked_for_ends_the_connection(bench: Bench) -> None:
+    session = await bench.open()
+    assert isinstance(session, RedisSession)
+    line = session._line
     assert await line.ask("PING") == "PONG"
     line.data_received(b"+OK\r\n")
     with pytest.raises(DatabaseFailed, match="makes no sense"):
         await line.ask("PING")
-
-
-def test_a_url_says_where_it_is_and_who_logs_in() -> None:
-    address = parse("redis://h/3", "secret")
-    assert (address.name, address.user, address.database, address.password) == ("h:6379", "default", "3", "secret")
-    address = parse("rediss://u:p%40@[::1]:7000/0?ssl_ca_certs=/ca.pem")
-    assert (address.name, address.user, address.password, address.tls) == ("[::1]:7000", "u", "p@", TLS(ca="/ca.pem"))
-    assert "p@" not in repr(address)
-    address = parse("redis+sentinel://u:secret@s1,[::1]:5/main/2?sentinel_password=hidden")
-    assert [each.name for each in address.nodes] == ["s1:26379", "[::1]:5"]
-    assert (address.group, address.database, address.sentinel_password) == ("main", "2", "hidden")
-    assert "hidden" not in repr(address)
-    for url, words in (
-        ("redis://h", "name one database"),
-        ("redis://h/tickets", "number of a database"),
-        ("redis://h/0?ssl_ca_certs=x", "option ssl_ca_certs"),
-        ("redis://h1,h2/0", "several servers"),
-        ("redis+sentinel://h1/0", "a group and one database"),
-        ("rediss://h/0?ssl=no", "option ssl"),
-    ):
-        with pytest.raises(SettingsError, match=words):
-            parse(url)

@@ -17,24 +17,6 @@ SHORTEST_RESTART = 3.0
 """Seconds. A restart moves the start by at least so much, however little the test's clock has moved."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """The differences between the engines.
-
-    rows: of a draw's statement. With 8, as on MySQL, a larger draw gives more ids than were wanted and leaves a gap;
-    with 1 it gives what was wanted. coarse_births: the birth of the server's own tables is the second in which they
-    were made. start_jitter: seconds by which the start that the server tells differs between two calls.
-    """
-
-    rows: int = 1
-    coarse_births: bool = False
-    start_jitter: float = 0.0
-
-
-MYSQL = Traits(rows=8, coarse_births=True, start_jitter=1.0)
-"""The traits of MySQL."""
-
-
 @dataclass(slots=True)
 class FakeCounter:
     """The counter of one sequence.
@@ -86,16 +68,19 @@ class FakeServer:
         name: str = "database",
         *,
         clock: Callable[[], float] = lambda: 1_000_000.0,
-        traits: Traits = Traits(),
+        like_mysql: bool = False,
         words: Callable[[], str] = new_word,
     ) -> None:
         """Make an empty server that has just started.
 
         clock: the server's own clock, in seconds since 1970. words: gives random words; a simulation has its own.
+        like_mysql: a draw of more than eight ids gives more than were wanted and leaves a gap. A birth is the second in
+        which it was made, so a sequence that is dropped and made within one second has the birth of before. The start
+        that the server tells differs by a second between two calls.
         """
         self.name = name
         self.clock = clock
-        self.traits = traits
+        self.like_mysql = like_mysql
         self.words = words
         self.machine = words()
         self.started = clock()
@@ -121,13 +106,13 @@ class FakeServer:
 
     def birth(self) -> str:
         """Return the birth of a table that is made now."""
-        return str(int(self.clock())) if self.traits.coarse_births else self.words()
+        return str(int(self.clock())) if self.like_mysql else self.words()
 
     @property
     def facts(self) -> Facts:
         """The facts that the server states now."""
         self._told += 1
-        started = self.started + (self._told % 2) * self.traits.start_jitter
+        started = self.started + (self._told % 2 if self.like_mysql else 0)
         return Facts(self.machine, started, self.data.births, self.clock(), "fake 1.0")
 
     # --- the data ----------------------------------------------------------------------------------------------------
@@ -160,7 +145,8 @@ class FakeServer:
 
     def copy(self, name: str | None = None) -> "FakeServer":
         """Return another server, on another machine, with a copy of the data: the same body."""
-        other = FakeServer(name or f"copy of {self.name}", clock=self.clock, traits=self.traits, words=self.words)
+        name = name or f"copy of {self.name}"
+        other = FakeServer(name, clock=self.clock, like_mysql=self.like_mysql, words=self.words)
         other.data = self.data.copy()
         return other
 

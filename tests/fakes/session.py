@@ -125,10 +125,10 @@ class FakeSession:
         if want.birth not in ("", counter.birth) or (want.drawn and counter.last < want.last):
             return errors.SequenceMissing(base.EMPTIED)
         offset, increment = self.residue
-        rows, count, gap = self.server.traits.rows, want.count, 0
-        if 1 < rows < count:
-            apart = -(-(count - 1) // (rows - 1))
-            count, gap = (rows - 1) * apart + 1, apart - 1
+        count, gap = want.count, 0
+        if self.server.like_mysql and count > 8:
+            apart = -(-(count - 1) // 7)
+            count, gap = 7 * apart + 1, apart - 1
         above = max(counter.last, want.above)
         first = above + 1 + (offset - above - 1) % increment
         if (last := first + (count - 1) * increment) > min(want.ceiling, counter.ceiling):

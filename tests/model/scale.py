@@ -1,11 +1,11 @@
 """How large a simulated world is, how its servers are set, and where its databases run."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 from app.databases.address import Address
-from tests.fakes.server import MYSQL, Data, FakeServer, Traits
+from tests.fakes.server import Data, FakeServer
 
 SEQUENCES = ("photos", "Accounts", "groups")
 
@@ -31,7 +31,7 @@ class Scale:
     stalls: float = 0.0
     rate: float = 10.0
     seconds: float = 30.0
-    traits: Traits = field(default_factory=Traits)
+    like_mysql: bool = False
     smallest_step: int = 1000
     seconds_ahead: float = 10.0
 
@@ -51,7 +51,7 @@ class Scale:
             stalls=chance.choice((0.0, 0.0003, 0.002)),
             rate=chance.choice((3.0, 10.0, 10.0, 30.0)),
             seconds=chance.uniform(10.0, 45.0),
-            traits=chance.choice((MYSQL, Traits())),
+            like_mysql=chance.choice((True, False)),
             smallest_step=chance.choice((10, 100, 1000)),
             seconds_ahead=chance.choice((0.0, 10.0)),
         )

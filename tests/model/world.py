@@ -76,7 +76,7 @@ class World:
     def make_place(self, host: str, offset: int, server: FakeServer | None = None) -> Place:
         """Run a database server at an address: by default one with all sequences, and without a single ticket."""
         if server is None:
-            server = FakeServer(host, clock=self.clock, traits=self.scale.traits, words=self.word)
+            server = FakeServer(host, clock=self.clock, like_mysql=self.scale.like_mysql, words=self.word)
             for sequence in self.sequences:
                 server.add(sequence)
         place = Place(Address(host, 3306, "tickets", "tickets"), offset, server)

@@ -9,7 +9,7 @@ from app.databases.life import find_life
 from app.databases.record import Body, Record, State
 from app.databases.session import Book, Note
 from app.errors import DatabaseFailed, DatabaseRefused
-from tests.fakes.server import MYSQL, FakeServer
+from tests.fakes.server import FakeServer
 from tests.fakes.session import Wait, fake_connect, no_wait
 
 
@@ -23,7 +23,7 @@ def record(number: int, *bodies: Body) -> str:
 
 
 async def test_all_connections_agree_on_the_word_of_a_life() -> None:
-    server = FakeServer(traits=MYSQL)  # the start that it tells is a second off, by turns
+    server = FakeServer(like_mysql=True)  # the start that it tells is a second off, by turns
     lives = {*await asyncio.gather(*(life_of(server) for _ in range(5))), await life_of(server)}
     assert len(lives) == 1
     row = server.data.notes[Book.LIVES][server.machine]
