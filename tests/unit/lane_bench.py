@@ -69,7 +69,7 @@ class Bench:
                 self.sight.enter(member, life)
         self.sight.move()
 
-    def lane(self, offset: int, *, reserve: float = 0.0, refuses: bool = False, sequence: str = "photos") -> Lane:
+    def lane(self, offset: int, *, reserve: float = 0.0, sequence: str = "photos") -> Lane:
         """Make the lane of this offset."""
         member = self.members[offset - 1]
 
@@ -86,7 +86,7 @@ class Bench:
                 request.fail(error)
 
         name = LaneSpec(sequence, member, 1, TicketPace(), counter)
-        return Lane(name, self.opener, again, Reserve(reserve), refuses=refuses)
+        return Lane(name, self.opener, again, Reserve(reserve), refuses=False)
 
     async def take(self, lane: Lane, count: int = 1, shape: Shape = Shape.SINGLE) -> Any:
         """Ask this lane and return what it answers."""
