@@ -150,21 +150,6 @@ async def test_another_life_warns_again_and_the_same_life_does_not(running: Runn
     assert running.warns_of == []
 
 
-async def test_a_database_that_fails_during_a_level_goes_out_of_sight_and_the_level_is_made_again(
-    running: Running,
-) -> None:
-    two, server = running.bench.members[1], running.bench.servers[1]
-    server.read_only = True
-    await asyncio.sleep(5)
-    assert two.life is None
-    assert running.warns_of
-    server.read_only = False
-    await running.back(two)
-    await asyncio.sleep(5)
-    assert row(running.bench, 2) == Note(5_000)
-    assert running.warns_of == []
-
-
 async def test_a_level_is_made_again_if_a_database_comes_into_sight_in_the_middle(running: Running) -> None:
     bench = running.bench
     one, server = bench.members[0], bench.servers[1]

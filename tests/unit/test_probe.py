@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 
 import pytest
 
 from app.databases.address import Address
 from app.databases.database import Database
-from app.databases.record import Record, State
+from app.databases.record import Record
 from app.databases.session import Book, Note
 from app.errors import DatabaseFailed
 from app.tickets.floors import NUMBER, Floors
@@ -31,7 +30,7 @@ def clock() -> float:
 class TicketServer:
     """What a ticket server has for its looks, without lanes. `jumped` is by how much its clock has jumped."""
 
-    def __init__(self, name: str, *servers: FakeServer, increment: int | None = None, grow: bool = False) -> None:
+    def __init__(self, name: str, *servers: FakeServer, increment: int | None = None) -> None:
         self.name = name
         self.jumped = 0.0
         members = [
@@ -40,7 +39,7 @@ class TicketServer:
         ]
         self.sight = Sight(members, 1.0, 0.5, lambda: clock() + self.jumped)
         self.levels, self.floors = Levels(self.sight), Floors(self.sight)
-        self.probe = Probe(self.sight, name, increment=increment, levels=self.levels, floors=self.floors, grow=grow)
+        self.probe = Probe(self.sight, name, increment=increment, levels=self.levels, floors=self.floors)
         self.tasks: list[asyncio.Task[None]] = []
 
     def __getitem__(self, offset: int) -> Member:
@@ -232,26 +231,6 @@ async def test_a_clean_end_during_a_look_leaves_no_heartbeat() -> None:
     assert [beats(db) for db in dbs] == [{}, {}]
 
 
-# --- changes of the ring: the table of rule 6 and the scripts of the model show more ----------------------------------
-
-
-async def test_a_ring_is_formed_once_all_answer_and_drawn_at_once() -> None:
-    dbs = databases(3)
-    dbs[2].down = True
-    server = TicketServer("a:8000", *dbs)
-    async with serving(server):
-        await asyncio.sleep(5)
-        assert server.sight.record is None
-        assert "d3:3306 cannot be used" in server[1].reason
-        dbs[2].down = False
-        assert await server.sees(1, 2, 3) < 1.5
-    record = server.sight.record
-    assert record is not None
-    assert (record.drawn, record.increment) == (True, 3)
-    assert [record_of(db) for db in dbs] == [record] * 3
-    assert [db.data.ring.offset for db in dbs] == [1, 2, 3]
-
-
 async def test_a_replacement_waits_for_the_server_that_uses_the_old_data() -> None:
     old, common, new = databases(3)
     first, second = TicketServer("a:8000", old, common), TicketServer("b:8000", new, common)
@@ -272,19 +251,3 @@ async def test_a_replacement_waits_for_the_server_that_uses_the_old_data() -> No
                 assert [member.offset for member in second.sight.in_sight] == [1, 2]
                 await second.kill()
                 assert await back.sees(1, 2) <= 7
-
-
-async def test_a_change_that_grow_left_is_taken_back_and_a_change_under_way_is_not() -> None:
-    async with looking() as (server, dbs):
-        async with serving(grow := TicketServer("host:grow", *dbs, grow=True)):
-            await grow.sees(1, 2)
-            record = record_of(dbs[0])
-            change = replace(record, number=record.number + 1, writer=grow.probe.word, state=State.CHANGING)
-            dbs[0].data.ring = dbs[0].data.ring._replace(stamp=change.stamp, text=change.dump())
-            await asyncio.sleep(20)
-            assert server.sight.record == record_of(dbs[0]) == change
-            assert server.sight.stamp is None
-            assert server.probe.servers() == []
-        assert 4 <= await server.until(lambda: server.sight.stamp is not None) <= 7
-        await server.sees(1, 2)
-        assert record_of(dbs[1]).number == change.number + 1
