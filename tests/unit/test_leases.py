@@ -11,7 +11,6 @@ from app.errors import Unverified
 from app.tickets.everywhere import lives_in_sight
 from app.tickets.level import make_level
 from app.tickets.rights import LEASE_MS, RENEWAL, WORKERS, Lease, Right, WorkerNumber
-from app.tickets.sight import Member, Status
 from tests.unit.lane_bench import Bench, make_bench
 from tests.unit.test_stamps import NOW, Time
 
@@ -39,8 +38,7 @@ class Server:
 
     async def another(self) -> "Server":
         """Another server on the same databases."""
-        bench = Bench(self.bench.servers, self.bench.clock)
-        bench.sight.go_by(self.bench.sight.record)
+        bench = self.bench.another()
         await bench.see()
         return Server(bench)
 
@@ -78,10 +76,6 @@ class Server:
         for member in self.bench.members:
             member.looked = self.bench.clock()
         self.bench.sight.move()
-
-    def lose(self, *members: Member) -> None:
-        for member in members:
-            self.bench.sight.leave(member, Status.DOWN, "away")
 
 
 async def test_a_lease_stands_on_every_database_and_is_renewed() -> None:
@@ -129,7 +123,7 @@ async def test_a_database_that_comes_into_sight_ends_the_right_until_it_has_the_
     server = await Server.make()
     right, second = await server.right(), server.bench.members[1]
     life = second.life or ""
-    server.lose(second)
+    server.bench.lose(second)
     assert server.worker.right() == right
     server.bench.servers[1].freeze()
     server.bench.sight.enter(second, life)
@@ -143,7 +137,7 @@ async def test_a_database_that_comes_into_sight_ends_the_right_until_it_has_the_
 async def test_a_lease_goes_on_to_its_end_while_no_database_can_be_asked() -> None:
     server = await Server.make()
     right = await server.right()
-    server.lose(*server.bench.members)
+    server.bench.lose(*server.bench.members)
     server.pass_by(RENEWAL + 1)
     assert "in sight" in await server.trouble()
     assert server.worker.right() == right
@@ -152,7 +146,7 @@ async def test_a_lease_goes_on_to_its_end_while_no_database_can_be_asked() -> No
 async def test_another_number_is_leased_where_the_database_of_the_number_stays_away() -> None:
     server = await Server.make()
     right, own = await server.right(), server.lease.member
-    server.lose(own)
+    server.bench.lose(own)
     assert await server.right() == right
     server.pass_by(RENEWAL + 1)
     another = await server.right()
@@ -165,7 +159,7 @@ async def test_another_life_or_ring_number_ends_the_lease() -> None:
     server = await Server.make()
     right, member = await server.right(), server.lease.member
     server.bench.servers[member.offset - 1].restart()
-    server.lose(member)
+    server.bench.lose(member)
     await server.bench.see(member)
     second = await server.right()
     record = server.bench.sight.record
@@ -213,7 +207,7 @@ async def test_a_server_that_refuses_takes_no_unprotected_lease_and_renews_none(
     assert await server.trouble() == str(Unverified())
     await server.bench.see()
     right = await server.right()
-    server.lose(server.bench.members[2 - server.lease.member.offset])
+    server.bench.lose(server.bench.members[2 - server.lease.member.offset])
     server.pass_by(RENEWAL)
     assert await server.trouble() == str(Unverified())
     assert server.worker.right() == right

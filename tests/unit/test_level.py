@@ -10,7 +10,7 @@ from app.databases.session import Book, Note
 from app.tickets import everywhere
 from app.tickets.everywhere import lives_in_sight
 from app.tickets.level import SECOND_LEVEL, Levels, level_row, make_level
-from app.tickets.sight import Member, Status
+from app.tickets.sight import Member
 from tests.unit.lane_bench import Bench, make_bench
 
 
@@ -112,7 +112,7 @@ class Running(NamedTuple):
 
     async def back(self, member: Member) -> None:
         """Let a database come into sight again."""
-        self.bench.sight.leave(member, Status.DOWN, "away")
+        self.bench.lose(member)
         await self.bench.see(member)
         self.levels.came()
 

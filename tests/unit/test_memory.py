@@ -16,8 +16,7 @@ from app.tickets.request import Shape
 from app.tickets.rights import FOR_EVER, INSTANCES, Holder, InstanceNumber, Right
 from app.tickets.sight import Sight
 from app.tickets.step import TicketPace
-from tests.unit.catalog_bench import CatalogBench
-from tests.unit.lane_bench import Asked
+from tests.unit.lane_bench import Asked, make_bench
 from tests.unit.test_stamps import NOW, Time
 
 EPOCH = {"epoch": 1_700_000_000_000}
@@ -159,10 +158,10 @@ async def test_a_number_that_does_not_fit_is_refused() -> None:
 
 @pytest.mark.looptime
 async def test_the_instance_number_is_a_ticket_that_is_drawn_once_needed_and_tried_again() -> None:
-    bench = await CatalogBench.make()
+    bench = await make_bench(last=None)
 
     def issuer(entry: Entry) -> Issuer:
-        lanes = [bench.bench.lane(offset, sequence=entry.name) for offset in (1, 2)]
+        lanes = [bench.lane(offset, sequence=entry.name) for offset in (1, 2)]
         return Issuer(entry.name, bench.sight, TicketPace(), lambda _again: lanes)
 
     desk = Desk(bench.catalog, bench.sight, issuer, 10.0)
@@ -170,13 +169,12 @@ async def test_the_instance_number_is_a_ticket_that_is_drawn_once_needed_and_tri
     running = [asyncio.create_task(each.run()) for each in holders]
     await asyncio.sleep(10)
     assert not bench.catalog.entries
-    for offset in (1, 2):
-        bench.away(offset)
+    bench.lose(*bench.members)
     for each in holders:
         each.need()
     await asyncio.sleep(10)
     assert {str(each.trouble)[:48] for each in holders} == {"this server could not draw its instance number: "}
-    await bench.bench.see()
+    await bench.see()
     await asyncio.sleep(10)
     drawn = {right.number for each in holders if (right := each.right()) is not None}
     assert (len(drawn), set(bench.catalog.entries)) == (3, {INSTANCES})
