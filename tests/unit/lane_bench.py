@@ -125,15 +125,6 @@ async def settled(lane: Lane) -> None:
         await asyncio.wait(tasks)
 
 
-def ring_of(servers: Sequence[FakeServer]) -> Record:
-    """Write a record that is drawn on all of these databases."""
-    bodies = tuple(Body(offset, server.data.ring.body, 1) for offset, server in enumerate(servers, 1))
-    record = Record(new_word(), 1, new_word(), len(servers), State.DRAWN, bodies)
-    for body, server in zip(bodies, servers, strict=True):
-        server.data.ring = RingRow(body.word, body.offset, record.stamp, record.dump())
-    return record
-
-
 async def make_bench(
     count: int = 2, *, last: int | None = 0, bits: int = 64, seen: bool = True, seconds: float = 5.0
 ) -> Bench:
@@ -143,9 +134,12 @@ async def make_bench(
     """
     clock = Clock()
     servers = [FakeServer(f"db{offset}", clock=clock) for offset in range(1, count + 1)]
+    bodies = tuple(Body(offset, server.data.ring.body, 1) for offset, server in enumerate(servers, 1))
+    record = Record(new_word(), 1, new_word(), count, State.DRAWN, bodies)
     bench = Bench(servers, clock, timeout=seconds)
-    bench.sight.go_by(ring_of(servers))
-    for server in servers:
+    bench.sight.go_by(record)
+    for body, server in zip(bodies, servers, strict=True):
+        server.data.ring = RingRow(body.word, body.offset, record.stamp, record.dump())
         if last is not None:
             server.add("photos", bits, last)
     if seen:
