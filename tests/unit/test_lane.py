@@ -8,7 +8,6 @@ from app.databases.session import Book, Note
 from app.errors import DatabaseFailed, SequenceExhausted
 from app.tickets.lane import Lane
 from app.tickets.request import Block, Shape
-from app.tickets.step import Rate
 from tests.unit.lane_bench import Asked, Bench, make_bench, settled
 
 
@@ -163,17 +162,3 @@ async def test_a_server_that_stands_still_between_two_requests_looks_again(bench
     assert not second.answer.done()
     await bench.see()
     assert await asyncio.wait_for(second.answer, 20) > 3
-
-
-def test_the_rate_rises_at_once_and_falls_by_halves() -> None:
-    rate, now = Rate(), 10.0
-    rate.measure(now)
-    seen = []
-    for used in (100, 1_000, 0, 0):
-        rate.count += used
-        now += 0.125
-        rate.measure(now)
-        seen.append(round(rate.per_second))
-    assert seen == [800, 8_000, 4_000, 2_000]
-    rate.measure(now + 60)
-    assert rate.per_second == 0
