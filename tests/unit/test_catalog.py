@@ -38,24 +38,6 @@ def rows(bench: Bench, key: str) -> list[Note | None]:
     return [server.data.notes[Book.DEFINITIONS].get(key) for server in bench.servers]
 
 
-async def test_a_table_made_by_hand_is_found_in_any_case_and_known_then(bench: Bench) -> None:
-    bench.servers[1].add("Tickets64", 64, 8)
-    entry = await bench.catalog.find("tickets64")
-    assert (entry.name, entry.definition, entry.bits) == ("Tickets64", Definition("ticket", {}, "Tickets64"), 64)
-    assert [each.name for each in entry.counters] == [bench.members[1].name]
-    assert bench.catalog.entries["tickets64"] is entry
-    assert await bench.catalog.find("TICKETS64") is entry
-
-
-async def test_without_a_database_no_sequence_is_known_and_none_is_denied(bench: Bench) -> None:
-    bench.lose(*bench.members)
-    with pytest.raises(NoTicketDatabase):
-        await bench.catalog.find("photos")
-    bench.servers[0].add("photos")
-    await bench.see()
-    assert (await bench.catalog.find("photos")).name == "photos"
-
-
 async def test_a_server_that_has_just_started_waits_for_its_first_look() -> None:
     bench = await make_bench(last=None, seen=False)
     bench.sight.is_settling = True

@@ -11,11 +11,10 @@ from app.databases.database import Database
 from app.databases.record import Record
 from app.databases.session import Book, Note
 from app.errors import DatabaseFailed
-from app.tickets.floors import NUMBER, Floors
+from app.service import Options, Service
+from app.tickets.floors import NUMBER
 from app.tickets.heartbeats import Said
-from app.tickets.level import Levels
-from app.tickets.probe import Probe
-from app.tickets.sight import Member, Sight, Status
+from app.tickets.sight import Member, Status
 from tests.fakes.server import FakeServer
 from tests.fakes.session import fake_connect
 
@@ -28,41 +27,32 @@ def clock() -> float:
 
 
 class TicketServer:
-    """What a ticket server has for its looks, without lanes. `jumped` is by how much its clock has jumped."""
+    """A ticket server on these databases. `jumped` is by how much its clock has jumped."""
 
     def __init__(self, name: str, *servers: FakeServer, increment: int | None = None) -> None:
-        self.name = name
         self.jumped = 0.0
-        members = [
-            Member(offset, Database(Address(f"d{offset}", 3306, "t", "t"), fake_connect(server, name), 0.5))
+        databases = [
+            Database(Address(f"d{offset}", 3306, "t", "t"), fake_connect(server, name), 0.5)
             for offset, server in enumerate(servers, 1)
         ]
-        self.sight = Sight(members, 1.0, 0.5, lambda: clock() + self.jumped)
-        self.levels, self.floors = Levels(self.sight), Floors(self.sight)
-        self.probe = Probe(self.sight, name, increment=increment, levels=self.levels, floors=self.floors)
-        self.tasks: list[asyncio.Task[None]] = []
+        self.service = Service(databases, Options(name, increment=increment), clock=lambda: clock() + self.jumped)
+        self.sight, self.probe, self.floors = self.service.sight, self.service.probe, self.service.floors
+        self.end = self.service.stop
 
     def __getitem__(self, offset: int) -> Member:
         return self.sight.members[offset - 1]
 
-    def start(self) -> None:
-        self.tasks = [asyncio.create_task(each.run()) for each in (self.probe, self.levels)]
-
     async def kill(self) -> None:
-        for task in self.tasks:
+        for task in self.service._running:
             task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    async def end(self) -> None:
-        await self.kill()
-        await self.probe.close()
+        await asyncio.gather(*self.service._running, return_exceptions=True)
 
     async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> float:
         """Wait for a condition; return how long that took, in seconds."""
         began = clock()
         async with asyncio.timeout(seconds):
             while not condition():
-                assert not any(task.done() for task in self.tasks)
+                assert not any(task.done() for task in self.service._running)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(0.05):
                         await self.sight.moved()
@@ -77,7 +67,7 @@ class TicketServer:
 @asynccontextmanager
 async def serving(*servers: TicketServer) -> AsyncIterator[None]:
     for server in servers:
-        server.start()
+        server.service.start()
     try:
         yield
     finally:
