@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Self
 
 import pytest
 
@@ -42,6 +43,13 @@ class TicketServer:
     def __getitem__(self, offset: int) -> Member:
         return self.sight.members[offset - 1]
 
+    async def __aenter__(self) -> Self:
+        self.service.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
+
     async def kill(self) -> None:
         for task in self.service._running:
             task.cancel()
@@ -65,21 +73,9 @@ class TicketServer:
 
 
 @asynccontextmanager
-async def serving(*servers: TicketServer) -> AsyncIterator[None]:
-    for server in servers:
-        server.service.start()
-    try:
-        yield
-    finally:
-        for server in servers:
-            await server.kill()
-
-
-@asynccontextmanager
 async def looking() -> AsyncIterator[tuple[TicketServer, list[FakeServer]]]:
     """One server that has formed a ring of two databases."""
-    server = TicketServer("a:8000", *(dbs := databases()))
-    async with serving(server):
+    async with TicketServer("a:8000", *(dbs := databases())) as server:
         await server.sees(1, 2)
         yield server, dbs
 
@@ -165,13 +161,13 @@ async def test_a_database_that_failed_comes_back_after_a_trial_write_and_then_la
 
 async def test_a_server_is_live_until_it_ends_or_falls_silent() -> None:
     async with looking() as (one, dbs):
-        async with serving(other := TicketServer("b:8000", *dbs, increment=2)):
+        async with TicketServer("b:8000", *dbs, increment=2) as other:
             await one.until(lambda: any(each.said and len(each.said.lives) == 2 for each in one.probe.servers()))
             (server,) = one.probe.servers()
             assert (server.name, server.said and server.said.increment) == ("b:8000", 2)
             await other.kill()
             assert 5 <= await one.until(lambda: not one.probe.servers()) <= 7.1
-        async with serving(again := TicketServer("b:8000", *dbs)):
+        async with TicketServer("b:8000", *dbs) as again:
             await one.until(lambda: len(one.probe.servers()) == 1)
             await again.end()
             assert await one.until(lambda: not one.probe.servers()) <= 1.1
@@ -188,7 +184,7 @@ async def test_a_heartbeat_that_stands_still_for_an_hour_is_deleted() -> None:
 
 
 async def test_a_restart_is_seen_by_all_servers_within_three_probe_intervals() -> None:
-    async with looking() as (one, dbs), serving(other := TicketServer("b:8000", *dbs)):
+    async with looking() as (one, dbs), TicketServer("b:8000", *dbs) as other:
         await other.sees(1, 2)
         await asyncio.sleep(2)
         life = one[1].life
@@ -199,7 +195,7 @@ async def test_a_restart_is_seen_by_all_servers_within_three_probe_intervals() -
 
 
 async def test_floors_are_read_where_their_number_rises_and_the_others_learn_of_it() -> None:
-    async with looking() as (one, dbs), serving(other := TicketServer("b:8000", *dbs)):
+    async with looking() as (one, dbs), TicketServer("b:8000", *dbs) as other:
         await other.sees(1, 2)
         dbs[0].data.notes[Book.FLOORS]["photos"] = Note(700)
         dbs[0].data.notes[Book.COUNTS][NUMBER] = Note(1)
@@ -224,9 +220,9 @@ async def test_a_clean_end_during_a_look_leaves_no_heartbeat() -> None:
 async def test_a_replacement_waits_for_the_server_that_uses_the_old_data() -> None:
     old, common, new = databases(3)
     first, second = TicketServer("a:8000", old, common), TicketServer("b:8000", new, common)
-    async with serving(first):
+    async with first:
         await first.sees(1, 2)
-        async with serving(second):
+        async with second:
             await asyncio.sleep(30)
             assert second[1].status is Status.QUARANTINED
             assert second[1].reason.endswith("a:8000 draws from d1:3306")
@@ -235,7 +231,7 @@ async def test_a_replacement_waits_for_the_server_that_uses_the_old_data() -> No
             assert await second.sees(1, 2) <= 2
             assert record_of(new).number == record_of(common).number == number + 1
             assert record_of(new).offset_of(new.data.ring.body) == 1
-            async with serving(back := TicketServer("c:8000", old, common)):
+            async with TicketServer("c:8000", old, common) as back:
                 await asyncio.sleep(30)
                 assert back[1].reason.endswith("b:8000 draws from d1:3306")
                 assert [member.offset for member in second.sight.in_sight] == [1, 2]
