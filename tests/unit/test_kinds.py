@@ -192,44 +192,37 @@ def test_simpleflake_repeats_no_number_within_a_millisecond_and_ends_with_the_la
 # --- published ids and packages ---------------------------------------------------------------------------------------
 
 MOMENTS = [1_400_000_000_000, 1656432460105, NOW + 123]
-BITS = {"random_bits": 23}
-EXAMPLES: list[tuple[str, dict[str, int], str, str | None, dict[str, Any]]] = [
+BITS, TWO = {"random_bits": 23}, {"increment": 2}
+OF_2000, RFC_RANDOM = BITS | {"epoch": 946684800000}, f"{0xCC3 << 62 | 0x18C4DC0C0C07398F:019x}"
+
+
+def example(name: str, id_text: str, time: str | None, given: dict[str, int] | None = None, **parts: Any) -> Any:
+    """A row: an id, and what is read from it with the given parameters."""
+    return pytest.param(name, given or {}, id_text, time, parts, id=f"{name} {id_text}")
+
+
+EXAMPLES = [
     # the article's: shard 31341 % 2000, counter 5001 % 1024, 1,387,263,000 ms
-    ("instagram", {}, "11637205501278089", "2011-09-09T22:28:04.721Z", {"shard": 1341, "counter": 905}),
-    ("instagram", {}, "2217813737473025833", "2020-01-09T21:07:01.721Z", {"shard": 1001, "counter": 809}),
-    ("instagram32", {"epoch": 1_600_000_000_000}, "128000081", "2020-09-25T02:13:20.000Z", {"shard": 2, "counter": 17}),
-    (
-        *("snowflake", {}, "1541815603606036480", "2022-06-28T16:07:40.105Z"),
-        {"datacenter": 11, "worker": 26, "counter": 0},
-    ),
+    example("instagram", "11637205501278089", "2011-09-09T22:28:04.721Z", shard=1341, counter=905),
+    example("instagram", "2217813737473025833", "2020-01-09T21:07:01.721Z", shard=1001, counter=809),
+    example("instagram32", "128000081", "2020-09-25T02:13:20.000Z", {"epoch": 1600000000000}, shard=2, counter=17),
+    example("snowflake", "1541815603606036480", "2022-06-28T16:07:40.105Z", datacenter=11, worker=26, counter=0),
     # the README's <<0,0,1,52,212,33,45,67,16,154,221,94,14,143,0,0>>
-    (
-        *("flake", {}, "00000134d4212d43109add5e0e8f0000", "2012-01-12T22:54:31.235Z"),
-        {"worker": "109add5e0e8f", "counter": 0},
-    ),
-    (
-        *("objectid", {}, "507f1f77bcf86cd799439011", "2012-10-17T21:13:27.000Z"),
-        {"random": "bcf86cd799", "counter": 4427793},
-    ),
+    example("flake", "00000134d4212d43109add5e0e8f0000", "2012-01-12T22:54:31.235Z", worker="109add5e0e8f", counter=0),
+    example("objectid", "507f1f77bcf86cd799439011", "2012-10-17T21:13:27.000Z", random="bcf86cd799", counter=4427793),
     # what the package simpleflake 0.1.5 of 2013 answers, which has no wheel
-    ("simpleflake", BITS, "3802532518297723456", "2014-05-13T16:53:20.000Z", {"random": 123456}),
-    ("simpleflake", BITS, "5953643904594083840", "2022-06-28T16:07:40.105Z", {"random": 0}),
-    ("simpleflake", BITS, f"{2**63 - 1}", "2034-11-04T00:53:47.775Z", {"random": 2**23 - 1}),
-    (
-        *("simpleflake", BITS | {"epoch": 946684800000}, "3802683513241723456", "2014-05-13T16:53:20.000Z"),
-        {"random": 123456},
-    ),
+    example("simpleflake", "3802532518297723456", "2014-05-13T16:53:20.000Z", BITS, random=123456),
+    example("simpleflake", "5953643904594083840", "2022-06-28T16:07:40.105Z", BITS, random=0),
+    example("simpleflake", f"{2**63 - 1}", "2034-11-04T00:53:47.775Z", BITS, random=2**23 - 1),
+    example("simpleflake", "3802683513241723456", "2014-05-13T16:53:20.000Z", OF_2000, random=123456),
     # RFC 9562, appendix A.6
-    (
-        *("uuid7", {}, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", "2022-02-22T19:22:22.000Z"),
-        {"random": f"{0xCC3 << 62 | 0x18C4DC0C0C07398F:019x}"},
-    ),
-    ("ulid", {}, "01ARYZ6S41TSV4RRFFQ69G5FAV", "2016-07-30T22:36:16.385Z", {"random": "d6764c61efb99302bd5b"}),
+    example("uuid7", "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", "2022-02-22T19:22:22.000Z", random=RFC_RANDOM),
+    example("ulid", "01ARYZ6S41TSV4RRFFQ69G5FAV", "2016-07-30T22:36:16.385Z", random="d6764c61efb99302bd5b"),
     # RFC 9562, appendix A.3
-    ("uuid4", {}, "919108f7-52d1-4320-9bac-f847db4148a8", None, {}),
-    ("ticket", {"increment": 2}, "7", None, {"offset": 1}),
-    ("ticket", {"increment": 2}, "8", None, {"offset": 2}),
-    ("ticket", {"increment": 3}, "9", None, {"offset": 3}),
+    example("uuid4", "919108f7-52d1-4320-9bac-f847db4148a8", None),
+    example("ticket", "7", None, TWO, offset=1),
+    example("ticket", "8", None, TWO, offset=2),
+    example("ticket", "9", None, {"increment": 3}, offset=3),
 ]
 
 

@@ -7,8 +7,6 @@ from typing import Self
 
 import pytest
 
-from app.databases.address import Address
-from app.databases.database import Database
 from app.databases.record import Record
 from app.databases.session import Book, Note
 from app.errors import DatabaseFailed
@@ -16,8 +14,8 @@ from app.service import Options, Service
 from app.tickets.floors import NUMBER
 from app.tickets.heartbeats import Said
 from app.tickets.sight import Member, Status
+from tests.contract.http_bench import databases_on
 from tests.fakes.server import FakeServer
-from tests.fakes.session import fake_connect
 
 pytestmark = pytest.mark.looptime
 LOST = DatabaseFailed("did not answer in time")
@@ -32,11 +30,8 @@ class TicketServer:
 
     def __init__(self, name: str, *servers: FakeServer, increment: int | None = None) -> None:
         self.jumped = 0.0
-        databases = [
-            Database(Address(f"d{offset}", 3306, "t", "t"), fake_connect(server, name), 0.5)
-            for offset, server in enumerate(servers, 1)
-        ]
-        self.service = Service(databases, Options(name, increment=increment), clock=lambda: clock() + self.jumped)
+        options = Options(name, increment=increment)
+        self.service = Service(databases_on(list(servers), 0.5), options, clock=lambda: clock() + self.jumped)
         self.sight, self.probe, self.floors = self.service.sight, self.service.probe, self.service.floors
         self.end = self.service.stop
 
@@ -233,7 +228,7 @@ async def test_a_replacement_waits_for_the_server_that_uses_the_old_data() -> No
             assert record_of(new).offset_of(new.data.ring.body) == 1
             async with TicketServer("c:8000", old, common) as back:
                 await asyncio.sleep(30)
-                assert back[1].reason.endswith("b:8000 draws from d1:3306")
+                assert back[1].reason.endswith("b:8000 draws from d3:3306")
                 assert [member.offset for member in second.sight.in_sight] == [1, 2]
                 await second.kill()
                 assert await back.sees(1, 2) <= 7
