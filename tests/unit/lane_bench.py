@@ -115,8 +115,7 @@ class Bench:
         """Ask this lane and return what it answers."""
         asked = Asked(count, shape)
         lane.ask([asked.request])
-        async with asyncio.timeout(10):
-            return await asked.answer
+        return await asyncio.wait_for(asked.answer, 10)
 
 
 async def settled(lane: Lane) -> None:

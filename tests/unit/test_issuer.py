@@ -33,15 +33,10 @@ async def issuer(bench: Bench) -> Issuer:
     return issuer_of(bench)
 
 
-async def answer(asked: Asked) -> Any:
-    async with asyncio.timeout(20):
-        return await asked.answer
-
-
 async def take(issuer: Issuer, count: int = 1, shape: Shape = Shape.SINGLE) -> Any:
     asked = Asked(count, shape)
     issuer.ask(asked.request)
-    return await answer(asked)
+    return await asyncio.wait_for(asked.answer, 20)
 
 
 async def test_the_databases_take_turns(issuer: Issuer) -> None:
@@ -95,7 +90,7 @@ async def test_requests_wait_for_the_look_that_follows_a_failure(bench: Bench, i
     await asyncio.sleep(0.01)
     assert not asked.answer.done()
     await bench.see()
-    assert await answer(asked) in (1, 2)
+    assert await asyncio.wait_for(asked.answer, 20) in (1, 2)
 
 
 async def test_requests_wait_for_the_trial_write_of_a_database_that_failed(bench: Bench, issuer: Issuer) -> None:
@@ -109,13 +104,13 @@ async def test_requests_wait_for_the_trial_write_of_a_database_that_failed(bench
     bench.members[0].trying = False
     bench.sight.move()
     with pytest.raises(NoTicketDatabase):
-        await answer(asked)
+        await asyncio.wait_for(asked.answer, 20)
 
 
 async def test_requests_of_one_turn_share_a_statement(issuer: Issuer) -> None:
     asked = [Asked() for _ in range(50)]
     for each in asked:
         issuer.ask(each.request)
-    ids = [await answer(each) for each in asked]
+    ids = [await asyncio.wait_for(each.answer, 20) for each in asked]
     assert len(set(ids)) == 50
     assert len({each % 2 for each in ids}) == 1

@@ -63,8 +63,7 @@ async def test_an_id_drawn_in_an_earlier_life_is_dropped(bench: Bench, lane: Lan
     bench.members[0].life = "another"
     bench.servers[0].thaw()
     with pytest.raises(DatabaseFailed):
-        async with asyncio.timeout(10):
-            await asked.answer
+        await asyncio.wait_for(asked.answer, 10)
 
 
 async def test_a_lost_mark_drops_what_waits_above_the_limit() -> None:
@@ -86,8 +85,7 @@ async def test_a_lost_mark_drops_what_waits_above_the_limit() -> None:
     assert not asked.answer.done()
     bench.members[1].doubtful = False  # the look that follows has failed as well
     bench.sight.move()
-    async with asyncio.timeout(10):
-        block = await asked.answer
+    block = await asyncio.wait_for(asked.answer, 10)
     assert block.first > limit.high
     assert lane.is_unprotected
 
@@ -137,8 +135,7 @@ async def test_a_request_that_is_over_gets_nothing_and_wastes_nothing(bench: Ben
     gone, stays = Asked(), Asked()
     lane.ask([gone.request, stays.request])
     gone.request.abandon()
-    async with asyncio.timeout(10):
-        assert await stays.answer == 1
+    assert await asyncio.wait_for(stays.answer, 10) == 1
 
 
 async def test_a_table_that_others_drew_from_lies_below_every_lane(bench: Bench) -> None:
